@@ -1,0 +1,1 @@
+"""ModelKeeper: warm starts for neural-network training."""

@@ -1,0 +1,71 @@
+"""Every error modelkeeper raises on purpose.
+
+ModelKeeperError
+├── InvalidGraph         a graph breaks its own rules, or its bytes are no graph
+├── UnknownFramework     no front end takes this model
+├── CannotDescribe       the model did not run on the inputs there were
+├── InvalidWeights       weights do not fit the model they were meant for
+└── CannotLoadFactory    a `module:factory` on the command line gave no model
+
+A message says what happened, with the value that caused it, and then what to do. All fields go to
+`Exception.__init__`, which keeps every error picklable, as worker processes need.
+"""
+
+
+class ModelKeeperError(Exception):
+    """The root: `except ModelKeeperError` catches all that modelkeeper raises on purpose."""
+
+
+class InvalidGraph(ModelKeeperError):
+    """A graph breaks its own rules, or its bytes are no graph."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(where, problem)
+        self.where, self.problem = where, problem
+
+    def __str__(self) -> str:
+        return f"invalid graph: {self.where}: {self.problem}"
+
+
+class UnknownFramework(ModelKeeperError):
+    """No front end takes this model."""
+
+    def __init__(self, kind: str, known: tuple[str, ...]) -> None:
+        super().__init__(kind, known)
+        self.kind, self.known = kind, known
+
+    def __str__(self) -> str:
+        return f"{self.kind} is no model of a known framework ({', '.join(self.known)}). Pass the model itself."
+
+
+class CannotDescribe(ModelKeeperError):
+    """The model did not run on the inputs there were."""
+
+    def __init__(self, model: str, problem: str, advice: str) -> None:
+        super().__init__(model, problem, advice)
+        self.model, self.problem, self.advice = model, problem, advice
+
+    def __str__(self) -> str:
+        return f"cannot describe {self.model}: {self.problem}. {self.advice}"
+
+
+class InvalidWeights(ModelKeeperError):
+    """Weights do not fit the model they were meant for. Nothing was written."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(name, problem)
+        self.name, self.problem = name, problem
+
+    def __str__(self) -> str:
+        return f"weights for {self.name!r} do not fit: {self.problem}. Nothing was changed."
+
+
+class CannotLoadFactory(ModelKeeperError):
+    """A `module:factory` on the command line gave no model."""
+
+    def __init__(self, factory: str, problem: str) -> None:
+        super().__init__(factory, problem)
+        self.factory, self.problem = factory, problem
+
+    def __str__(self) -> str:
+        return f"{self.factory!r}: {self.problem}. Give module:factory, e.g. my_models:resnet20 or my_models:make(width=64)."

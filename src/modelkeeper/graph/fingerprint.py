@@ -1,0 +1,75 @@
+"""When are two models the same architecture?
+
+When their fingerprints are equal. A fingerprint depends on structure alone: kinds, attributes,
+shapes, wiring, what lies on the edges, which tensors are tied. It does not depend on names, on the
+order in which layers or branches were written, on dtypes, on what is frozen, or on notes.
+
+It is a hash of the colours that `_native.colours` gives the nodes: each takes in everything before
+and behind it. Operands of a commutative merge have no order; other operands keep their position.
+"""
+
+import hashlib
+
+import numpy as np
+
+from modelkeeper import _native
+from modelkeeper.graph.structure import COMMUTATIVE, Edge, Graph, Layer, Tensor
+
+BUDGET = 20_000_000  # edge visits spent on telling symmetric nodes apart: some 0.1 s
+
+
+def fingerprint(graph: Graph) -> str:
+    """32 hex digits: equal for the same architecture, different for different ones."""
+    colours = np.sort(colour_layers(graph))
+    return hashlib.blake2b(colours.tobytes(), digest_size=16, person=b"mk.graph.1").hexdigest()
+
+
+def colour_layers(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """A colour for each layer, then one for each tied tensor: a node that all its users feed."""
+    labels: dict[object, int] = {}
+    nodes = [_label(labels, _layer_key(layer)) for layer in graph.layers]
+    offsets, sources, edges = [0], [], []
+    for layer in graph.layers:
+        ordered = layer.kind not in COMMUTATIVE
+        for position, edge in enumerate(layer.inputs):
+            sources.append(edge.source)
+            edges.append(_label(labels, _edge_key(edge, position if ordered else -1)))
+        offsets.append(len(sources))
+    users: dict[str, list[tuple[int, str]]] = {}
+    for number, layer in enumerate(graph.layers):
+        for tensor in layer.tensors:
+            users.setdefault(tensor.name, []).append((number, tensor.role))
+    for uses in users.values():
+        if len(uses) > 1:
+            nodes.append(_label(labels, ("tied",)))
+            sources.extend(number for number, _ in uses)
+            edges.extend(_label(labels, ("use", role)) for _, role in uses)
+            offsets.append(len(sources))
+    return _native.colours(
+        np.array(nodes, np.uint64),
+        np.array(offsets, np.int32),
+        np.array(sources, np.int32),
+        np.array(edges, np.uint64),
+        BUDGET,
+    )
+
+
+def _layer_key(layer: Layer) -> object:
+    return layer.kind, sorted(layer.attributes.items()), [_tensor_key(tensor) for tensor in layer.tensors]
+
+
+def _tensor_key(tensor: Tensor) -> object:
+    return tensor.role, tensor.buffer, tensor.live, [(axis.role, axis.of.size) for axis in tensor.axes]
+
+
+def _edge_key(edge: Edge, position: int) -> object:
+    return edge.via, position
+
+
+def _label(labels: dict[object, int], key: object) -> int:
+    text = repr(key)
+    known = labels.get(text)
+    if known is None:
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        known = labels[text] = int.from_bytes(digest, "little")
+    return known

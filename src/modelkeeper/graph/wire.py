@@ -1,0 +1,240 @@
+"""Graphs as bytes: version 1 of the format, one compact JSON document.
+
+Whatever repeats stands in a table and is referred to by its number: expressions (`terms`), axes and
+edge labels (`paths`). Terms refer only to earlier terms, so a document cannot describe a cycle, and
+the leaves they unfold to are counted before anything is built: bad bytes cost no more than their
+length. Tensor names that continue their layer's name are written from the dot on.
+
+    {"format": "modelkeeper.graph", "version": 1, "framework": "torch",
+     "spaces": [[16], [10, ["output"]]],
+     "terms":  [["@", 0], ["=", 3, "kernel"], ["*", 0, 1]],
+     "axes":   [["out", 0], ["in", 2, [[0, 1]]]],
+     "paths":  [["relu"]],
+     "layers": [{"name": "fc", "kind": "linear", "inputs": [0, [1, 0]],
+                 "tensors": [[".weight", "weight", "float32", [0, 1]]]}],
+     "notes":  []}
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from modelkeeper.errors import InvalidGraph
+from modelkeeper.graph.expressions import Atom, Concat, Expression, Fixed, Product, Space
+from modelkeeper.graph.structure import MAX_DEPTH, Attribute, Axis, Edge, Graph, Layer, Note, Tensor
+
+T = TypeVar("T")
+
+FORMAT = "modelkeeper.graph"
+VERSION = 1
+MAX_BYTES = 64 * 2**20
+MAX_LEAVES = 2_000_000
+
+# A tensor is a trainable, live parameter unless a letter says otherwise.
+FROZEN, BUFFER, DEAD = "f", "b", "d"
+
+
+class _Tensor(Struct, array_like=True):
+    name: str
+    role: str
+    dtype: str
+    axes: tuple[int, ...]
+    flags: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+class _Layer(Struct, forbid_unknown_fields=True):
+    name: str
+    kind: str
+    inputs: tuple[int | tuple[int, int], ...] = ()
+    tensors: tuple[_Tensor, ...] = ()
+    attributes: dict[str, bool | int | float | str | tuple[int, ...]] = {}  # noqa: RUF012
+
+
+class _Space(Struct, array_like=True):
+    size: int
+    pins: tuple[str, ...] = ()
+    averaged: bool = False
+
+
+class _Axis(Struct, array_like=True):
+    role: str
+    term: int
+    degrees: tuple[tuple[int, int], ...] = ()
+
+
+class _Document(Struct, forbid_unknown_fields=True):
+    format: str
+    version: int
+    framework: str
+    spaces: tuple[_Space, ...]
+    terms: tuple[tuple[int | str, ...], ...]
+    axes: tuple[_Axis, ...]
+    paths: tuple[tuple[str, ...], ...]
+    layers: tuple[_Layer, ...]
+    notes: tuple[tuple[str, str, str], ...]
+
+
+class _Head(Struct):
+    format: str = ""
+    version: int = 0
+
+
+def to_json(graph: Graph) -> bytes:
+    """The graph as bytes. The same graph always gives the same bytes."""
+    terms, axes, paths = _Table(), _Table(), _Table()
+    layers = []
+    for layer in graph.layers:
+        row: dict[str, Any] = {"name": layer.name, "kind": layer.kind}
+        if layer.inputs:
+            row["inputs"] = [
+                [edge.source, paths.number(edge.via, list(edge.via))] if edge.via else edge.source for edge in layer.inputs
+            ]
+        if layer.tensors:
+            row["tensors"] = [_pack_tensor(tensor, layer.name, axes, terms) for tensor in layer.tensors]
+        if layer.attributes:
+            row["attributes"] = layer.attributes
+        layers.append(row)
+    return msgspec.json.encode(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "framework": graph.framework,
+            "spaces": [_trim([space.size, space.pins, space.averaged], [(), False]) for space in graph.spaces],
+            "terms": terms.rows,
+            "axes": axes.rows,
+            "paths": paths.rows,
+            "layers": layers,
+            "notes": [[note.topic, note.where, note.text] for note in graph.notes],
+        }
+    )
+
+
+def from_json(data: bytes | str) -> Graph:
+    """The graph that `to_json` wrote. Anything else raises InvalidGraph and says where it is wrong."""
+    if len(data) > MAX_BYTES:
+        raise InvalidGraph("document", f"{len(data):,} bytes; at most {MAX_BYTES:,}")
+    try:
+        head = msgspec.json.decode(data, type=_Head)
+        if head.format != FORMAT:
+            raise InvalidGraph("document", f"its format is {head.format[:40]!r}, not {FORMAT!r}")
+        if head.version != VERSION:
+            raise InvalidGraph("document", f"version {head.version}; this modelkeeper reads version {VERSION}: update it")
+        document = msgspec.json.decode(data, type=_Document)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise InvalidGraph("document", str(error)) from error
+    spaces = tuple(Space(space.size, space.pins, space.averaged) for space in document.spaces)
+    terms = _unpack_terms(document.terms, spaces)
+    axes = [Axis(axis.role, _at(terms, axis.term, "terms"), axis.degrees) for axis in document.axes]
+    return Graph(
+        framework=document.framework,
+        layers=tuple(_unpack_layer(layer, axes, document.paths) for layer in document.layers),
+        spaces=spaces,
+        notes=tuple(Note(*note) for note in document.notes),
+    )
+
+
+class _Table:
+    """Rows told apart by a key, numbered as they first come."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[Any]] = []
+        self._numbers: dict[Any, int] = {}
+
+    def number(self, key: Any, row: list[Any]) -> int:
+        known = self._numbers.get(key)
+        if known is None:
+            known = self._numbers[key] = len(self.rows)
+            self.rows.append(row)
+        return known
+
+
+def _trim(row: list[Any], defaults: list[Any]) -> list[Any]:
+    """Drop trailing fields that hold their default."""
+    while defaults and row[-1] == defaults[-1]:
+        row, defaults = row[:-1], defaults[:-1]
+    return row
+
+
+def _pack_tensor(tensor: Tensor, owner: str, axes: _Table, terms: _Table) -> list[Any]:
+    name = tensor.name.removeprefix(owner) if owner and tensor.name.startswith(owner + ".") else tensor.name
+    flags = FROZEN * (not tensor.trainable) + BUFFER * tensor.buffer + DEAD * (not tensor.live)
+    numbers = [axes.number(axis, _trim([axis.role, _pack(axis.of, terms), axis.degrees], [()])) for axis in tensor.axes]
+    return _trim([name, tensor.role, tensor.dtype, numbers, flags, tensor.aliases], ["", ()])
+
+
+def _pack(expression: Expression, terms: _Table) -> int:
+    match expression:
+        case Atom(space):
+            return terms.number(expression, ["@", space])
+        case Fixed(size, origin):
+            return terms.number(expression, ["=", size, origin])
+        case Product(parts):
+            return terms.number(expression, ["*", *[_pack(part, terms) for part in parts]])
+        case Concat(parts):
+            return terms.number(expression, ["+", *[_pack(part, terms) for part in parts]])
+
+
+def _unpack_terms(rows: tuple[tuple[int | str, ...], ...], spaces: tuple[Space, ...]) -> list[Expression]:
+    terms: list[Expression] = []
+    depth: list[int] = []
+    count: list[int] = []
+    total = 0
+    for number, row in enumerate(rows):
+        where = f"term {number}"
+        match row:
+            case ("@", int(space)):
+                terms.append(Atom(space, _at(spaces, space, "spaces").size))
+                depth.append(0)
+                count.append(1)
+            case ("=", int(size), str(origin)):
+                terms.append(Fixed(size, origin))
+                depth.append(0)
+                count.append(1)
+            case ("*" | "+", *parts) if len(parts) >= 2 and all(isinstance(p, int) and 0 <= p < number for p in parts):
+                below = [int(p) for p in parts]
+                depth.append(1 + max(depth[p] for p in below))
+                count.append(sum(count[p] for p in below))
+                if depth[-1] >= MAX_DEPTH:
+                    raise InvalidGraph(where, f"nested deeper than {MAX_DEPTH}")
+                members: Any = tuple(terms[p] for p in below)
+                terms.append(Product(members) if row[0] == "*" else Concat(members))
+            case _:
+                raise InvalidGraph(where, f"{str(row)[:80]} is no term")
+        total += count[-1]
+        if total > MAX_LEAVES:
+            raise InvalidGraph(where, f"the terms unfold to more than {MAX_LEAVES:,} leaves")
+    return terms
+
+
+def _unpack_layer(layer: _Layer, axes: list[Axis], paths: tuple[tuple[str, ...], ...]) -> Layer:
+    inputs = []
+    for edge in layer.inputs:
+        source, via = (edge, ()) if isinstance(edge, int) else (edge[0], _at(paths, edge[1], "paths"))
+        inputs.append(Edge(source, via))
+    tensors = []
+    for row in layer.tensors:
+        if not set(row.flags) <= {FROZEN, BUFFER, DEAD}:
+            raise InvalidGraph(f"tensor {row.name[:80]!r}", f"unknown flags {row.flags[:40]!r}")
+        tensors.append(
+            Tensor(
+                name=layer.name + row.name if row.name.startswith(".") else row.name,
+                role=row.role,
+                dtype=row.dtype,
+                axes=tuple(_at(axes, number, "axes") for number in row.axes),
+                trainable=FROZEN not in row.flags,
+                buffer=BUFFER in row.flags,
+                live=DEAD not in row.flags,
+                aliases=row.aliases,
+            )
+        )
+    attributes: dict[str, Attribute] = layer.attributes
+    return Layer(layer.name, layer.kind, tuple(inputs), tuple(tensors), attributes)
+
+
+def _at(table: Sequence[T], number: int, name: str) -> T:
+    if not 0 <= number < len(table):
+        raise InvalidGraph(name, f"no entry {number} among {len(table)}")
+    return table[number]
