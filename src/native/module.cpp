@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 
 #include "colours.hpp"
+#include "matching.hpp"
 
 namespace nb = nanobind;
 using Labels = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -33,4 +34,5 @@ static nb::ndarray<nb::numpy, uint64_t, nb::ndim<1>> colours(Labels nodes, Numbe
 NB_MODULE(_native, m) {
     m.def("colours", &colours, nb::arg("nodes"), nb::arg("offsets"), nb::arg("sources"), nb::arg("edges"),
           nb::arg("budget"));
+    modelkeeper::bind_matching(m);
 }

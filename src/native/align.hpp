@@ -1,0 +1,336 @@
+// Which elements of a parent lend to which elements of a child?
+//
+// The best value over paths through both forms: to reach (x, y), skip a parent's element, skip a
+// child's, or match both; and where both close a region, jump: match the closers and assign branches
+// to branches, each pair of branches aligned in its own right. A path may also run through one branch
+// of a region, so that a plain network can match the trunk of one with shortcuts. Values of branch
+// pairs are remembered by class; scratch memory is kept between pairs, none is allocated per cell.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "form.hpp"
+#include "tokens.hpp"
+
+namespace modelkeeper {
+
+// Scratch memory that is given back in the reverse order of asking.
+class Arena {
+  public:
+    using Mark = std::pair<size_t, size_t>;
+    Mark mark() const { return {block_, top_}; }
+    void release(Mark mark) { std::tie(block_, top_) = mark; }
+
+    template <class T> T *take(size_t count) {
+        const size_t bytes = (count * sizeof(T) + 63) & ~size_t(63);
+        while (block_ < blocks_.size() && top_ + bytes > blocks_[block_].second) ++block_, top_ = 0;
+        if (block_ == blocks_.size()) {
+            const size_t size = std::max(bytes, size_t(1) << 20);
+            blocks_.emplace_back(std::unique_ptr<char[]>(new char[size]), size);
+            top_ = 0;
+        }
+        char *at = blocks_[block_].first.get() + top_;
+        top_ += bytes;
+        return reinterpret_cast<T *>(at);
+    }
+
+  private:
+    std::vector<std::pair<std::unique_ptr<char[]>, size_t>> blocks_;
+    size_t block_ = 0, top_ = 0;
+};
+
+struct Score {
+    int64_t layers = 0;  // the rewards of all matched elements
+    int64_t edges = 0;   // the worth of all edges whose image is an edge
+};
+
+class Aligner {
+  public:
+    // What one pair may cost, beyond which regions are no longer matched branch by branch: some 2 s.
+    static constexpr int64_t MAX_CELLS = int64_t(1) << 28;
+    static constexpr int64_t MAX_ASSIGNMENT = int64_t(1) << 22;
+
+    std::vector<std::pair<uint16_t, uint16_t>> pairs;  // of the last alignment, in no order
+
+    // rows[t]: the rewards of the parent's local token t against each local token of the child.
+    Score align(const Form &parent, const Form &child, const int32_t *const *rows, const Knobs &knobs) {
+        p_ = &parent, c_ = &child, rows_ = rows, knobs_ = knobs;
+        arena_.release({0, 0});
+        pairs.clear();
+        cells_ = 0;
+        if (parent.elements == 0 || child.elements == 0) return {};
+        zeros_ = filled(child.tokens, 0);
+        branch_memo_ = filled(size_t(parent.branch_classes) * child.branch_classes, -1);
+        region_memo_ = filled(size_t(parent.region_classes) * child.region_classes, -1);
+        trace(0, parent.elements - 1, 0, child.elements - 1);
+        return count();
+    }
+
+  private:
+    struct Table {
+        const int32_t *cells;
+        int32_t width;
+        int32_t at(int32_t i, int32_t j) const { return cells[size_t(i) * size_t(width) + size_t(j)]; }
+    };
+
+    int32_t *filled(size_t count, int32_t value) {
+        int32_t *made = arena_.take<int32_t>(count);
+        std::fill_n(made, count, value);
+        return made;
+    }
+
+    // An element as a row of a table that begins at `low`: row 0 is "before".
+    static int32_t row(uint16_t element, int32_t low) {
+        return element == NONE || element < low ? 0 : int32_t(element) - low + 1;
+    }
+
+    const int32_t *rewards(int32_t x) const { return p_->token[x] == NONE ? zeros_ : rows_[p_->token[x]]; }
+    int32_t worth(int32_t x, int32_t y) const { return c_->token[y] == NONE ? 0 : rewards(x)[c_->token[y]]; }
+
+    // The best values for all elements of the parent's run a..b against the child's run c..d.
+    Table fill(int32_t a, int32_t b, int32_t c, int32_t d) {
+        const Form &p = *p_, &q = *c_;
+        const int32_t n = b - a + 1, m = d - c + 1, width = m + 1;
+        cells_ += int64_t(n) * m;
+        int32_t *const cells = arena_.take<int32_t>(size_t(n + 1) * size_t(width));
+        const Arena::Mark mark = arena_.mark();
+        int32_t *const over = arena_.take<int32_t>(size_t(width)), *const gain = arena_.take<int32_t>(size_t(width));
+        int32_t *const from = arena_.take<int32_t>(size_t(width)), *const joins = arena_.take<int32_t>(size_t(width));
+        int32_t *const closers = arena_.take<int32_t>(size_t(width));
+        int32_t join_count = 0, closer_count = 0;
+        std::fill_n(cells, width, 0);
+        gain[0] = 0;
+        for (int32_t j = 1; j <= m; ++j) {
+            const int32_t y = c + j - 1;
+            from[j] = row(q.step[q.step_offset[y]], c);
+            if (q.step_offset[y + 1] - q.step_offset[y] > 1) joins[join_count++] = j;
+            if (q.region[y] != NONE) closers[closer_count++] = j;
+        }
+        int32_t known = -1;  // the token whose rewards `gain` holds
+        for (int32_t i = 1; i <= n; ++i) {
+            const int32_t x = a + i - 1;
+            int32_t *const here = cells + size_t(i) * size_t(width);
+            const uint16_t *step = p.step + p.step_offset[x], *const last = p.step + p.step_offset[x + 1];
+            const int32_t *best = cells + size_t(row(*step, a)) * size_t(width);
+            if (last - step > 1) {  // the best over all predecessors of x
+                std::copy_n(best, width, over);
+                while (++step < last) {
+                    const int32_t *other = cells + size_t(row(*step, a)) * size_t(width);
+                    for (int32_t j = 0; j < width; ++j) over[j] = std::max(over[j], other[j]);
+                }
+                best = over;
+            }
+            if (p.token[x] != known) {
+                known = p.token[x];
+                const int32_t *const all = rewards(x);
+                for (int32_t j = 1; j <= m; ++j) gain[j] = q.token[c + j - 1] == NONE ? 0 : all[q.token[c + j - 1]];
+            }
+            here[0] = 0;
+            for (int32_t j = 1; j <= m; ++j) here[j] = std::max(best[j], best[from[j]] + gain[j]);
+            for (int32_t k = 0; k < join_count; ++k) {
+                const int32_t j = joins[k], y = c + j - 1;
+                for (int32_t e = q.step_offset[y] + 1; e < q.step_offset[y + 1]; ++e)
+                    here[j] = std::max(here[j], best[row(q.step[e], c)] + gain[j]);
+            }
+            if (p.region[x] != NONE) {
+                const int32_t *const fork = cells + size_t(row(p.fork[p.region[x]], a)) * size_t(width);
+                for (int32_t k = 0; k < closer_count; ++k) {
+                    const int32_t j = closers[k], y = c + j - 1;
+                    const int32_t value = fork[row(q.fork[q.region[y]], c)] + gain[j] + jump(p.region[x], q.region[y]);
+                    here[j] = std::max(here[j], value);
+                }
+            }
+            for (int32_t j = 1, next = 0; j <= m; ++j) {  // skip the child's element
+                int32_t value = std::max(here[j], here[from[j]]);
+                if (next < join_count && joins[next] == j) {
+                    const int32_t y = c + j - 1;
+                    for (int32_t e = q.step_offset[y] + 1; e < q.step_offset[y + 1]; ++e)
+                        value = std::max(value, here[row(q.step[e], c)]);
+                    ++next;
+                }
+                here[j] = value;
+            }
+        }
+        arena_.release(mark);
+        return {cells, width};
+    }
+
+    int32_t branch(int32_t a, int32_t b) {
+        int32_t &memo = branch_memo_[size_t(p_->branch_class[a]) * c_->branch_classes + c_->branch_class[b]];
+        if (memo >= 0) return memo;
+        const bool bare = p_->low[a] > p_->high[a], other_bare = c_->low[b] > c_->high[b];
+        int32_t value = 0;
+        if (bare || other_bare) {
+            value = bare && other_bare ? int32_t(knobs_.edge) : 0;
+        } else if (cells_ <= MAX_CELLS) {
+            const Arena::Mark mark = arena_.mark();
+            const Table table = fill(p_->low[a], p_->high[a], c_->low[b], c_->high[b]);
+            value = table.at(p_->high[a] - p_->low[a] + 1, c_->high[b] - c_->low[b] + 1);
+            arena_.release(mark);
+        }
+        // Which operand of the closer a branch feeds is worth something: queries go to queries.
+        if (value > 0 && p_->branch_label[a] == c_->branch_label[b]) value += int32_t(knobs_.edge);
+        return memo = value;
+    }
+
+    int32_t jump(int32_t a, int32_t b) {
+        int32_t &memo = region_memo_[size_t(p_->region_class[a]) * c_->region_classes + c_->region_class[b]];
+        if (memo < 0) memo = assign(a, b);
+        return memo;
+    }
+
+    // Assign branches to branches for the largest sum; `partner_[i]` is then the i-th branch's, or -1.
+    int32_t assign(int32_t a, int32_t b) {
+        const int32_t first = p_->branch_offset[a], n = p_->branch_offset[a + 1] - first;
+        const int32_t other = c_->branch_offset[b], m = c_->branch_offset[b + 1] - other;
+        const Arena::Mark mark = arena_.mark();
+        int32_t *const values = arena_.take<int32_t>(size_t(n) * size_t(m));
+        for (int32_t i = 0; i < n; ++i)
+            for (int32_t j = 0; j < m; ++j) values[size_t(i) * size_t(m) + size_t(j)] = branch(first + i, other + j);
+        partner_.assign(size_t(n), -1);
+        const int64_t work = int64_t(std::min(n, m)) * std::min(n, m) * std::max(n, m);
+        if (cells_ > MAX_CELLS || work > MAX_ASSIGNMENT) in_order(values, n, m);
+        else hungarian(values, n, m);
+        cells_ += work <= MAX_ASSIGNMENT ? work : int64_t(n) * m;
+        int32_t sum = 0;
+        for (int32_t i = 0; i < n; ++i)
+            if (partner_[size_t(i)] >= 0) sum += values[size_t(i) * size_t(m) + size_t(partner_[size_t(i)])];
+        arena_.release(mark);
+        return sum;
+    }
+
+    void in_order(const int32_t *values, int32_t n, int32_t m) {  // for regions of very many branches
+        std::vector<char> used(size_t(m), 0);
+        for (int32_t i = 0; i < n; ++i) {
+            int32_t best = -1, value = 0;
+            for (int32_t j = 0; j < m; ++j) {
+                const int32_t v = values[size_t(i) * size_t(m) + size_t(j)];
+                if (!used[size_t(j)] && v > value) best = j, value = v;
+            }
+            if (best >= 0) used[size_t(best)] = 1, partner_[size_t(i)] = best;
+        }
+    }
+
+    void hungarian(const int32_t *values, int32_t n, int32_t m) {
+        const bool turned = n > m;
+        const int32_t rows = std::min(n, m), columns = std::max(n, m);
+        auto value = [&](int32_t i, int32_t j) {
+            return turned ? values[size_t(j) * size_t(m) + size_t(i)] : values[size_t(i) * size_t(m) + size_t(j)];
+        };
+        const size_t size = size_t(columns) + 1;
+        int64_t *const u = arena_.take<int64_t>(size), *const v = arena_.take<int64_t>(size), *const least = arena_.take<int64_t>(size);
+        int32_t *const holder = arena_.take<int32_t>(size), *const way = arena_.take<int32_t>(size);
+        char *const used = arena_.take<char>(size);
+        std::fill_n(u, size, 0), std::fill_n(v, size, 0), std::fill_n(holder, size, 0), std::fill_n(way, size, 0);
+        for (int32_t i = 1; i <= rows; ++i) {
+            holder[0] = i;
+            int32_t column = 0;
+            std::fill_n(least, size, INT64_MAX), std::fill_n(used, size, 0);
+            do {
+                used[column] = 1;
+                const int32_t at = holder[column];
+                int32_t next = 0;
+                int64_t delta = INT64_MAX;
+                for (int32_t j = 1; j <= columns; ++j) {
+                    if (used[j]) continue;
+                    const int64_t cost = -int64_t(value(at - 1, j - 1)) - u[at] - v[j];
+                    if (cost < least[j]) least[j] = cost, way[j] = column;
+                    if (least[j] < delta) delta = least[j], next = j;
+                }
+                for (int32_t j = 0; j <= columns; ++j) {
+                    if (used[j]) u[holder[j]] += delta, v[j] -= delta;
+                    else if (least[j] != INT64_MAX) least[j] -= delta;
+                }
+                column = next;
+            } while (holder[column]);
+            for (; column; column = way[column]) holder[column] = holder[way[column]];
+        }
+        for (int32_t j = 1; j <= columns; ++j) {
+            if (!holder[j] || value(holder[j] - 1, j - 1) == 0) continue;
+            if (turned) partner_[size_t(j) - 1] = holder[j] - 1;
+            else partner_[size_t(holder[j]) - 1] = j - 1;
+        }
+    }
+
+    // Walk back through the best values. Ties: skip the parent's, skip the child's, jump, match; so
+    // that of equal elements the earliest are matched.
+    void trace(int32_t a, int32_t b, int32_t c, int32_t d) {
+        const Arena::Mark mark = arena_.mark();
+        const Table best = fill(a, b, c, d);
+        const Form &p = *p_, &q = *c_;
+        int32_t i = b - a + 1, j = d - c + 1;
+        while (i > 0 && j > 0 && best.at(i, j) > 0) {
+            const int32_t x = a + i - 1, y = c + j - 1, value = best.at(i, j);
+            const uint16_t *const steps = p.step + p.step_offset[x], *const steps_end = p.step + p.step_offset[x + 1];
+            const uint16_t *const moves = q.step + q.step_offset[y], *const moves_end = q.step + q.step_offset[y + 1];
+            auto skip = std::find_if(steps, steps_end, [&](uint16_t s) { return best.at(row(s, a), j) == value; });
+            if (skip != steps_end) { i = row(*skip, a); continue; }
+            skip = std::find_if(moves, moves_end, [&](uint16_t s) { return best.at(i, row(s, c)) == value; });
+            if (skip != moves_end) { j = row(*skip, c); continue; }
+            const int32_t gain = worth(x, y);
+            if (gain > 0) pairs.push_back({uint16_t(x), uint16_t(y)});
+            const uint16_t r = p.region[x], s = q.region[y];
+            if (r != NONE && s != NONE) {
+                const int32_t fork = row(p.fork[r], a), other = row(q.fork[s], c);
+                if (best.at(fork, other) + gain + jump(r, s) == value) {
+                    assign(r, s);
+                    const std::vector<int32_t> partner = partner_;
+                    for (size_t k = 0; k < partner.size(); ++k) {
+                        if (partner[k] < 0) continue;
+                        const int32_t from = p.branch_offset[r] + int32_t(k), to = q.branch_offset[s] + partner[k];
+                        if (p.low[from] <= p.high[from] && q.low[to] <= q.high[to])
+                            trace(p.low[from], p.high[from], q.low[to], q.high[to]);
+                    }
+                    i = fork, j = other;
+                    continue;
+                }
+            }
+            const auto [up, left] = match(best, steps, steps_end, moves, moves_end, a, c, value - gain);
+            i = up, j = left;
+        }
+        arena_.release(mark);
+    }
+
+    static std::pair<int32_t, int32_t> match(const Table &best, const uint16_t *steps, const uint16_t *steps_end,
+                                             const uint16_t *moves, const uint16_t *moves_end, int32_t a, int32_t c,
+                                             int32_t value) {
+        for (const uint16_t *s = steps; s < steps_end; ++s)
+            for (const uint16_t *t = moves; t < moves_end; ++t)
+                if (best.at(row(*s, a), row(*t, c)) == value) return {row(*s, a), row(*t, c)};
+        return {0, 0};
+    }
+
+    Score count() {
+        Score score;
+        uint16_t *const image = arena_.take<uint16_t>(c_->elements);
+        std::fill_n(image, c_->elements, NONE);
+        for (const auto &[x, y] : pairs) image[y] = x;
+        for (const auto &[x, y] : pairs) {
+            score.layers += worth(x, y);
+            const uint16_t *const in = p_->edge + p_->edge_offset[x], *const end = p_->edge + p_->edge_offset[x + 1];
+            for (int32_t e = c_->edge_offset[y]; e < c_->edge_offset[y + 1]; ++e) {
+                const uint16_t source = image[c_->edge[e]];
+                if (source == NONE) continue;
+                const uint16_t *const at = std::lower_bound(in, end, source);
+                if (at == end || *at != source) continue;
+                score.edges += p_->edge_label[at - p_->edge] == c_->edge_label[e] ? knobs_.edge : knobs_.other_label;
+            }
+        }
+        return score;
+    }
+
+    const Form *p_ = nullptr, *c_ = nullptr;
+    const int32_t *const *rows_ = nullptr;
+    Knobs knobs_{};
+    Arena arena_;
+    int32_t *zeros_ = nullptr, *branch_memo_ = nullptr, *region_memo_ = nullptr;
+    std::vector<int32_t> partner_;
+    int64_t cells_ = 0;
+};
+
+}  // namespace modelkeeper

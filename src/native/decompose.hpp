@@ -1,0 +1,449 @@
+// In which order, and with which regions, should a graph be aligned?
+//
+// A cut is a node that every path crosses. Between two cuts, the connected components are branches of
+// one region, and each is decomposed in turn. A component without cuts is primitive: there, every
+// part with one entry and one exit still becomes a region, and what is left is put in canonical order
+// (post-order from the exits; predecessors by kind, shape, level, height, then by colour). Nothing
+// depends on how nodes were numbered; the budget for telling symmetric nodes apart is stated below.
+#pragma once
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "colours.hpp"
+#include "form.hpp"
+
+namespace modelkeeper {
+
+class Decomposition {
+  public:
+    static constexpr int MAX_DEPTH = 24;             // regions nested deeper are put in plain order
+    static constexpr int64_t TIE_BUDGET = 20'000'000;  // edge visits spent on symmetric nodes: 0.1 s
+
+    // The graph: for node v its content (a hash), its place among kinds and shapes, its token, and
+    // its predecessors with the labels of the edges.
+    Decomposition(size_t n, const uint64_t *content, const int32_t *rank, const int32_t *token,
+                  const int32_t *offset, const int32_t *source, const uint16_t *label)
+        : n_(int(n)), content_(content), rank_(rank), token_(token), preds_(n), succs_(n), place_(n, -1) {
+        for (int v = 0; v < n_; ++v) {
+            auto &in = preds_[size_t(v)];
+            for (int32_t e = offset[v]; e < offset[v + 1]; ++e) in.push_back({source[e], label[e]});
+            std::sort(in.begin(), in.end());
+            size_t kept = 0;  // an edge given twice is one edge whose label tells so
+            for (const auto &edge : in) {
+                if (kept && in[kept - 1].first == edge.first) in[kept - 1].second = uint16_t(in[kept - 1].second + edge.second);
+                else in[kept++] = edge;
+            }
+            in.resize(kept);
+            for (const auto &edge : in) succs_[size_t(edge.first)].push_back({v, edge.second});
+        }
+        colour_.assign(content, content + n);
+        const Local whole = local(all());
+        const Dag dag = whole.dag();
+        Refiner(dag).refine(colour_);
+        emit(plan(all(), 0), NONE);
+    }
+
+    std::vector<int32_t> nodes;   // of each element, or -1
+    std::vector<int32_t> tokens;  // of each local token: the number it was given as
+
+    std::vector<uint16_t> form() {
+        std::map<int32_t, uint16_t> known;
+        std::vector<uint16_t> token, edge_offset{0}, edge, edge_label;
+        std::vector<uint16_t> element(static_cast<size_t>(n_));
+        for (size_t i = 0; i < nodes.size(); ++i)
+            if (nodes[i] >= 0) element[size_t(nodes[i])] = uint16_t(i);
+        for (int32_t v : nodes) {
+            if (v < 0) {
+                token.push_back(NONE);
+            } else {
+                auto [at, fresh] = known.try_emplace(token_[v], uint16_t(tokens.size()));
+                if (fresh) tokens.push_back(token_[v]);
+                token.push_back(at->second);
+                std::vector<std::pair<uint16_t, uint16_t>> in;
+                for (const auto &[q, label] : preds_[size_t(v)]) in.push_back({element[size_t(q)], label});
+                std::sort(in.begin(), in.end());
+                for (const auto &[q, label] : in) edge.push_back(q), edge_label.push_back(label);
+            }
+            edge_offset.push_back(uint16_t(edge.size()));
+        }
+        std::map<uint64_t, uint16_t> branch_class, region_class;
+        auto number = [](auto &classes, uint64_t hash) {
+            return classes.try_emplace(hash, uint16_t(classes.size())).first->second;
+        };
+        std::vector<uint16_t> fork, kind, branch_offset{0}, low, high, sort, label;
+        for (const Placed &region : placed_) {
+            fork.push_back(region.fork);
+            kind.push_back(number(region_class, region.hash));
+            for (const Run &run : region.runs) {
+                low.push_back(run.low);
+                high.push_back(run.high);
+                sort.push_back(number(branch_class, run.hash));
+                label.push_back(run.label);
+            }
+            branch_offset.push_back(uint16_t(low.size()));
+        }
+        if (edge.size() >= NONE || steps_.size() >= NONE || nodes.size() >= NONE || low.size() >= NONE)
+            throw std::length_error("the graph is too large to be aligned");
+        std::vector<uint16_t> form{uint16_t(nodes.size()), uint16_t(tokens.size()),      uint16_t(steps_.size()),
+                                   uint16_t(fork.size()),  uint16_t(low.size()),         uint16_t(branch_class.size()),
+                                   uint16_t(region_class.size()), uint16_t(edge.size())};
+        for (const auto *part : {&token, &closes_, &step_offset_, &steps_, &fork, &kind, &branch_offset, &low, &high,
+                                 &sort, &label, &edge_offset, &edge, &edge_label})
+            form.insert(form.end(), part->begin(), part->end());
+        return form;
+    }
+
+  private:
+    using Link = std::pair<int32_t, uint16_t>;  // a node and the label of the edge
+    using Nodes = std::vector<int32_t>;         // in topological order
+
+    struct Branch { int plan; uint64_t hash; size_t size; uint16_t label; };  // plan -1: a bare edge
+    struct Region { std::vector<Branch> branches; uint64_t hash; };
+    struct Item { int region; int32_t node; };  // branches, then the node that closes them; either may be absent
+    struct Plan { std::vector<Item> items; uint64_t hash = 0; };
+    struct Run { uint16_t low, high; uint64_t hash; uint16_t label; };
+    struct Placed { uint16_t fork; uint64_t hash; std::vector<Run> runs; };
+
+    struct Local {  // a part of the graph with numbers of its own
+        std::vector<uint64_t> colour, edge;
+        std::vector<int32_t> offset{0}, source;
+        Dag dag() const { return {colour.size(), colour.data(), offset.data(), source.data(), edge.data()}; }
+    };
+
+    Nodes all() const {
+        Nodes nodes(static_cast<size_t>(n_));
+        std::iota(nodes.begin(), nodes.end(), 0);
+        return nodes;
+    }
+
+    int32_t place(int32_t v) const { return place_[size_t(v)]; }  // its number in the part at hand, or -1
+    void enter(const Nodes &part) { for (size_t i = 0; i < part.size(); ++i) place_[size_t(part[i])] = int32_t(i); }
+    void leave(const Nodes &part) { for (int32_t v : part) place_[size_t(v)] = -1; }
+
+    Local local(const Nodes &part) {
+        enter(part);
+        Local found;
+        for (int32_t v : part) {
+            found.colour.push_back(colour_[size_t(v)]);
+            for (const auto &[q, label] : preds_[size_t(v)])
+                if (place(q) >= 0) found.source.push_back(place(q)), found.edge.push_back(label);
+            found.offset.push_back(int32_t(found.source.size()));
+        }
+        leave(part);
+        return found;
+    }
+
+    bool begins(int32_t v) const {  // takes something from outside the part, or nothing at all
+        const auto &in = preds_[size_t(v)];
+        return in.empty() || std::any_of(in.begin(), in.end(), [this](const Link &l) { return place(l.first) < 0; });
+    }
+    bool ends(int32_t v) const {
+        const auto &out = succs_[size_t(v)];
+        return out.empty() || std::any_of(out.begin(), out.end(), [this](const Link &l) { return place(l.first) < 0; });
+    }
+
+    uint64_t signature(int32_t v) const {  // its content and what comes in, seen from inside the part
+        uint64_t sum = 0;
+        for (const auto &[q, label] : preds_[size_t(v)]) sum += mix(label, place(q) >= 0 ? 1 : 2);
+        return mix(content_[v], sum);
+    }
+
+    std::vector<Nodes> components(const Nodes &part) {
+        enter(part);
+        std::vector<int32_t> root(part.size());
+        std::iota(root.begin(), root.end(), 0);
+        auto find = [&root](int32_t x) {
+            while (root[size_t(x)] != x) x = root[size_t(x)] = root[size_t(root[size_t(x)])];
+            return x;
+        };
+        for (int32_t v : part)
+            for (const Link &l : preds_[size_t(v)])
+                if (place(l.first) >= 0) root[size_t(find(place(v)))] = find(place(l.first));
+        std::map<int32_t, size_t> number;
+        std::vector<Nodes> found;
+        for (int32_t v : part) {
+            const size_t at = number.try_emplace(find(place(v)), found.size()).first->second;
+            if (at == found.size()) found.emplace_back();
+            found[at].push_back(v);
+        }
+        leave(part);
+        return found;
+    }
+
+    int region(const std::vector<Nodes> &components, bool direct, uint16_t direct_label, int depth) {
+        Region found{{}, 0x5e91};
+        for (const Nodes &part : components) {
+            enter(part);
+            uint16_t label = 0;
+            for (int32_t v : part)
+                for (const Link &l : succs_[size_t(v)])
+                    if (place(l.first) < 0) label = uint16_t(label + l.second);
+            leave(part);
+            const int inner = plan(part, depth + 1);
+            found.branches.push_back({inner, mix(plans_[size_t(inner)].hash, label), part.size(), label});
+        }
+        if (direct) found.branches.push_back({-1, mix(0xed9e, direct_label), 0, direct_label});
+        std::sort(found.branches.begin(), found.branches.end(), [](const Branch &a, const Branch &b) {
+            return std::pair(a.size, a.hash) < std::pair(b.size, b.hash);
+        });
+        for (const Branch &branch : found.branches) found.hash = mix(found.hash, branch.hash);
+        regions_.push_back(std::move(found));
+        return int(regions_.size()) - 1;
+    }
+
+    const Link *edge_to(int32_t from, int32_t to) const {
+        for (const Link &l : preds_[size_t(to)])
+            if (l.first == from) return &l;
+        return nullptr;
+    }
+
+    int add(Plan &&made) {
+        plans_.push_back(std::move(made));
+        return int(plans_.size()) - 1;
+    }
+
+    int plan(const Nodes &part, int depth) {
+        if (depth >= MAX_DEPTH && part.size() > 1) return primitive(part, depth);
+        // A node is a cut if no edge leads from before it to behind it.
+        enter(part);
+        const int32_t size = int32_t(part.size());
+        std::vector<int32_t> cuts;
+        std::vector<uint64_t> signatures;
+        std::vector<char> begin, end;
+        int32_t far = -1;
+        for (int32_t i = 0; i < size; ++i) {
+            begin.push_back(begins(part[size_t(i)]));
+            end.push_back(ends(part[size_t(i)]));
+            signatures.push_back(signature(part[size_t(i)]));
+            if (begin.back()) far = i;
+        }
+        for (int32_t i = 0; i < size; ++i) {
+            if (far <= i) cuts.push_back(i);
+            if (end[size_t(i)]) far = size;
+            for (const Link &l : succs_[size_t(part[size_t(i)])]) far = std::max(far, place(l.first));
+        }
+        leave(part);
+
+        Plan made;
+        made.hash = 0xc4a1;
+        for (size_t c = 0; c <= cuts.size(); ++c) {
+            const int32_t before = c ? cuts[c - 1] : -1, after = c < cuts.size() ? cuts[c] : size;
+            const int32_t from = before < 0 ? -1 : part[size_t(before)], to = after < size ? part[size_t(after)] : -1;
+            int between = -1;
+            if (after - before > 1) {
+                const auto parts = components({part.begin() + before + 1, part.begin() + after});
+                if (parts.size() == 1 && parts[0].size() == part.size()) return primitive(part, depth);
+                bool direct = false;
+                uint16_t label = 0;
+                if (from >= 0 && to >= 0) {
+                    if (const Link *link = edge_to(from, to)) direct = true, label = link->second;
+                } else {
+                    direct = to >= 0 ? begin[size_t(after)] : from >= 0 && end[size_t(before)];
+                }
+                between = region(parts, direct, label, depth);
+                made.hash = mix(made.hash, regions_[size_t(between)].hash);
+            }
+            if (to >= 0) made.hash = mix(made.hash, signatures[size_t(after)]);
+            if (between >= 0 || to >= 0) made.items.push_back({between, to});
+        }
+        return add(std::move(made));
+    }
+
+    // Parts with one entry and one exit inside a primitive part: for each closer (by local number) its
+    // fork and what lies between; the outermost only.
+    std::map<int32_t, std::pair<int32_t, Nodes>> enclosed(const Nodes &part) {
+        enter(part);
+        const int32_t size = int32_t(part.size()), outside = size;
+        auto meet = [outside](const std::vector<int32_t> &up, const std::vector<int32_t> &depth, int32_t a, int32_t b) {
+            while (a != b) {
+                if (a == outside || b == outside) return outside;
+                if (depth[size_t(a)] >= depth[size_t(b)]) a = up[size_t(a)];
+                else b = up[size_t(b)];
+            }
+            return a;
+        };
+        auto dominators = [&](bool forward) {
+            std::vector<int32_t> up(size_t(size) + 1, outside), depth(size_t(size) + 1, 0);
+            for (int32_t k = 0; k < size; ++k) {
+                const int32_t i = forward ? k : size - 1 - k, v = part[size_t(i)];
+                int32_t found = -1;
+                for (const Link &l : forward ? preds_[size_t(v)] : succs_[size_t(v)]) {
+                    const int32_t q = place(l.first) < 0 ? outside : place(l.first);
+                    found = found < 0 ? q : meet(up, depth, found, q);
+                }
+                up[size_t(i)] = found < 0 ? outside : found;
+                depth[size_t(i)] = depth[size_t(up[size_t(i)])] + 1;
+            }
+            return up;
+        };
+        const auto dominator = dominators(true), exit = dominators(false);
+        std::map<int32_t, std::pair<int32_t, Nodes>> found;
+        std::vector<char> inside(size_t(size), 0);
+        for (int32_t v = size - 1; v >= 0; --v) {
+            const int32_t u = dominator[size_t(v)];
+            if (inside[size_t(v)] || u == outside || exit[size_t(u)] != v) continue;
+            Nodes between, todo{v};
+            while (!todo.empty()) {
+                const int32_t w = todo.back();
+                todo.pop_back();
+                for (const Link &l : preds_[size_t(part[size_t(w)])]) {
+                    const int32_t q = place(l.first);
+                    if (q == u || inside[size_t(q)]) continue;
+                    inside[size_t(q)] = 1;
+                    between.push_back(part[size_t(q)]);
+                    todo.push_back(q);
+                }
+            }
+            if (between.empty()) continue;
+            std::sort(between.begin(), between.end());
+            found[v] = {u, std::move(between)};
+        }
+        leave(part);
+        return found;
+    }
+
+    // Colours for a part in which no two nodes share one, as far as the budget reaches: pick a node
+    // of the first shared colour, mark it, let the mark spread.
+    std::vector<uint64_t> distinct(const Nodes &part) {
+        const Local sub = local(part);
+        const Dag dag = sub.dag();
+        std::vector<uint64_t> colour = sub.colour, sorted;
+        Refiner refiner(dag);
+        for (;;) {
+            sorted = colour;
+            std::sort(sorted.begin(), sorted.end());
+            const auto tie = std::adjacent_find(sorted.begin(), sorted.end());
+            if (tie == sorted.end() || spent_ > TIE_BUDGET) return colour;
+            auto &marked = *std::find(colour.begin(), colour.end(), *tie);
+            marked = mix(marked, 7);
+            spent_ += refiner.refine(colour);
+        }
+    }
+
+    int primitive(const Nodes &part, int depth) {
+        const auto closed = depth < MAX_DEPTH ? enclosed(part) : std::map<int32_t, std::pair<int32_t, Nodes>>{};
+        const auto colour = distinct(part);
+        enter(part);
+        const size_t size = part.size();
+        std::vector<int32_t> level(size, 0), height(size, 0), hidden(size, 0);
+        std::vector<uint64_t> signatures(size);
+        for (size_t i = 0; i < size; ++i) {
+            signatures[i] = signature(part[i]);
+            for (const Link &l : preds_[size_t(part[i])])
+                if (place(l.first) >= 0) level[i] = std::max(level[i], level[size_t(place(l.first))] + 1);
+        }
+        for (size_t i = size; i-- > 0;)
+            for (const Link &l : succs_[size_t(part[i])])
+                if (place(l.first) >= 0) height[i] = std::max(height[i], height[size_t(place(l.first))] + 1);
+        for (const auto &[closer, inner] : closed)
+            for (int32_t v : inner.second) hidden[size_t(place(v))] = 1;
+        auto earlier = [&](int32_t a, int32_t b) {
+            auto key = [&](int32_t i) { return std::tuple(rank_[part[size_t(i)]], -level[size_t(i)], -height[size_t(i)], colour[size_t(i)]); };
+            return key(a) < key(b);
+        };
+        std::vector<std::vector<int32_t>> before(size);
+        std::vector<int32_t> roots, order;
+        for (size_t i = 0; i < size; ++i) {
+            if (hidden[i]) continue;
+            const auto at = closed.find(int32_t(i));
+            if (at != closed.end()) before[i].push_back(at->second.first);
+            else
+                for (const Link &l : preds_[size_t(part[i])])
+                    if (place(l.first) >= 0) before[i].push_back(place(l.first));
+            std::sort(before[i].begin(), before[i].end(), earlier);
+            const auto &out = succs_[size_t(part[i])];
+            if (std::none_of(out.begin(), out.end(), [this](const Link &l) { return place(l.first) >= 0; })) roots.push_back(int32_t(i));
+        }
+        leave(part);
+        std::sort(roots.begin(), roots.end(), earlier);
+        std::vector<char> seen(size, 0);
+        std::vector<std::pair<int32_t, size_t>> stack;
+        for (int32_t root : roots) {
+            stack.push_back({root, 0});
+            seen[size_t(root)] = 1;
+            while (!stack.empty()) {
+                auto &[v, next] = stack.back();
+                if (next == before[size_t(v)].size()) {
+                    order.push_back(v);
+                    stack.pop_back();
+                    continue;
+                }
+                const int32_t q = before[size_t(v)][next++];
+                if (!seen[size_t(q)]) seen[size_t(q)] = 1, stack.push_back({q, 0});
+            }
+        }
+        Plan made;
+        made.hash = 0x9411;
+        std::vector<int32_t> position(size, -1);
+        for (size_t k = 0; k < order.size(); ++k) {
+            const int32_t i = order[k];
+            position[size_t(i)] = int32_t(k);
+            int between = -1;
+            const auto at = closed.find(i);
+            if (at != closed.end()) {
+                const Link *direct = edge_to(part[size_t(at->second.first)], part[size_t(i)]);
+                between = region(components(at->second.second), direct != nullptr, direct ? direct->second : uint16_t(0), depth);
+                made.hash = mix(made.hash, regions_[size_t(between)].hash);
+            }
+            uint64_t sum = 0;
+            for (int32_t q : before[size_t(i)]) sum += mix(uint64_t(position[size_t(q)]), 0x11);
+            made.hash = mix(mix(made.hash, signatures[size_t(i)]), sum);
+            made.items.push_back({between, part[size_t(i)]});
+        }
+        return add(std::move(made));
+    }
+
+    uint16_t element(int32_t node, const std::vector<uint16_t> &steps, uint16_t closes) {
+        nodes.push_back(node);
+        closes_.push_back(closes);
+        steps_.insert(steps_.end(), steps.begin(), steps.end());
+        step_offset_.push_back(uint16_t(steps_.size()));
+        return uint16_t(nodes.size() - 1);
+    }
+
+    uint16_t emit(int number, uint16_t start) {  // returns the last element
+        uint16_t last = start;
+        for (const Item item : plans_[size_t(number)].items) {
+            if (item.region < 0) {
+                last = element(item.node, {last}, NONE);
+                continue;
+            }
+            Placed placed{last, regions_[size_t(item.region)].hash, {}};
+            std::vector<uint16_t> tips;
+            for (const Branch &branch : regions_[size_t(item.region)].branches) {
+                if (branch.plan < 0) {
+                    placed.runs.push_back({1, 0, branch.hash, branch.label});
+                    tips.push_back(last);
+                    continue;
+                }
+                const uint16_t low = uint16_t(nodes.size());
+                tips.push_back(emit(branch.plan, last));
+                placed.runs.push_back({low, uint16_t(nodes.size() - 1), branch.hash, branch.label});
+            }
+            std::sort(tips.begin(), tips.end());
+            tips.erase(std::unique(tips.begin(), tips.end()), tips.end());
+            placed_.push_back(std::move(placed));
+            last = element(item.node, tips, uint16_t(placed_.size() - 1));
+        }
+        return last;
+    }
+
+    const int n_;
+    const uint64_t *content_;
+    const int32_t *rank_, *token_;
+    std::vector<std::vector<Link>> preds_, succs_;
+    std::vector<int32_t> place_;
+    std::vector<uint64_t> colour_;
+    int64_t spent_ = 0;
+    std::vector<Plan> plans_;
+    std::vector<Region> regions_;
+    std::vector<Placed> placed_;
+    std::vector<uint16_t> closes_, steps_, step_offset_{0};
+};
+
+}  // namespace modelkeeper
