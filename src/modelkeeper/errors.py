@@ -35,7 +35,8 @@ class UnknownFramework(ModelKeeperError):
         self.kind, self.known = kind, known
 
     def __str__(self) -> str:
-        return f"{self.kind} is no model of a known framework ({', '.join(self.known)}). Pass the model itself."
+        known = ", ".join(self.known)
+        return f"{self.kind} is no model of a known framework ({known}). Pass the model itself."
 
 
 class CannotDescribe(ModelKeeperError):
@@ -68,4 +69,5 @@ class CannotLoadFactory(ModelKeeperError):
         self.factory, self.problem = factory, problem
 
     def __str__(self) -> str:
-        return f"{self.factory!r}: {self.problem}. Give module:factory, e.g. my_models:resnet20 or my_models:make(width=64)."
+        example = "my_models:resnet20 or my_models:make(width=64)"
+        return f"{self.factory!r}: {self.problem}. Give module:factory, e.g. {example}."

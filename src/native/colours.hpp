@@ -4,8 +4,9 @@
 // backward sweep in topological order carry it through the whole graph; sweeps repeat until they
 // part no more nodes. What stays together may still differ (two diamonds and one crossed octagon
 // look alike from every node), so each tied node is once marked and the graph swept again: its
-// colour takes in what the whole graph looks like from there. That second stage stops at `budget`
-// edge visits, and whether it runs depends on the structure alone.
+// colour takes in what the whole graph looks like from there. Each stage stops at `budget` edge visits:
+// a fence (a -> c <- b -> d <- ...) passes news on by one picket a sweep. Where it stops depends on the
+// structure alone.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -34,18 +35,19 @@ class Refiner {
   public:
     explicit Refiner(const Dag &dag) : dag_(dag), forward_(dag.n), backward_(dag.n), sorted_(dag.n) {}
 
-    // Sweep until the number of colours stops growing. Returns the number of edge visits.
-    int64_t refine(std::vector<uint64_t> &colour) {
+    // Sweep until the number of colours stops growing, or the next sweep would exceed `budget` edge visits.
+    void refine(std::vector<uint64_t> &colour, int64_t budget) {
         size_t classes = count(colour);
-        int64_t visits = 0;
         for (;;) {
             sweep(colour);
-            visits += 2 * (int64_t(dag_.n) + dag_.offset[dag_.n]);
+            budget -= visits();
             const size_t now = count(colour);
-            if (now <= classes) return visits;
+            if (now <= classes || budget < visits()) return;
             classes = now;
         }
     }
+
+    int64_t visits() const { return 2 * (int64_t(dag_.n) + dag_.offset[dag_.n]); }  // of one sweep
 
     size_t count(const std::vector<uint64_t> &colour) {
         sorted_ = colour;
@@ -85,7 +87,7 @@ class Refiner {
 inline void colours(const Dag &dag, int64_t budget, uint64_t *result) {
     Refiner refiner(dag);
     std::vector<uint64_t> colour(dag.label, dag.label + dag.n);
-    refiner.refine(colour);
+    refiner.refine(colour, budget);
 
     std::vector<uint64_t> sorted = colour;
     std::sort(sorted.begin(), sorted.end());
@@ -95,14 +97,13 @@ inline void colours(const Dag &dag, int64_t budget, uint64_t *result) {
     };
     size_t ties = 0;
     for (uint64_t c : colour) ties += tied(c);
-    const int64_t sweep = 2 * (int64_t(dag.n) + dag.offset[dag.n]);
     std::copy(colour.begin(), colour.end(), result);
-    if (int64_t(ties) * 3 * sweep > budget) return;
+    if (ties == 0 || int64_t(ties) * 3 * refiner.visits() > budget) return;
     for (size_t v = 0; v < dag.n; ++v) {
         if (!tied(colour[v])) continue;
         std::vector<uint64_t> marked = colour;
         marked[v] = mix(marked[v], 1);
-        refiner.refine(marked);
+        refiner.refine(marked, budget / int64_t(ties));
         result[v] = mix(colour[v], refiner.summary(marked));
     }
 }

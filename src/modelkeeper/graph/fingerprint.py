@@ -35,15 +35,15 @@ def colour_layers(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
             sources.append(edge.source)
             edges.append(_label(labels, _edge_key(edge, position if ordered else -1)))
         offsets.append(len(sources))
-    users: dict[str, list[tuple[int, str]]] = {}
+    users: dict[str, list[tuple[int, int]]] = {}  # layer, and which of its tensors
     for number, layer in enumerate(graph.layers):
-        for tensor in layer.tensors:
-            users.setdefault(tensor.name, []).append((number, tensor.role))
+        for position, tensor in enumerate(layer.tensors):
+            users.setdefault(tensor.name, []).append((number, position))
     for uses in users.values():
         if len(uses) > 1:
             nodes.append(_label(labels, ("tied",)))
             sources.extend(number for number, _ in uses)
-            edges.extend(_label(labels, ("use", role)) for _, role in uses)
+            edges.extend(_label(labels, ("use", position)) for _, position in uses)
             offsets.append(len(sources))
     return _native.colours(
         np.array(nodes, np.uint64),

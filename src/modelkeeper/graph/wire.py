@@ -23,17 +23,26 @@ from msgspec import Struct
 
 from modelkeeper.errors import InvalidGraph
 from modelkeeper.graph.expressions import Atom, Concat, Expression, Fixed, Product, Space
-from modelkeeper.graph.structure import MAX_DEPTH, Attribute, Axis, Edge, Graph, Layer, Note, Tensor
+from modelkeeper.graph.structure import (
+    MAX_DEPTH,
+    MAX_LEAVES,
+    Attribute,
+    Axis,
+    Edge,
+    Graph,
+    Layer,
+    Note,
+    Tensor,
+)
 
 T = TypeVar("T")
 
 FORMAT = "modelkeeper.graph"
 VERSION = 1
 MAX_BYTES = 64 * 2**20
-MAX_LEAVES = 2_000_000
 
-# A tensor is a trainable, live parameter unless a letter says otherwise.
-FROZEN, BUFFER, DEAD = "f", "b", "d"
+# A tensor is a trainable, live, stored parameter unless a letter says otherwise.
+FROZEN, BUFFER, DEAD, DERIVED = "f", "b", "d", "n"
 
 
 class _Tensor(Struct, array_like=True):
@@ -50,7 +59,7 @@ class _Layer(Struct, forbid_unknown_fields=True):
     kind: str
     inputs: tuple[int | tuple[int, int], ...] = ()
     tensors: tuple[_Tensor, ...] = ()
-    attributes: dict[str, bool | int | float | str | tuple[int, ...]] = {}  # noqa: RUF012
+    attributes: dict[str, bool | int | float | str | tuple[int, ...]] = {}
 
 
 class _Space(Struct, array_like=True):
@@ -89,20 +98,18 @@ def to_json(graph: Graph) -> bytes:
     for layer in graph.layers:
         row: dict[str, Any] = {"name": layer.name, "kind": layer.kind}
         if layer.inputs:
-            row["inputs"] = [
-                [edge.source, paths.number(edge.via, list(edge.via))] if edge.via else edge.source for edge in layer.inputs
-            ]
+            row["inputs"] = [_pack_edge(edge, paths) for edge in layer.inputs]
         if layer.tensors:
             row["tensors"] = [_pack_tensor(tensor, layer.name, axes, terms) for tensor in layer.tensors]
         if layer.attributes:
-            row["attributes"] = layer.attributes
+            row["attributes"] = dict(sorted(layer.attributes.items()))
         layers.append(row)
     return msgspec.json.encode(
         {
             "format": FORMAT,
             "version": VERSION,
             "framework": graph.framework,
-            "spaces": [_trim([space.size, space.pins, space.averaged], [(), False]) for space in graph.spaces],
+            "spaces": [_trim([each.size, each.pins, each.averaged], [(), False]) for each in graph.spaces],
             "terms": terms.rows,
             "axes": axes.rows,
             "paths": paths.rows,
@@ -121,9 +128,10 @@ def from_json(data: bytes | str) -> Graph:
         if head.format != FORMAT:
             raise InvalidGraph("document", f"its format is {head.format[:40]!r}, not {FORMAT!r}")
         if head.version != VERSION:
-            raise InvalidGraph("document", f"version {head.version}; this modelkeeper reads version {VERSION}: update it")
+            advice = f"this modelkeeper reads version {VERSION}: update it"
+            raise InvalidGraph("document", f"version {head.version}; {advice}")
         document = msgspec.json.decode(data, type=_Document)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise InvalidGraph("document", str(error)) from error
     spaces = tuple(Space(space.size, space.pins, space.averaged) for space in document.spaces)
     terms = _unpack_terms(document.terms, spaces)
@@ -158,10 +166,17 @@ def _trim(row: list[Any], defaults: list[Any]) -> list[Any]:
     return row
 
 
+def _pack_edge(edge: Edge, paths: _Table) -> int | list[int]:
+    return [edge.source, paths.number(edge.via, list(edge.via))] if edge.via else edge.source
+
+
 def _pack_tensor(tensor: Tensor, owner: str, axes: _Table, terms: _Table) -> list[Any]:
     name = tensor.name.removeprefix(owner) if owner and tensor.name.startswith(owner + ".") else tensor.name
-    flags = FROZEN * (not tensor.trainable) + BUFFER * tensor.buffer + DEAD * (not tensor.live)
-    numbers = [axes.number(axis, _trim([axis.role, _pack(axis.of, terms), axis.degrees], [()])) for axis in tensor.axes]
+    flags = FROZEN * (not tensor.trainable) + BUFFER * tensor.buffer + DEAD * (not tensor.live) + DERIVED * (not tensor.stored)
+    numbers = [
+        axes.number(axis, _trim([axis.role, _pack(axis.of, terms), axis.degrees], [()]))
+        for axis in tensor.axes
+    ]
     return _trim([name, tensor.role, tensor.dtype, numbers, flags, tensor.aliases], ["", ()])
 
 
@@ -193,8 +208,8 @@ def _unpack_terms(rows: tuple[tuple[int | str, ...], ...], spaces: tuple[Space, 
                 terms.append(Fixed(size, origin))
                 depth.append(0)
                 count.append(1)
-            case ("*" | "+", *parts) if len(parts) >= 2 and all(isinstance(p, int) and 0 <= p < number for p in parts):
-                below = [int(p) for p in parts]
+            case ("*" | "+", *parts) if len(parts) >= 2 and all(_earlier(part, number) for part in parts):
+                below = [int(part) for part in parts]
                 depth.append(1 + max(depth[p] for p in below))
                 count.append(sum(count[p] for p in below))
                 if depth[-1] >= MAX_DEPTH:
@@ -209,6 +224,10 @@ def _unpack_terms(rows: tuple[tuple[int | str, ...], ...], spaces: tuple[Space, 
     return terms
 
 
+def _earlier(part: int | str, number: int) -> bool:
+    return isinstance(part, int) and 0 <= part < number
+
+
 def _unpack_layer(layer: _Layer, axes: list[Axis], paths: tuple[tuple[str, ...], ...]) -> Layer:
     inputs = []
     for edge in layer.inputs:
@@ -216,7 +235,7 @@ def _unpack_layer(layer: _Layer, axes: list[Axis], paths: tuple[tuple[str, ...],
         inputs.append(Edge(source, via))
     tensors = []
     for row in layer.tensors:
-        if not set(row.flags) <= {FROZEN, BUFFER, DEAD}:
+        if not set(row.flags) <= {FROZEN, BUFFER, DEAD, DERIVED}:
             raise InvalidGraph(f"tensor {row.name[:80]!r}", f"unknown flags {row.flags[:40]!r}")
         tensors.append(
             Tensor(
@@ -227,6 +246,7 @@ def _unpack_layer(layer: _Layer, axes: list[Axis], paths: tuple[tuple[str, ...],
                 trainable=FROZEN not in row.flags,
                 buffer=BUFFER in row.flags,
                 live=DEAD not in row.flags,
+                stored=DERIVED not in row.flags,
                 aliases=row.aliases,
             )
         )

@@ -1,0 +1,312 @@
+"""Which axes must change width together? Solved by unification, as a type checker infers types.
+
+While a front end walks over a model's operations, every axis of every value carries a term:
+
+    atom       a space whose identity is still open: it may be bound to another term later
+    fixed      a size that means nothing to a parent (a kernel, an image's channels)
+    product    factors interleaved, first slowest: what a reshape merges
+    concat     parts end to end: what a concatenation joins
+
+`unify(a, b)` says that two axes are one: an atom is bound; a product against a product is refined by
+factoring the larger leading factor; a concatenation is cut at the first boundary of either side.
+`split` and `factor` open an atom from the other direction.
+
+What does not fit is never guessed: the spaces concerned are pinned, with the reason, and stay apart.
+A pin is soft, it forbids exact widening and nothing else.
+
+    solver = Solver()
+    channels = solver.atom(64)
+    flat = solver.product([channels, solver.fixed(49, "spatial")])
+    solver.unify(flat, solver.atom(3136), "fc")      # the linear layer reads channels x 49
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+ATOM, FIXED, PRODUCT, CONCAT = range(4)
+
+
+class Straddles(Exception):
+    """A cut would go through the middle of a factor."""
+
+
+class Term:
+    """One axis, or a piece of one. Only a `Solver` makes and changes terms."""
+
+    __slots__ = ("averaged", "bound", "kind", "memo", "number", "origin", "parts", "pins", "size")
+
+    def __init__(self, kind: int, size: int, number: int, parts: tuple["Term", ...] = (), origin: str = "") -> None:
+        self.kind, self.size, self.number, self.parts, self.origin = kind, size, number, parts, origin
+        self.bound: Term | None = None  # atoms: what this one turned out to be
+        self.pins: tuple[str, ...] = ()  # atoms: why the width is not free
+        self.averaged = False  # atoms: a statistic is taken over the units
+        self.memo: tuple[int, Term] | None = None  # composites: normal form at an epoch
+
+    def __repr__(self) -> str:
+        if self.bound is not None:
+            return repr(self.bound)
+        match self.kind:
+            case 0:
+                return f"a{self.number}:{self.size}"
+            case 1:
+                return str(self.size)
+            case _:
+                return "(" + "*+"[self.kind - PRODUCT].join(map(repr, self.parts)) + ")"
+
+
+class Solver:
+    """Makes terms and keeps track of what has been found equal."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._epoch = 0
+        self.one = Term(FIXED, 1, next(self._numbers), origin="one")
+
+    # -- making terms ---------------------------------------------------------------------------
+
+    def atom(self, size: int) -> Term:
+        """A new space. One of size 1 cannot be told from a broadcast axis and is fixed."""
+        return Term(ATOM, size, next(self._numbers)) if size != 1 else self.one
+
+    def fixed(self, size: int, origin: str) -> Term:
+        return Term(FIXED, size, next(self._numbers), origin=origin) if size != 1 else self.one
+
+    def product(self, factors: Sequence[Term]) -> Term:
+        kept = tuple(factor for factor in factors if factor.size != 1)
+        if len(kept) < 2:
+            return kept[0] if kept else self.one
+        return Term(PRODUCT, math.prod(factor.size for factor in kept), next(self._numbers), kept)
+
+    def concat(self, parts: Sequence[Term]) -> Term:
+        kept = tuple(part for part in parts if part.size)
+        if len(kept) < 2:
+            return kept[0] if kept else self.fixed(0, "empty")
+        return Term(CONCAT, sum(part.size for part in kept), next(self._numbers), kept)
+
+    # -- reading them ---------------------------------------------------------------------------
+
+    def resolve(self, term: Term) -> Term:
+        """What the term is now: bound atoms followed, composites flat, fixed neighbours merged."""
+        while term.bound is not None:
+            term = term.bound
+        if term.kind < PRODUCT:
+            return term
+        if term.memo is not None and term.memo[0] == self._epoch:
+            return term.memo[1]
+        parts: list[Term] = []
+        for part in term.parts:
+            part = self.resolve(part)
+            for piece in part.parts if part.kind == term.kind else (part,):
+                if parts and parts[-1].kind == FIXED and piece.kind == FIXED:
+                    size = parts[-1].size * piece.size if term.kind == PRODUCT else parts[-1].size + piece.size
+                    parts[-1] = self.fixed(size, parts[-1].origin)
+                else:
+                    parts.append(piece)
+        if len(parts) == len(term.parts) and all(a is b for a, b in zip(parts, term.parts, strict=True)):
+            result = term
+        else:
+            result = self.product(parts) if term.kind == PRODUCT else self.concat(parts)
+        term.memo = result.memo = (self._epoch, result)
+        return result
+
+    def atoms(self, term: Term) -> list[Term]:
+        """The open atoms of a term, from left to right."""
+        term = self.resolve(term)
+        if term.kind == ATOM:
+            return [term]
+        return [atom for part in term.parts for atom in self.atoms(part)]
+
+    # -- saying what is known -------------------------------------------------------------------
+
+    def pin(self, term: Term, why: str) -> None:
+        """The width of these spaces is not free, because of `why`."""
+        for atom in self.atoms(term):
+            if why not in atom.pins:
+                atom.pins = (*atom.pins, why)
+
+    def average(self, term: Term) -> None:
+        """A statistic is taken over these spaces: copies of a unit must come in equal numbers."""
+        for atom in self.atoms(term):
+            atom.averaged = True
+
+    def unify(self, a: Term, b: Term, where: str) -> None:
+        """These two axes are one and the same."""
+        work = [(a, b)]
+        while work:
+            a, b = work.pop()
+            a, b = self.resolve(a), self.resolve(b)
+            if a is b:
+                continue
+            if a.size != b.size:
+                self._apart(a, b, f"sizes {a.size} and {b.size} meet in {where}")
+            elif a.kind == FIXED or b.kind == FIXED:
+                self._fix(b if a.kind == FIXED else a, a.origin if a.kind == FIXED else b.origin)
+            elif a.kind == ATOM or b.kind == ATOM:
+                atom, other = (a, b) if a.kind == ATOM else (b, a)
+                if other.kind != ATOM and atom in self.atoms(other):
+                    self._apart(a, b, f"an axis would hold itself in {where}")
+                else:
+                    self._bind(atom, other)
+            elif a.kind == b.kind == PRODUCT:
+                first, second = (a, b) if a.parts[0].size >= b.parts[0].size else (b, a)
+                large, small = first.parts[0], second.parts[0]
+                if large.size % small.size:
+                    self._apart(a, b, f"factors {large.size} and {small.size} do not refine in {where}")
+                    continue
+                lead, rest = self.factor(large, small.size, where)
+                work.append((self.product([rest, *first.parts[1:]]), self.product(second.parts[1:])))
+                work.append((lead, small))
+            else:
+                whole, other = (a, b) if a.kind == CONCAT else (b, a)
+                cut = min(whole.parts[0].size, other.parts[0].size if other.kind == CONCAT else whole.size)
+                left, right = self.split(whole, cut, where)
+                other_left, other_right = self.split(other, cut, where)
+                work += [(right, other_right), (left, other_left)]
+
+    def split(self, term: Term, at: int, where: str) -> tuple[Term, Term]:
+        """Cut an axis in two: the first `at` units and the rest."""
+        term = self.resolve(term)
+        if at in (0, term.size):
+            empty = self.fixed(0, "empty")
+            return (empty, term) if at == 0 else (term, empty)
+        match term.kind:
+            case 0:  # an atom turns out to be two
+                left, right = self.atom(at), self.atom(term.size - at)
+                self._bind(term, self.concat([left, right]))
+                return left, right
+            case 1:
+                return self.fixed(at, term.origin), self.fixed(term.size - at, term.origin)
+            case 3:
+                before: list[Term] = []
+                after = list(term.parts)
+                while at and after[0].size <= at:
+                    at -= after[0].size
+                    before.append(after.pop(0))
+                if at:
+                    left, right = self.split(after.pop(0), at, where)
+                    before.append(left)
+                    after.insert(0, right)
+                return self.concat(before), self.concat(after)
+            case _:
+                return self._split_product(term, at, where)
+
+    def _split_product(self, term: Term, at: int, where: str) -> tuple[Term, Term]:
+        lead, rest = term.parts[0], self.product(term.parts[1:])
+        whole, remainder = divmod(at, rest.size)
+        left, right = self.split(lead, whole, where)
+        if not remainder:
+            return self._times(left, rest), self._times(right, rest)
+        middle, right = self.split(right, 1, where)
+        self.pin(middle, f"a cut straddles a factor in {where}")
+        inner_left, inner_right = self.split(rest, remainder, where)
+        return self.concat([self._times(left, rest), inner_left]), self.concat([inner_right, self._times(right, rest)])
+
+    def _times(self, lead: Term, rest: Term) -> Term:
+        return self.product([lead, rest]) if lead.size else lead
+
+    def factor(self, term: Term, lead: int, where: str) -> tuple[Term, Term]:
+        """See an axis as `lead` x rest, the lead changing slowest. Raises Straddles if it cannot be."""
+        term = self.resolve(term)
+        if lead == 1:
+            return self.one, term
+        if lead == term.size:
+            return term, self.one
+        if term.size % lead:
+            raise Straddles(f"{term.size} units are no {lead} x something")
+        match term.kind:
+            case 0:
+                left, right = self.atom(lead), self.atom(term.size // lead)
+                self._bind(term, self.product([left, right]))
+                return left, right
+            case 1:
+                return self.fixed(lead, term.origin), self.fixed(term.size // lead, term.origin)
+            case 2:
+                before: list[Term] = []
+                after = list(term.parts)
+                while lead > 1 and lead % after[0].size == 0:
+                    lead //= after[0].size
+                    before.append(after.pop(0))
+                if lead > 1:
+                    left, right = self.factor(after.pop(0), lead, where)
+                    before.append(left)
+                    after.insert(0, right)
+                return self.product(before), self.product(after)
+            case _:
+                return self._factor_concat(term, lead, where)
+
+    def _factor_concat(self, term: Term, lead: int, where: str) -> tuple[Term, Term]:
+        rest_size = term.size // lead
+        if all(part.size % rest_size == 0 for part in term.parts):
+            leads: list[Term] = []
+            rest: Term | None = None
+            for part in term.parts:
+                part_lead, part_rest = self.factor(part, part.size // rest_size, where)
+                leads.append(part_lead)
+                if rest is None:
+                    rest = part_rest
+                else:
+                    self.unify(rest, part_rest, where)
+            assert rest is not None
+            return self.resolve(self.concat(leads)), self.resolve(rest)
+        pieces: list[Term] = []  # boundaries inside a row: the rows must be alike
+        for _ in range(lead - 1):
+            piece, term = self.split(term, rest_size, where)
+            pieces.append(piece)
+        for piece in pieces:
+            self.unify(piece, term, where)
+        return self.fixed(lead, f"rows made alike in {where}"), self.resolve(term)
+
+    def reshape(self, terms: Sequence[Term], shape: Sequence[int], where: str) -> list[Term]:
+        """The axes after a reshape in row-major order: merged into products, or factored."""
+        if 0 in shape:
+            return [self.atom(size) for size in shape]
+        queue = [self.resolve(term) for term in terms if term.size != 1]
+        queue.reverse()
+        result = []
+        try:
+            for size in shape:
+                factors = []
+                while size > 1:
+                    term = queue.pop()
+                    if size % term.size == 0:
+                        factors.append(term)
+                        size //= term.size
+                    elif term.size % size == 0:
+                        lead, rest = self.factor(term, size, where)
+                        factors.append(lead)
+                        queue.append(rest)
+                        size = 1
+                    else:
+                        raise Straddles(f"{term.size} units do not fall into {size}")
+                result.append(self.product(factors))
+        except Straddles as problem:
+            why = f"opaque reshape in {where}: {problem}"
+            for term in terms:
+                self.pin(term, why)
+            return self.unknown(shape, why)
+        return result
+
+    def unknown(self, shape: Sequence[int], why: str) -> list[Term]:
+        """Axes that nothing is known of: spaces of their own, pinned for `why`."""
+        axes = [self.atom(size) for size in shape]
+        for axis in axes:
+            self.pin(axis, why)
+        return axes
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _bind(self, atom: Term, other: Term) -> None:
+        for target in self.atoms(other):
+            target.averaged |= atom.averaged
+            target.pins += tuple(pin for pin in atom.pins if pin not in target.pins)
+        atom.bound = other
+        self._epoch += 1
+
+    def _fix(self, term: Term, origin: str) -> None:
+        for atom in self.atoms(term):
+            self._bind(atom, self.fixed(atom.size, origin))
+
+    def _apart(self, a: Term, b: Term, why: str) -> None:
+        self.pin(a, f"opaque: {why}")
+        self.pin(b, f"opaque: {why}")

@@ -1,0 +1,146 @@
+"""Describe a PyTorch model: run it once on shapes, listen, and write down what it is.
+
+    record (what ran) -> trace (values, no dead code) -> spaces (which axes go together)
+           -> degrees (where shares belong) -> assemble (layers and edges) -> Graph
+
+The model, its modes, hooks, devices and random state are afterwards as they were. Where an operation
+cannot run on shapes, the model runs once for real on the CPU.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from modelkeeper.errors import CannotDescribe
+from modelkeeper.frontends.torch.assemble import Assembly
+from modelkeeper.frontends.torch.inputs import Inputs, candidates
+from modelkeeper.frontends.torch.owned import owned_tensors
+from modelkeeper.frontends.torch.quiet import quietly
+from modelkeeper.frontends.torch.record import CPU, META, Owned, Recorder, Recording, map_tensors, tensors_in
+from modelkeeper.frontends.torch.spaces import RULES, Inference
+from modelkeeper.frontends.torch.trace import trace
+from modelkeeper.graph import Graph, Note
+
+MODEL = nn.Module
+Outputs = Callable[[Any], Any] | str | None
+_Ran = tuple[Recording, Inputs, Any]
+
+_ADVICE = (
+    "Pass example_inputs: one tensor, a tuple of positional arguments, or a dict of named ones, "
+    "e.g. describe(model, torch.zeros(1, 3, 32, 32))"
+)
+
+
+def describe(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None) -> Graph:
+    """The graph of a model, without its weights.
+
+    Args:
+        model: Any module; it is not changed. Wrappers (DataParallel, torch.compile ...) are looked through.
+        example_inputs: A tensor, a tuple of positional arguments, or a dict of named ones. Only shapes and
+            dtypes count. Default: found from the model itself.
+        outputs: Which of what the model returns are its outputs: the name of a field, or a function from
+            the returned object to tensors. Default: the logits of a Hugging Face output, or its first
+            field; otherwise every tensor that is returned.
+
+    Raises:
+        CannotDescribe: The model did not run on the inputs there were; the message says what to pass.
+    """
+    owned = owned_tensors(model)
+    with quietly(model) as bare:
+        recording, inputs, returned, notes = _run(bare, owned, example_inputs)
+        given = list(tensors_in(_outputs(returned, outputs, type(bare).__name__)))
+        tensors = list(tensors_in((inputs.args, dict(inputs.kwargs))))
+        run = trace(recording, tensors, given)
+        inference = Inference()
+        inference.walk(run)
+        assembly = Assembly(inference.solver, {})
+        assembly.build(run, _input_names(bare, inputs))
+        assembly.leftover(owned, recording.touched)
+    notes += [Note("opaque", where, f"aten::{name}") for name, where in inference.opaque.items()]
+    return Graph("torch", tuple(assembly.layers), tuple(assembly.spaces), tuple(notes))
+
+
+def example(shape: Iterable[int], dtype: str = "float32") -> Tensor:
+    """A tensor to pass as example input: its shape and dtype are all that counts."""
+    return torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
+
+
+def _run(model: nn.Module, owned: list[Owned], example_inputs: Any) -> tuple[Recording, Inputs, Any, list[Note]]:
+    """The first run that works: on shapes if it can be, for real otherwise."""
+    given = example_inputs is not None
+    failures: list[tuple[Inputs, Exception]] = []
+    for inputs in [Inputs.of(example_inputs)] if given else candidates(model):
+        try:
+            return (*_record(model, owned, inputs, real=False), [])
+        except Exception as error:  # noqa: BLE001 (whatever the user's code raises on shapes)
+            if not given and not _needs_values(error):
+                failures.append((inputs, error))
+                continue
+            reason = f"ran for real on the CPU: {_first_line(error)}"
+        try:
+            return (*_record(model, owned, inputs, real=True), [Note("fallback", "", reason)])
+        except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
+            failures.append((inputs, error))
+    name = type(model).__name__
+    if not failures:
+        raise CannotDescribe(name, "nothing in it says what its inputs look like", _ADVICE)
+    inputs, error = failures[0]
+    tried = f"on ({inputs})" if given else f"on any of {len(failures)} guessed inputs, the first being ({inputs})"
+    raise CannotDescribe(name, f"it did not run {tried}: {_first_line(error)}", _ADVICE) from error
+
+
+def _record(model: nn.Module, owned: list[Owned], inputs: Inputs, *, real: bool) -> _Ran:
+    for each in owned:
+        each.stand_in = None
+    change = _real if real else _shape
+    inputs = Inputs(map_tensors(inputs.args, change), tuple(map_tensors(dict(inputs.kwargs), change).items()))
+    recorder = Recorder(owned, RULES.keys(), real=real)
+    with recorder:
+        returned = model(*inputs.args, **dict(inputs.kwargs))
+    return recorder.recording, inputs, returned
+
+
+def _shape(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=META)
+
+
+def _real(tensor: Tensor) -> Tensor:
+    if tensor.is_meta:
+        return torch.zeros(tensor.shape, dtype=tensor.dtype)
+    return tensor.detach().to(CPU).clone()
+
+
+def _needs_values(error: Exception) -> bool:
+    """Does the error say that shapes were not enough, rather than that they were wrong?"""
+    text = str(error)
+    return isinstance(error, NotImplementedError) or "meta" in text.lower() or "data-dependent" in text
+
+
+def _outputs(returned: Any, outputs: Outputs, name: str) -> Any:
+    if callable(outputs):
+        return outputs(returned)
+    if isinstance(outputs, str):
+        found = returned.get(outputs) if hasattr(returned, "get") else getattr(returned, outputs, None)
+        if found is None:
+            raise CannotDescribe(name, f"it returned no {outputs!r}", "Name a field of what it returns as `outputs`.")
+        return found
+    if hasattr(returned, "to_tuple"):  # a Hugging Face output: states and losses beside the result
+        return returned.get("logits") if returned.get("logits") is not None else returned.to_tuple()[0]
+    if hasattr(returned, "__dataclass_fields__"):
+        return vars(returned)
+    return returned
+
+
+def _input_names(model: nn.Module, inputs: Inputs) -> list[str]:
+    """A name for each tensor among the inputs."""
+    names = ["input"] * len(list(tensors_in(inputs.args)))
+    for name, value in inputs.kwargs:
+        names += [name] * len(list(tensors_in(value)))
+    return names
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().partition("\n")[0][:300]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

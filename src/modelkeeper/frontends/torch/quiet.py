@@ -1,0 +1,109 @@
+"""Run a model without leaving a trace on it.
+
+While `quietly` is entered, every module is in evaluation mode, the user's hooks are off, wrappers
+(DataParallel, DistributedDataParallel, torch.compile) are looked through, and the fused attention
+kernel that hides its parts is off. Afterwards everything is as it was, also what modules keep on
+themselves (caches, counters, `training` flags), the state of every random generator, and also when
+the forward pass raised.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_TABLES = ("_modules", "_parameters", "_buffers", *_HOOKS)
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The module behind DataParallel, DistributedDataParallel and torch.compile."""
+    while True:
+        inner = _inner(model)
+        if inner is None:
+            return model
+        model = inner
+
+
+def _inner(model: nn.Module) -> nn.Module | None:
+    if isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+        inner = model.module
+    elif type(model).__name__ == "OptimizedModule" and type(model).__module__.startswith("torch._dynamo"):
+        inner = model._modules["_orig_mod"]
+    else:
+        return None
+    assert isinstance(inner, nn.Module)
+    return inner
+
+
+def modules_by_name(model: nn.Module, *, repeat: bool = False) -> Iterator[tuple[str, nn.Module]]:
+    """Every module by the name it has in the user's own code: wrappers add nothing to it.
+
+    A module that is registered in several places comes once, or with `repeat` under each of its names.
+    """
+    seen: set[int] = set()
+    stack = [("", unwrap(model))]
+    while stack:
+        name, module = stack.pop()
+        if id(module) in seen and not repeat:
+            continue
+        seen.add(id(module))
+        yield name, module
+        below = [(f"{name}.{key}" if name else key, unwrap(child)) for key, child in module._modules.items() if child is not None]
+        stack.extend(reversed(below))
+
+
+def _functional(hook: object) -> bool:
+    """Hooks of torch itself (weight norm, spectral norm, pruning) are part of what the model computes."""
+    return (getattr(hook, "__module__", None) or type(hook).__module__).startswith("torch.nn.utils")
+
+
+@contextmanager
+def quietly(model: nn.Module) -> Iterator[nn.Module]:
+    """The bare model, ready to run; see the module's docstring for what is put back afterwards."""
+    bare = unwrap(model)
+    everything = [module for _, module in modules_by_name(bare)]
+    scripted = [(module, module.training) for module in everything if isinstance(module, torch.jit.ScriptModule)]
+    modules = [module for module in everything if not isinstance(module, torch.jit.ScriptModule)]
+    before = [(module, dict(module.__dict__), _tables(module)) for module in modules]
+    numpy_state, python_state = np.random.get_state(), random.getstate()
+    fastpath = torch.backends.mha.get_fastpath_enabled()
+    try:
+        for module in modules:
+            module.__dict__["training"] = False
+            module.__dict__["_compiled_call_impl"] = None
+            for table in _HOOKS:
+                hooks = module.__dict__[table]
+                for key in [key for key, hook in hooks.items() if not _functional(hook)]:
+                    del hooks[key]
+            for key, child in module._modules.items():
+                if child is not None:
+                    module._modules[key] = unwrap(child)
+        for module, _ in scripted:
+            module.eval()
+        torch.backends.mha.set_fastpath_enabled(False)
+        with ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(devices=[]))
+            stack.enter_context(torch.inference_mode())
+            yield bare
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fastpath)
+        for module, training in scripted:
+            module.train(training)
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+        for module, attributes, tables in before:
+            module.__dict__.clear()
+            module.__dict__.update(attributes)
+            for table, content in tables.items():
+                kept = module.__dict__[table]
+                kept.clear()
+                kept.update(content)
+
+
+def _tables(module: nn.Module) -> dict[str, dict[str, Any]]:
+    return {table: dict(module.__dict__[table]) for table in _TABLES}

@@ -1,0 +1,239 @@
+"""What did the model just do? Every tensor operation of one forward pass, as a list of calls.
+
+The recorder listens at the dispatcher (ATen level, under inference mode), where conv, linear, batch
+norm and attention arrive whole. The model itself is not changed: wherever one of its tensors reaches
+an operation, the recorder puts a stand-in in its place.
+
+Two ways to run:
+
+    on shapes     the stand-ins and the inputs are meta tensors: no weight is read, nothing is computed.
+                  Small constants (masks, positions) stay real, so that code which looks at their values
+                  still runs. What an operation returns for given shapes is worked out once per call.
+    for real      CPU tensors, where an operation has no meta kernel or code looks at activations.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+META = torch.device("meta")
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What is known of an ATen operator, looked up once."""
+
+    name: str  # without namespace, overload and the underscore of in-place variants
+    arguments: tuple[str, ...]
+    writes: tuple[str, ...]  # arguments it changes
+    views: bool  # its results may share storage with an argument
+    pointwise: bool
+    composite: bool  # can be taken apart into simpler operations
+    random: bool
+
+    @staticmethod
+    def of(func: OpOverload) -> "Operation":
+        schema = func._schema
+        space, _, name = schema.name.partition("::")
+        writes = tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
+        if writes and name.endswith("_") and not name.endswith("__"):
+            name = name[:-1]
+        return Operation(
+            name=name if space == "aten" else f"{space}::{name}",
+            arguments=tuple(a.name for a in schema.arguments),
+            writes=writes,
+            views=any(r.alias_info is not None for r in schema.returns),
+            pointwise=torch.Tag.pointwise in func.tags,
+            composite=func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd),
+            random=torch.Tag.nondeterministic_seeded in func.tags,
+        )
+
+
+@dataclass(slots=True)
+class Call:
+    """One operation as it ran. Holding the tensors keeps their identities apart."""
+
+    operation: Operation
+    arguments: dict[str, Any]
+    results: tuple[Tensor, ...]
+
+
+@dataclass(slots=True)
+class Owned:
+    """A tensor of the model: its names (the first is the one we use) and the stand-in for it."""
+
+    names: list[str]
+    tensor: Tensor
+    parameter: bool
+    stored: bool = True  # part of the model's state_dict
+    stand_in: Tensor | None = None
+
+
+@dataclass(slots=True)
+class Recording:
+    """All that a forward pass did, and which of its tensors belong to the model."""
+
+    calls: list[Call] = field(default_factory=list)
+    owners: dict[int, Owned] = field(default_factory=dict)  # by id of the stand-in
+    touched: set[str] = field(default_factory=set)
+
+
+def place(tensor: Tensor) -> tuple[Any, ...]:
+    """Where a tensor's numbers are: equal for tied tensors, also through `.data`."""
+    return (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+
+
+class Recorder(TorchDispatchMode):
+    """Records every call while it is active: `with torch.inference_mode(), recorder: model(*inputs)`."""
+
+    def __init__(self, owned: list[Owned], known: Collection[str], *, real: bool) -> None:
+        super().__init__()
+        self.recording = Recording()
+        self._known = known
+        self._real = real
+        self._by_id = {id(each.tensor): each for each in owned}
+        self._by_place = {place(each.tensor): each for each in owned if each.tensor.layout == torch.strided}
+        self._constants: dict[int, tuple[Tensor, Tensor]] = {}  # a foreign tensor and its meta twin
+        self._results: dict[Any, Any] = {}
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        operation = _operation(func)
+        if operation.composite and not operation.pointwise and operation.name not in self._known:
+            with self:
+                return func.decompose(*args, **kwargs)
+        seen = [t for t in tensors_in((args, kwargs)) if not self._constant(t)]
+        if not self._real and not seen and not operation.random:
+            if "device" in operation.arguments:  # a factory: numbers to write into later, or a constant
+                out = func(*args, **{**kwargs, "device": META})
+                if out.is_floating_point() and next(tensors_in((args, kwargs)), None) is None:
+                    return self._note(operation, args, kwargs, out)
+                kwargs = {**kwargs, "device": CPU}
+            return func(*args, **kwargs)
+        args, kwargs = map_tensors(args, self._lift), map_tensors(kwargs, self._lift)
+        if kwargs.get("device") is not None:
+            kwargs["device"] = CPU if self._real else META
+        out = func(*args, **kwargs) if self._real else self._on_shapes(func, operation, args, kwargs)
+        return self._note(operation, args, kwargs, out)
+
+    def _note(self, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+        results = tuple(tensors_in(out))
+        if results:
+            arguments = dict(zip(operation.arguments, args, strict=False)) | kwargs
+            self.recording.calls.append(Call(operation, arguments, results))
+        return out
+
+    def _on_shapes(self, func: OpOverload, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Meta kernels are slow (a batch norm takes a millisecond): ask once for each set of shapes."""
+        if operation.writes or operation.views:
+            return func(*args, **kwargs)
+        key = (func, _key(args), _key(tuple(kwargs.items())))
+        known = self._results.get(key)
+        if known is not None:
+            return known()
+        out = func(*args, **kwargs)
+        if isinstance(out, Tensor) and all(out is not t for t in tensors_in((args, kwargs))):
+            shape, stride, dtype = out.shape, out.stride(), out.dtype
+            self._results[key] = lambda: torch.empty_strided(shape, stride, dtype=dtype, device=META)
+        return out
+
+    def _constant(self, tensor: Tensor) -> bool:
+        """Neither computed from the inputs nor a floating-point tensor of the model."""
+        if self._real or tensor.is_meta:
+            return self._real
+        owner = self._owner(tensor)
+        if owner is None:
+            return True
+        self.recording.touched.add(owner.names[0])
+        return not tensor.is_floating_point() and tensor.device == CPU and not owner.parameter
+
+    def _owner(self, tensor: Tensor) -> Owned | None:
+        owner = self._by_id.get(id(tensor))
+        if owner is None and tensor.layout == torch.strided and not isinstance(tensor, torch.nn.UninitializedTensorMixin):
+            owner = self._by_place.get(place(tensor)) if tensor.untyped_storage()._cdata else None
+        return owner
+
+    def _lift(self, tensor: Tensor) -> Tensor:
+        """What stands in for this tensor while recording."""
+        if tensor.is_meta and id(tensor) not in self._by_id:
+            return tensor
+        owner = self._owner(tensor)
+        if owner is None:
+            if self._real or tensor.is_meta:
+                return tensor
+            twin = self._constants.get(id(tensor))
+            if twin is None:
+                twin = self._constants[id(tensor)] = (tensor, _shape_of(tensor))
+            return twin[1]
+        self.recording.touched.add(owner.names[0])
+        if owner.stand_in is None:
+            owner.stand_in = _real_copy(tensor, owner) if self._real else _shape_of(tensor)
+            self.recording.owners[id(owner.stand_in)] = owner
+        return owner.stand_in
+
+
+def _shape_of(tensor: Tensor) -> Tensor:
+    if tensor.layout != torch.strided:
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device=META)
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=META)
+
+
+def _real_copy(tensor: Tensor, owner: Owned) -> Tensor:
+    """Parameters are used as they are; buffers are copied, since a forward pass may change them."""
+    if tensor.is_meta:
+        return torch.zeros(tensor.shape, dtype=tensor.dtype)
+    on_cpu = tensor.detach().to(CPU)
+    return on_cpu if owner.parameter or on_cpu.data_ptr() != tensor.data_ptr() else on_cpu.clone()
+
+
+_OPERATIONS: dict[OpOverload, Operation] = {}
+
+
+def _operation(func: OpOverload) -> Operation:
+    known = _OPERATIONS.get(func)
+    if known is None:
+        known = _OPERATIONS[func] = Operation.of(func)
+    return known
+
+
+def tensors_in(tree: Any) -> Iterator[Tensor]:
+    """The tensors in nested tuples, lists and dicts, in order."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, (tuple, list)):
+        for each in tree:
+            if each is not None:
+                yield from tensors_in(each)
+    elif isinstance(tree, dict):
+        for each in tree.values():
+            yield from tensors_in(each)
+
+
+def map_tensors(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same nest of tuples, lists and dicts, with every tensor changed."""
+    if isinstance(tree, Tensor):
+        return change(tree)
+    if isinstance(tree, tuple):
+        return tuple([map_tensors(each, change) for each in tree])
+    if isinstance(tree, list):
+        return [map_tensors(each, change) for each in tree]
+    if isinstance(tree, dict):
+        return {name: map_tensors(each, change) for name, each in tree.items()}
+    return tree
+
+
+def _key(tree: Any) -> Any:
+    """What of an argument decides the shapes of the results."""
+    if isinstance(tree, Tensor):
+        return (tree.shape, tree.stride(), tree.dtype)
+    if isinstance(tree, (tuple, list)):
+        return tuple([_key(each) for each in tree])
+    return (type(tree), tree)

@@ -1,0 +1,155 @@
+"""From recorded calls to values: who computes what from what, with nothing left ambiguous.
+
+A recorded tensor may change under the program's hands (`x.relu_()`, `y[:, :8] = z`). Here every state
+of a tensor is a value of its own, made by one step and never changed. A write through one view of a
+storage shows in the others: when such a view is read next, a `write` step joins its old value with
+what was written. Steps that no output needs are dropped; a value used only for its shape thus keeps
+nothing alive.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from modelkeeper.frontends.terms import Term
+from modelkeeper.frontends.torch.record import Operation, Owned, Recording, tensors_in
+
+WRITE = Operation("write", ("self", "value"), (), False, False, False, False)
+
+
+class Value:
+    """One state of one tensor. `axes` are filled in by the inference of spaces."""
+
+    __slots__ = ("active", "axes", "floating", "number", "owner", "shape", "step")
+
+    def __init__(self, tensor: Tensor, number: int, owner: Owned | None = None) -> None:
+        self.shape = tuple(tensor.shape)
+        self.floating = tensor.is_floating_point() or tensor.is_complex()
+        self.number = number
+        self.owner = owner  # set for a tensor of the model
+        self.active = False  # computed from the model's inputs
+        self.step: Step | None = None  # what computed it
+        self.axes: list[Term] = []
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """One operation on values."""
+
+    operation: Operation
+    arguments: dict[str, Any]  # values in place of tensors
+    inputs: list[Value]
+    outputs: list[Value] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.operation.name
+
+
+@dataclass(slots=True)
+class Trace:
+    """A forward pass in single-assignment form, without dead code."""
+
+    inputs: list[Value]
+    outputs: list[Value]
+    steps: list[Step]
+    owned: list[Value]  # tensors of the model that some step uses
+
+
+def trace(recording: Recording, inputs: Sequence[Tensor], outputs: Iterable[Tensor]) -> Trace:
+    """Number the values of a recording and keep what the outputs need."""
+    values = _Values(recording)
+    taken = [values.new(tensor) for tensor in inputs]
+    for value in taken:
+        value.active = True
+    for call in recording.calls:
+        values.run(call.operation, call.arguments, call.results)
+    given = [values.read(tensor) for tensor in outputs]
+    steps = _live(values.steps, given)
+    used = {id(value): value for step in steps for value in step.inputs if value.owner is not None}
+    return Trace(taken, given, steps, list(used.values()))
+
+
+class _Values:
+    """The current value of every tensor, by identity."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.steps: list[Step] = []
+        self._owners = recording.owners
+        self._current: dict[int, Value] = {}
+        self._views: dict[int, list[Tensor]] = {}  # by storage: tensors known to share it
+        self._stale: dict[int, list[tuple[int, Value]]] = {}  # writes through other views, not yet seen
+        self._count = 0
+
+    def new(self, tensor: Tensor) -> Value:
+        value = self._current[id(tensor)] = Value(tensor, self._count, self._owners.get(id(tensor)))
+        self._count += 1
+        return value
+
+    def read(self, tensor: Tensor) -> Value:
+        value = self._current.get(id(tensor))
+        if value is None:
+            value = self.new(tensor)
+        for elements, written in self._stale.pop(id(tensor), ()):
+            value = self._write(tensor, value, written, whole=elements >= tensor.numel())
+        return value
+
+    def run(self, operation: Operation, arguments: dict[str, Any], results: tuple[Tensor, ...]) -> None:
+        inputs: list[Value] = []
+        step = Step(operation, {name: self._take(each, inputs) for name, each in arguments.items()}, inputs)
+        active = any(value.active for value in inputs)
+        before = {id(tensor) for tensor in tensors_in(arguments)}
+        for tensor in results:
+            if operation.writes or id(tensor) not in before:
+                value = self.new(tensor)
+                value.owner = None
+                value.step, value.active = step, active
+            else:
+                value = self.read(tensor)  # handed through as it is
+            step.outputs.append(value)
+        self.steps.append(step)
+        if operation.writes:
+            for name in operation.writes:
+                for tensor in tensors_in(arguments.get(name)):
+                    self._wrote(tensor)
+        elif operation.views:
+            for tensor in (*tensors_in(arguments), *results):
+                shared = self._views.setdefault(tensor.untyped_storage()._cdata, [])
+                if all(tensor is not other for other in shared):
+                    shared.append(tensor)
+
+    def _take(self, tree: Any, inputs: list[Value]) -> Any:
+        if isinstance(tree, Tensor):
+            value = self.read(tree)
+            inputs.append(value)
+            return value
+        if isinstance(tree, (list, tuple)):
+            return [self._take(each, inputs) for each in tree]
+        return tree
+
+    def _wrote(self, tensor: Tensor) -> None:
+        for other in self._views.get(tensor.untyped_storage()._cdata, ()):
+            if other is not tensor:
+                self._stale.setdefault(id(other), []).append((tensor.numel(), self._current[id(tensor)]))
+
+    def _write(self, tensor: Tensor, old: Value, written: Value, whole: bool) -> Value:
+        inputs = [old, written]
+        step = Step(WRITE, {"self": old, "value": written, "whole": whole}, inputs)
+        value = self.new(tensor)
+        value.owner = None
+        value.step, value.active = step, written.active or (old.active and not whole)
+        step.outputs.append(value)
+        self.steps.append(step)
+        return value
+
+
+def _live(steps: list[Step], outputs: list[Value]) -> list[Step]:
+    needed = {id(value) for value in outputs}
+    live = []
+    for step in reversed(steps):
+        if any(id(value) in needed for value in step.outputs):
+            live.append(step)
+            needed.update(id(value) for value in step.inputs)
+    return live[::-1]

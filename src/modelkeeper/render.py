@@ -1,0 +1,100 @@
+"""A graph for people: tables in a terminal.
+
+    report(graph)                         one row for each layer, the totals, the notes
+    side_by_side(("a", one), ("b", two))  two models, row by row
+
+Both return something that rich can print; nothing here prints or reads anything.
+"""
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from modelkeeper.graph import Edge, Graph, Layer, to_json
+
+
+def report(graph: Graph) -> RenderableType:
+    """All that a graph holds: its layers, its totals, its notes."""
+    table = Table(header_style="bold", row_styles=("", "dim"))
+    for heading in ("#", "layer", "kind", "tensors", "made of", "inputs", "attributes", "parameters"):
+        numeric = heading in ("#", "parameters")
+        table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+    for number, layer in enumerate(graph.layers):
+        table.add_row(
+            str(number),
+            _text(layer.name),
+            _text(layer.kind),
+            _text("\n".join(f"{roles} {shape}" for roles, shape, _ in _tensors(layer))),
+            _text("\n".join(spaces for _, _, spaces in _tensors(layer))),
+            _text("\n".join(_edge(edge) for edge in layer.inputs)),
+            _text("\n".join(f"{key}={_value(value)}" for key, value in sorted(layer.attributes.items()))),
+            _count(_parameters(layer)),
+        )
+    notes = [Text("note: ", style="yellow").append_text(_text(str(note))) for note in graph.notes]
+    return Group(table, totals(graph), *notes)
+
+
+def totals(graph: Graph) -> Text:
+    """The numbers that sum a graph up."""
+    free = sum(space.free for space in graph.spaces)
+    lines = {
+        "layers": f"{len(graph.layers):,}",
+        "parameters": f"{graph.parameters:,}",
+        "spaces": f"{len(graph.spaces):,} ({free:,} free, {len(graph.spaces) - free:,} pinned)",
+        "fingerprint": graph.fingerprint,
+        "as JSON": f"{len(to_json(graph)):,} bytes",
+    }
+    return Text("\n").join(Text.assemble((f"{name:<12}", "bold"), value) for name, value in lines.items())
+
+
+def side_by_side(left: tuple[str, Graph], right: tuple[str, Graph]) -> RenderableType:
+    """Two named graphs in one table: layers in order, nothing aligned, and the totals of both."""
+    table = Table(header_style="bold")
+    for name, _ in (left, right):
+        table.add_column("#", justify="right", no_wrap=True)
+        table.add_column(_text(name), overflow="fold")
+        table.add_column("tensors", overflow="fold")
+    for pair in zip_longest(_rows(left[1]), _rows(right[1]), fillvalue=("", "", "")):
+        table.add_row(*(_text(cell) for row in pair for cell in row))
+    table.add_section()
+    table.add_row("", totals(left[1]), "", "", totals(right[1]), "")
+    return table
+
+
+def _rows(graph: Graph) -> Iterator[tuple[str, str, str]]:
+    for number, layer in enumerate(graph.layers):
+        tensors = "\n".join(f"{shape} of {spaces}" for _, shape, spaces in _tensors(layer))
+        yield str(number), f"{layer.kind} {layer.name}", tensors
+
+
+def _tensors(layer: Layer) -> list[tuple[str, str, str]]:
+    """Roles, shape and spaces: tensors of one layer that differ in their role alone share a line."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for tensor in layer.tensors:
+        shape = "x".join(map(str, tensor.shape)) or "scalar"
+        lines.setdefault((shape, ", ".join(str(axis.of) for axis in tensor.axes)), []).append(tensor.role)
+    return [(", ".join(roles), shape, spaces) for (shape, spaces), roles in lines.items()]
+
+
+def _edge(edge: Edge) -> str:
+    return " > ".join((str(edge.source), *edge.via))
+
+
+def _value(value: object) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _parameters(layer: Layer) -> int:
+    return sum(tensor.size for tensor in layer.tensors if not tensor.buffer)
+
+
+def _count(number: int) -> str:
+    return f"{number:,}" if number else ""
+
+
+def _text(text: str) -> Text:
+    """Plain text: no markup, and nothing that would steer the terminal it lands on."""
+    return Text("".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text))
