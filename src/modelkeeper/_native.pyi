@@ -13,3 +13,68 @@ def colours(
     Node v takes input from `sources[offsets[v]:offsets[v + 1]]`, all of them earlier nodes, over
     edges labelled `edges[...]`. Ties are examined as long as that takes at most `budget` visits.
     """
+
+def decompose(
+    content: NDArray[np.uint64],
+    rank: NDArray[np.int32],
+    token: NDArray[np.int32],
+    offsets: NDArray[np.int32],
+    sources: NDArray[np.int32],
+    labels: NDArray[np.uint16],
+) -> tuple[NDArray[np.uint16], NDArray[np.int32], NDArray[np.int32]]:
+    """A graph's form (see form.hpp), the node of each element (-1: none), and the tokens it uses.
+
+    Node v has a content hash, a rank (its place among kinds and shapes) and a token, and takes
+    `sources[offsets[v]:offsets[v + 1]]`, all of them earlier nodes, over edges so labelled.
+    """
+
+def valid_form(words: NDArray[np.uint16]) -> bool:
+    """Is this a form? Ask it of bytes that come from outside."""
+
+def rewards(
+    parents: NDArray[np.int64], child: NDArray[np.int64], knobs: NDArray[np.int64], threads: int
+) -> NDArray[np.int32]:
+    """The reward of each token of `parents` against each of `child`: a table."""
+
+def bounds(
+    parents: NDArray[np.int64],
+    child: NDArray[np.int64],
+    counts: NDArray[np.int32],
+    rewards: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    tokens: NDArray[np.int32],
+    token_counts: NDArray[np.uint16],
+    which: NDArray[np.int32],
+    fine: bool,
+    threads: int,
+) -> NDArray[np.int64]:
+    """For each model in `which`, what no alignment of its layers with the child's can exceed.
+
+    Model m has `token_counts[e]` of the token `tokens[e]`, for e in `offsets[m]:offsets[m + 1]`; the
+    child has `counts` of its own. `fine` looks at both sides: closer, and ten times slower.
+    """
+
+def align_many(
+    words: NDArray[np.uint16],
+    forms: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    tokens: NDArray[np.int32],
+    rewards: NDArray[np.int32],
+    which: NDArray[np.int32],
+    child: NDArray[np.uint16],
+    knobs: NDArray[np.int64],
+    threads: int,
+) -> NDArray[np.int64]:
+    """The score, layers and edges, of each model in `which` against the child.
+
+    The form of model m begins at `words[forms[m]]`; its local token t is row
+    `tokens[offsets[m] + t]` of the table of rewards.
+    """
+
+def align_pair(
+    parent: NDArray[np.uint16],
+    child: NDArray[np.uint16],
+    rewards: NDArray[np.int32],
+    knobs: NDArray[np.int64],
+) -> tuple[int, int, NDArray[np.int32]]:
+    """The score of layers, the score of edges, and the matched elements as a flat list of pairs."""

@@ -5,6 +5,7 @@ ModelKeeperError
 ├── UnknownFramework     no front end takes this model
 ├── CannotDescribe       the model did not run on the inputs there were
 ├── InvalidWeights       weights do not fit the model they were meant for
+├── TooLargeToMatch      a graph has more layers than an alignment takes
 └── CannotLoadFactory    a `module:factory` on the command line gave no model
 
 A message says what happened, with the value that caused it, and then what to do. All fields go to
@@ -59,6 +60,20 @@ class InvalidWeights(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"weights for {self.name!r} do not fit: {self.problem}. Nothing was changed."
+
+
+class TooLargeToMatch(ModelKeeperError):
+    """A graph has more layers or edges than an alignment takes."""
+
+    def __init__(self, nodes: int, edges: int, max_nodes: int, max_edges: int) -> None:
+        super().__init__(nodes, edges, max_nodes, max_edges)
+        self.nodes, self.edges, self.max_nodes, self.max_edges = nodes, edges, max_nodes, max_edges
+
+    def __str__(self) -> str:
+        return (
+            f"the model has {self.nodes:,} layers and {self.edges:,} connections, too many to be matched "
+            f"(at most {self.max_nodes:,} and {self.max_edges:,}). Describe and match a part of it."
+        )
 
 
 class CannotLoadFactory(ModelKeeperError):

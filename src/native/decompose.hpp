@@ -44,7 +44,7 @@ class Decomposition {
         colour_.assign(content, content + n);
         const Local whole = local(all());
         const Dag dag = whole.dag();
-        Refiner(dag).refine(colour_);
+        Refiner(dag).refine(colour_, TIE_BUDGET);
         emit(plan(all(), 0), NONE);
     }
 
@@ -321,7 +321,8 @@ class Decomposition {
             if (tie == sorted.end() || spent_ > TIE_BUDGET) return colour;
             auto &marked = *std::find(colour.begin(), colour.end(), *tie);
             marked = mix(marked, 7);
-            spent_ += refiner.refine(colour);
+            refiner.refine(colour, TIE_BUDGET - spent_);
+            spent_ += 3 * refiner.visits();
         }
     }
 

@@ -1,0 +1,145 @@
+"""What is a layer worth, and what is it worth when one layer lends to another?
+
+Every constant of the matcher is here. A worth is a whole number of 1/1024ths, so that sums are exact
+and equal on every machine.
+
+    weight   what a layer is worth when it is matched with its like: the fourth root of its number of
+             parameters, tenths of it; so 10,000 parameters weigh 1, 100 million weigh 10
+    reward   what a match of two layers earns: the smaller weight, times the square root of the ratio
+             of their shapes, times 15/16 if attributes differ (`src/native/tokens.hpp`)
+    score    the rewards of an alignment, plus the worth of every edge whose image is an edge
+    similarity   the score, as a share of what the parent (one quarter) and the child (three quarters)
+             would score against themselves: layers skipped on either side lower it
+
+The child counts for more because what it lacks must be trained; what the parent has too much of is
+only left behind. Why a fourth root: benchmarks/results/matching-weights.md.
+
+A token is what matching knows of a layer: 16 numbers, laid out as `Token` in tokens.hpp.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelkeeper.graph import Layer, Tensor
+
+UNIT = 1024
+
+# Weights. A merge (add, concat, attention), an input or an output holds no parameters.
+WEIGHT_ROOTS = 2  # how often a number of parameters is put under a square root
+WEIGHT_SCALE = 0.1
+MERGE = UNIT // 4
+LARGEST = 2**16  # no layer weighs more (2e11 parameters do): sums then fit 32 bits
+
+# Rewards.
+SHAPE_ROOTS = 1  # how often the ratio of two shapes is put under a square root
+DETAIL = UNIT * 15 // 16  # what is left when attributes (stride, padding, bias ...) differ
+EDGE = UNIT // 10  # an edge whose image is an edge
+EDGE_OTHERWISE = UNIT // 20  # the same, but other operations lie on it
+
+# Similarity.
+PARENT_SHARE = 0.25
+BELOW_ONE = 1.0 - 2.0**-20  # the most that two different architectures reach
+BUCKETS = 10  # of similarity: what the mapper chooses among
+
+AXES = 8
+FIELDS = 8 + AXES
+VERSION = 1  # raise it when anything above or in tokens.hpp changes: prepared graphs are made anew
+
+KNOBS: NDArray[np.int64] = np.array([SHAPE_ROOTS, DETAIL, EDGE, EDGE_OTHERWISE], np.int64)
+
+AFFINE = frozenset({"conv", "linear"})  # a 1x1 convolution is a linear layer
+NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm"})
+FOLDING = frozenset({"conv", "conv_transpose", "linear"})  # kinds that a norm behind them is folded into
+_AXIS_ORDER = {"out": 0, "row": 0, "in": 1, "kernel": 2, "other": 3}
+
+
+def similarity(score: int, parent_total: int, child_total: int, same: bool) -> float:
+    """From 0 to 1; 1 exactly if the architectures are the same."""
+    if same:
+        return 1.0
+    whole = PARENT_SHARE * parent_total + (1 - PARENT_SHARE) * child_total
+    return min(score / whole, BELOW_ONE) if whole else 0.0
+
+
+def bucket(value: float) -> int:
+    """Which tenth a similarity falls in: 0 to 9."""
+    return min(int(value * BUCKETS), BUCKETS - 1)
+
+
+def weight(layer: Layer) -> int:
+    """What a layer is worth when it is matched with its like."""
+    root = float(sum(tensor.size for tensor in layer.tensors if not tensor.buffer))
+    for _ in range(WEIGHT_ROOTS):
+        root = math.sqrt(root)
+    return min(max(int(root * WEIGHT_SCALE * UNIT), MERGE), LARGEST // 2)
+
+
+def main_tensor(layer: Layer) -> Tensor | None:
+    """The tensor whose shape stands for the layer's: its weight, or else its largest."""
+    best: Tensor | None = None
+    for tensor in layer.tensors:
+        if tensor.role == "weight" and (best is None or best.role != "weight" or tensor.size > best.size):
+            best = tensor
+        elif (best is None or best.role != "weight") and (best is None or tensor.size > best.size):
+            best = tensor
+    return best
+
+
+def shape(layer: Layer) -> tuple[int, ...]:
+    """Sizes of the main tensor, outputs first, then inputs, then the kernel: alike in every framework."""
+    tensor = main_tensor(layer)
+    if tensor is None:
+        return ()
+    return tuple(axis.size for axis in sorted(tensor.axes, key=lambda axis: _AXIS_ORDER[axis.role]))
+
+
+def kernel_rank(layer: Layer) -> int:
+    """Over how many dimensions a layer slides."""
+    tensor = main_tensor(layer)
+    return sum(axis.role == "kernel" for axis in tensor.axes) if tensor else 0
+
+
+def token(layer: Layer, norm: Layer | None) -> tuple[int, ...]:
+    """What matching knows of a layer and the norm folded into it."""
+    sizes, rank = shape(layer), kernel_rank(layer)
+    groups = layer.attributes.get("groups", 1)
+    assert isinstance(groups, int)
+    mixing = "dense" if groups <= 1 else "depthwise" if len(sizes) > 1 and sizes[1] == 1 else "grouped"
+    if layer.kind in AFFINE:
+        group: tuple[object, ...] = ("affine", mixing)
+    else:
+        group = (layer.kind, rank, len(sizes), len(layer.tensors) if len(sizes) > 1 else 0, mixing)
+        rank = 0
+    if mixing == "depthwise":
+        groups = 1  # follows from the width
+    axes = [max(1, size) for size in sizes[: AXES - 1]]
+    axes.append(max(1, math.prod(sizes[AXES - 1 :])))
+    axes += [1] * (AXES - len(axes))
+    detail = (_attributes(layer), [(t.role, t.buffer, t.live) for t in layer.tensors], layer.kind)
+    return (
+        number(repr(group)),
+        number(repr((detail, _attributes(norm) if norm else None))),
+        number(norm.kind) if norm else 0,
+        rank,
+        max(1, groups),
+        weight(layer),
+        weight(norm) if norm else 0,
+        shape(norm)[0] if norm else 1,
+        *axes,
+    )
+
+
+def _attributes(layer: Layer) -> Sequence[object]:
+    return [(key, value) for key, value in sorted(layer.attributes.items()) if key != "groups"]
+
+
+@lru_cache(maxsize=65536)
+def number(text: str) -> int:
+    """A hash of a text that is the same everywhere and never 0."""
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return (int.from_bytes(digest, "little") >> 1) | 1

@@ -1,0 +1,257 @@
+"""The laws of an alignment, over networks of every kind of wiring."""
+
+import random
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import networks as net
+from modelkeeper.graph import Graph, Layer
+from modelkeeper.matching import Alignment, Prepared, align, prepare
+from modelkeeper.matching.similarity import EDGE, bucket
+
+pairs = st.tuples(net.networks | net.tangles(), net.networks | net.tangles())
+seeds = st.integers(0, 2**32)
+
+
+def ancestors(graph: Graph) -> list[set[int]]:
+    found: list[set[int]] = []
+    for layer in graph.layers:
+        found.append(set().union(*({e.source} | found[e.source] for e in layer.inputs)) if layer.inputs else set())
+    return found
+
+
+def is_isomorphism(parent: Graph, child: Graph, alignment: Alignment) -> bool:
+    image = {c: p for p, c in alignment.pairs}
+    if len(image) != len(child.layers) or len(child.layers) != len(parent.layers):
+        return False
+    for c, layer in enumerate(child.layers):
+        other = parent.layers[image[c]]
+        arriving = sorted((image[e.source], e.via) for e in layer.inputs)
+        shapes = [t.shape for t in layer.tensors], [t.shape for t in other.tensors]
+        if layer.kind != other.kind or shapes[0] != shapes[1] or layer.attributes != other.attributes:
+            return False
+        if arriving != sorted((e.source, e.via) for e in other.inputs):
+            return False
+    return True
+
+
+@given(pairs)
+def test_each_layer_is_used_once_and_similarity_is_a_share(both: tuple[Graph, Graph]) -> None:
+    found = align(*both)
+    assert len({p for p, _ in found.pairs}) == len({c for _, c in found.pairs}) == len(found.pairs)
+    assert 0.0 <= found.similarity <= 1.0
+    assert sorted([*found.skipped_parent, *(p for p, _ in found.pairs)]) == list(range(len(both[0].layers)))
+    assert sorted([*found.skipped_child, *(c for _, c in found.pairs)]) == list(range(len(both[1].layers)))
+    assert (found.similarity == 1.0) == (both[0].fingerprint == both[1].fingerprint)
+
+
+@given(net.networks | net.tangles(), seeds)
+def test_the_same_architecture_maps_onto_itself(graph: Graph, seed: int) -> None:
+    twin, _ = net.shuffled(graph, random.Random(seed))
+    found = align(graph, twin)
+    assert found.similarity == 1.0
+    assert is_isomorphism(graph, twin, found)
+    assert align(graph, graph).pairs == tuple((v, v) for v in range(len(graph.layers)))
+
+
+@given(pairs)
+def test_nothing_is_mapped_against_the_data_flow(both: tuple[Graph, Graph]) -> None:
+    before, behind = ancestors(both[0]), ancestors(both[1])
+    for (p1, c1), (p2, c2) in combinations(align(*both).pairs, 2):
+        assert not (p1 in before[p2] and c2 in behind[c1])
+        assert not (p2 in before[p1] and c1 in behind[c2])
+
+
+@given(st.tuples(net.networks, net.networks), seeds)
+def test_names_numbers_and_branch_order_do_not_matter(both: tuple[Graph, Graph], seed: int) -> None:
+    rng = random.Random(seed)
+    (parent, parent_order), (child, child_order) = net.shuffled(both[0], rng), net.shuffled(both[1], rng)
+    first, second = align(*both), align(parent, child)
+    assert first.similarity == second.similarity
+    kinds = [
+        sorted((g.layers[p].kind, h.layers[c].kind, str([t.shape for t in h.layers[c].tensors])) for p, c in found.pairs)
+        for g, h, found in ((*both, first), (parent, child, second))
+    ]
+    assert kinds[0] == kinds[1]
+    assert sorted(parent_order) == list(range(len(parent.layers))) and sorted(child_order) == list(range(len(child.layers)))
+
+
+@given(pairs)
+def test_no_score_exceeds_what_either_model_scores_alone(both: tuple[Graph, Graph]) -> None:
+    found = align(*both)
+    assert 0 <= found.edge_score <= EDGE * min(prepare(graph).edges for graph in both)
+    assert 0 <= found.layer_score + found.edge_score <= min(found.parent_total, found.child_total)
+
+
+def grown(graph: Graph, rng: random.Random) -> Graph:
+    """A further layer somewhere, unlike any other."""
+    number = rng.choice([v for v, layer in enumerate(graph.layers) if layer.kind != "output"])
+    return net.lengthened(graph, number, lambda b, v: b.add("conv_transpose", v, shapes={"weight": (7, 7, 5, 5)}))
+
+
+def changed(graph: Graph, rng: random.Random, done: set[tuple[int, int]]) -> Graph | None:
+    """One further axis of one convolution made different."""
+    choices = [
+        (v, axis)
+        for v, layer in enumerate(graph.layers)
+        if layer.kind in ("conv", "linear")
+        for axis in range(2)
+        if (v, axis) not in done
+    ]
+    if not choices:
+        return None
+    number, axis = rng.choice(choices)
+    done.add((number, axis))
+    return net.widened(graph, number, axis, rng.choice([0.5, 1.5, 2.0]))
+
+
+@given(net.series_parallel, seeds)
+def test_every_further_layer_lowers_the_similarity(graph: Graph, seed: int) -> None:
+    rng = random.Random(seed)
+    child, last = graph, 1.0
+    for _ in range(4):
+        child = grown(child, rng)
+        now = align(graph, child).similarity
+        assert now < last
+        assert align(child, graph).similarity < 1.0
+        last = now
+
+
+@given(net.series_parallel, seeds)
+def test_every_skipped_layer_lowers_the_similarity(graph: Graph, seed: int) -> None:
+    rng = random.Random(seed)
+    child, last = graph, 1.0
+    for _ in range(4):
+        inner = [v for v, layer in enumerate(child.layers) if layer.kind == "conv" and len(layer.inputs) == 1]
+        if not inner:
+            break
+        child = net.without(child, rng.choice(inner))
+        now = align(graph, child).similarity
+        assert now < last
+        last = now
+
+
+@given(net.series_parallel, seeds)
+def test_every_differing_axis_lowers_the_similarity(graph: Graph, seed: int) -> None:
+    rng = random.Random(seed)
+    child: Graph | None = graph
+    last, done = 1.0, set[tuple[int, int]]()
+    for _ in range(4):
+        assert child is not None
+        child = changed(child, rng, done)
+        if child is None:
+            break
+        now = align(graph, child).similarity
+        assert 0.0 < now < last
+        last = now
+
+
+def test_a_wider_twin_earns_part_of_the_credit() -> None:
+    narrow, wide, wider = (net.resnet((2, 2, 2), width) for width in (16, 24, 32))
+    near, far = align(narrow, wide), align(narrow, wider)
+    assert is_complete(near) and is_complete(far)
+    assert 1.0 > near.similarity > far.similarity > 0.3
+
+
+def is_complete(found: Alignment) -> bool:
+    return not found.skipped_child and not found.skipped_parent
+
+
+def by_kind(graph: Graph, found: Alignment, other: Graph) -> set[tuple[str, str]]:
+    return {(graph.layers[p].kind, other.layers[c].kind) for p, c in found.pairs}
+
+
+@pytest.mark.parametrize(
+    ("parent", "child"),
+    [
+        (net.resnet((1, 1, 1)), net.resnet((3, 3, 3))),
+        (net.resnet((1, 1), squeeze=True), net.resnet((2, 2), 24, squeeze=True)),
+        (net.inception(1, 8), net.inception(3, 16)),
+        (net.densenet(2, 8), net.densenet(5, 8)),
+        (net.transformer(1, 32), net.transformer(3, 64, 128)),
+        (net.bench201([("conv3", "skip", "conv1", "none", "conv3", "skip")]), net.bench201([("conv3", "skip", "conv1", "none", "conv3", "skip")] * 3, 24)),
+    ],
+    ids=["resnet", "squeeze-excite", "inception", "dense", "attention", "nas-cell"],
+)
+def test_shortcuts_map_to_shortcuts_and_branches_to_branches(parent: Graph, child: Graph) -> None:
+    found = align(parent, child)
+    assert not found.skipped_parent
+    image = dict(found.pairs)
+    for p, layer in enumerate(parent.layers):
+        if len(layer.inputs) > 1:  # a merge: whatever feeds it feeds its image, by no detour that skips a branch
+            fed = {image[e.source] for e in layer.inputs}
+            assert len(fed) == len({e.source for e in layer.inputs})
+    before, behind = ancestors(parent), ancestors(child)
+    for (p1, c1), (p2, c2) in combinations(found.pairs, 2):
+        assert (p1 in before[p2]) == (c1 in behind[c2])  # series stays series, parallel stays parallel
+
+
+def test_queries_lend_to_queries() -> None:
+    small, large = net.transformer(2, 32, 64), net.transformer(2, 48, 96)
+    image = {c: p for p, c in align(small, large).pairs}
+    for c, layer in enumerate(large.layers):
+        if layer.kind == "attention":
+            assert [image[e.source] for e in layer.inputs] == [e.source for e in small.layers[image[c]].inputs]
+
+
+def test_a_pointwise_convolution_lends_to_a_linear_layer() -> None:
+    b, c = net.Builder(), net.Builder()
+    b.add("output", b.conv(b.add("input"), 32, 16, 1, norm=False))
+    c.add("output", c.add("linear", c.add("input"), shapes={"weight": (32, 16)}))
+    found = align(b.graph(), c.graph())
+    assert found.pairs == ((0, 0), (1, 1), (2, 2)) and found.similarity < 1.0
+
+
+def test_what_cannot_be_reused_does_not_match() -> None:
+    def one(out: int, into: int, **attributes: object) -> Graph:
+        b = net.Builder()
+        b.add("output", b.conv(b.add("input"), out, into, 3, norm=False, **attributes))
+        return b.graph()
+
+    depthwise, dense = one(32, 1, groups=32), one(32, 32)
+    assert (1, 1) not in align(depthwise, dense).pairs
+    assert (1, 1) in align(depthwise, one(64, 1, groups=64)).pairs
+    assert (1, 1) not in align(one(96, 8, groups=3), one(96, 8, groups=4)).pairs
+    assert (1, 1) in align(one(96, 8, groups=4), one(96, 8, groups=8)).pairs
+
+
+def test_a_huge_layer_weighs_more_than_a_tiny_one() -> None:
+    def two(small: int, huge: int) -> Graph:
+        b = net.Builder()
+        b.add("output", b.linear(b.linear(b.add("input"), small, 8), huge, huge))
+        return b.graph()
+
+    child = two(8, 4096)
+    assert align(two(16, 4096), child).similarity > align(two(8, 512), child).similarity + 0.2
+
+
+def test_attributes_and_what_lies_on_an_edge_matter() -> None:
+    plain = net.vgg((8, 8))
+    layer = plain.layers[3]
+    strided = net.replaced(plain, 3, Layer(layer.name, layer.kind, layer.inputs, layer.tensors, {"stride": (2, 2)}))
+    assert 0.9 < align(plain, strided).similarity < 1.0
+    rewired = net.replaced(plain, 3, Layer(layer.name, layer.kind, (net.Edge(layer.inputs[0].source, ("tanh",)),), layer.tensors))
+    assert 0.9 < align(plain, rewired).similarity < 1.0
+
+
+@given(net.networks)
+def test_a_prepared_graph_survives_its_bytes(graph: Graph) -> None:
+    made = prepare(graph)
+    again = Prepared.from_bytes(made.to_bytes())
+    assert again is not None and again.to_bytes() == made.to_bytes()
+    assert align(again, made).similarity == 1.0
+    assert again.total == made.total and np.array_equal(again.counts, made.counts)
+
+
+@given(pairs)
+@settings(max_examples=25)
+def test_an_alignment_is_the_same_every_time(both: tuple[Graph, Graph]) -> None:
+    assert align(*both) == align(*both)
+
+
+def test_buckets_are_tenths() -> None:
+    assert [bucket(x) for x in (0.0, 0.05, 0.1, 0.95, 1.0)] == [0, 0, 1, 9, 9]
