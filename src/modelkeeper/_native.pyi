@@ -36,40 +36,35 @@ def rewards(
 ) -> NDArray[np.int32]:
     """The reward of each token of `parents` against each of `child`: a table."""
 
-def bounds(
-    parents: NDArray[np.int64],
-    child: NDArray[np.int64],
-    counts: NDArray[np.int32],
-    rewards: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    tokens: NDArray[np.int32],
-    token_counts: NDArray[np.uint16],
-    which: NDArray[np.int32],
-    fine: bool,
-    threads: int,
-) -> NDArray[np.int64]:
-    """For each model in `which`, what no alignment of its layers with the child's can exceed.
+class Scan:
+    """One child against a store of models.
 
-    Model m has `token_counts[e]` of the token `tokens[e]`, for e in `offsets[m]:offsets[m + 1]`; the
-    child has `counts` of its own. `fine` looks at both sides: closer, and ten times slower.
+    The form of model m begins at `words[forms[m]]`; its local token t is `parents[tokens[e]]`, carried
+    by `counts[e]` elements, where e = `offsets[m] + t`.
     """
 
-def align_many(
-    words: NDArray[np.uint16],
-    forms: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    tokens: NDArray[np.int32],
-    rewards: NDArray[np.int32],
-    which: NDArray[np.int32],
-    child: NDArray[np.uint16],
-    knobs: NDArray[np.int64],
-    threads: int,
-) -> NDArray[np.int64]:
-    """The score, layers and edges, of each model in `which` against the child.
+    def __init__(
+        self,
+        words: NDArray[np.uint16],
+        forms: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        tokens: NDArray[np.int32],
+        counts: NDArray[np.uint16],
+        parents: NDArray[np.int64],
+        child: NDArray[np.uint16],
+        child_tokens: NDArray[np.int64],
+        child_counts: NDArray[np.int32],
+        knobs: NDArray[np.int64],
+        threads: int,
+    ) -> None: ...
+    def bounds(self, which: NDArray[np.int32], fine: bool) -> NDArray[np.int64]:
+        """What no alignment of these models' layers with the child's can earn more than.
 
-    The form of model m begins at `words[forms[m]]`; its local token t is row
-    `tokens[offsets[m] + t]` of the table of rewards.
-    """
+        `fine` looks at both sides: closer, and some ten times slower.
+        """
+
+    def scores(self, which: NDArray[np.int32]) -> NDArray[np.int64]:
+        """What the alignment of each of these models with the child earns, layers and edges."""
 
 def align_pair(
     parent: NDArray[np.uint16],

@@ -6,6 +6,8 @@ ModelKeeperError
 ├── CannotDescribe       the model did not run on the inputs there were
 ├── InvalidWeights       weights do not fit the model they were meant for
 ├── TooLargeToMatch      a graph has more layers than an alignment takes
+├── InvalidIndex         the files of a search index cannot be used
+├── InvalidSetting       a setting has a value that cannot work
 └── CannotLoadFactory    a `module:factory` on the command line gave no model
 
 A message says what happened, with the value that caused it, and then what to do. All fields go to
@@ -74,6 +76,28 @@ class TooLargeToMatch(ModelKeeperError):
             f"the model has {self.nodes:,} layers and {self.edges:,} connections, too many to be matched "
             f"(at most {self.max_nodes:,} and {self.max_edges:,}). Describe and match a part of it."
         )
+
+
+class InvalidIndex(ModelKeeperError):
+    """The files of a search index cannot be used. It is made anew from the catalog."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(path, problem)
+        self.path, self.problem = path, problem
+
+    def __str__(self) -> str:
+        return f"the index at {self.path} cannot be used: {self.problem}. Delete it; it is made anew from the zoo."
+
+
+class InvalidSetting(ModelKeeperError):
+    """A setting has a value that cannot work."""
+
+    def __init__(self, name: str, value: str, advice: str) -> None:
+        super().__init__(name, value, advice)
+        self.name, self.value, self.advice = name, value, advice
+
+    def __str__(self) -> str:
+        return f"{self.name} cannot be {self.value}: {self.advice}."
 
 
 class CannotLoadFactory(ModelKeeperError):

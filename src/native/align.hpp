@@ -3,8 +3,12 @@
 // The best value over paths through both forms: to reach (x, y), skip a parent's element, skip a
 // child's, or match both; and where both close a region, jump: match the closers and assign branches
 // to branches, each pair of branches aligned in its own right. A path may also run through one branch
-// of a region, so that a plain network can match the trunk of one with shortcuts. Values of branch
-// pairs are remembered by class; scratch memory is kept between pairs, none is allocated per cell.
+// of a region, so that a plain network can match the trunk of one with shortcuts. What the paths left
+// over is then filled in where it lies between the same matched elements on both sides: that matters
+// in graphs that no regions describe (NAS cells), where a path alone must leave out whole branches.
+//
+// Values of branch pairs are remembered by class; scratch memory is kept between pairs, none is
+// allocated per cell.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -14,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "colours.hpp"
 #include "form.hpp"
 #include "tokens.hpp"
 
@@ -54,6 +59,7 @@ class Aligner {
     // What one pair may cost, beyond which regions are no longer matched branch by branch: some 2 s.
     static constexpr int64_t MAX_CELLS = int64_t(1) << 28;
     static constexpr int64_t MAX_ASSIGNMENT = int64_t(1) << 22;
+    static constexpr int ROUNDS = 3;
 
     std::vector<std::pair<uint16_t, uint16_t>> pairs;  // of the last alignment, in no order
 
@@ -68,6 +74,7 @@ class Aligner {
         branch_memo_ = filled(size_t(parent.branch_classes) * child.branch_classes, -1);
         region_memo_ = filled(size_t(parent.region_classes) * child.region_classes, -1);
         trace(0, parent.elements - 1, 0, child.elements - 1);
+        for (int round = 0; round < ROUNDS && complete(); ++round) {}
         return count();
     }
 
@@ -305,6 +312,81 @@ class Aligner {
         return {0, 0};
     }
 
+    struct Gap {
+        uint64_t between;  // a hash of the pairs before and behind an element
+        uint16_t element;
+        bool operator<(const Gap &other) const { return std::pair(between, element) < std::pair(other.between, other.element); }
+    };
+
+    // The elements without a partner that could have one, with the pairs they lie between.
+    void gaps(const Form &form, bool parent, std::vector<Gap> &found) {
+        found.clear();
+        const size_t n = form.elements, words = (pairs.size() + 63) / 64;
+        int32_t *const partner = filled(n, -1);
+        for (size_t k = 0; k < pairs.size(); ++k) partner[parent ? pairs[k].first : pairs[k].second] = int32_t(k);
+        uint64_t *const before = arena_.take<uint64_t>(n * words), *const behind = arena_.take<uint64_t>(n * words);
+        std::fill_n(before, n * words, 0), std::fill_n(behind, n * words, 0);
+        auto join = [&](uint64_t *into, const uint64_t *from, size_t element) {
+            for (size_t w = 0; w < words; ++w) into[w] |= from[w];
+            if (partner[element] >= 0) into[size_t(partner[element]) / 64] |= uint64_t(1) << (partner[element] % 64);
+        };
+        for (size_t x = 0; x < n; ++x)
+            for (size_t e = form.edge_offset[x]; e < form.edge_offset[x + 1]; ++e)
+                join(before + x * words, before + form.edge[e] * words, form.edge[e]);
+        for (size_t x = n; x-- > 0;)
+            for (size_t e = form.edge_offset[x]; e < form.edge_offset[x + 1]; ++e)
+                join(behind + form.edge[e] * words, behind + x * words, x);
+        for (size_t x = 0; x < n; ++x) {
+            if (partner[x] >= 0 || form.token[x] == NONE) continue;
+            uint64_t hash = 0;
+            for (size_t w = 0; w < words; ++w) hash = mix(hash, before[x * words + w]);
+            for (size_t w = 0; w < words; ++w) hash = mix(hash, behind[x * words + w]);
+            found.push_back({hash, uint16_t(x)});
+        }
+        std::sort(found.begin(), found.end());
+    }
+
+    // Match elements that lie between the same pairs: two such matches can never cross. Were there any?
+    bool complete() {
+        if (pairs.size() == p_->elements || pairs.size() == c_->elements || cells_ > MAX_CELLS) return false;
+        const Arena::Mark mark = arena_.mark();
+        gaps(*p_, true, left_);
+        gaps(*c_, false, right_);
+        const size_t known = pairs.size();
+        for (size_t i = 0, j = 0; i < left_.size() && j < right_.size();) {
+            if (left_[i].between != right_[j].between) {
+                left_[i].between < right_[j].between ? ++i : ++j;
+                continue;
+            }
+            const uint64_t between = left_[i].between;
+            size_t k = i, l = j;
+            while (k < left_.size() && left_[k].between == between) ++k;
+            while (l < right_.size() && right_[l].between == between) ++l;
+            chain(left_.data() + i, int32_t(k - i), right_.data() + j, int32_t(l - j));
+            i = k, j = l;
+        }
+        arena_.release(mark);
+        return pairs.size() > known;
+    }
+
+    void chain(const Gap *xs, int32_t n, const Gap *ys, int32_t m) {
+        cells_ += int64_t(n) * m;
+        const Arena::Mark mark = arena_.mark();
+        const int32_t width = m + 1;
+        int32_t *const cells = filled(size_t(n + 1) * size_t(width), 0);
+        const Table best{cells, width};
+        for (int32_t i = 1; i <= n; ++i)
+            for (int32_t j = 1; j <= m; ++j)
+                cells[size_t(i) * size_t(width) + size_t(j)] = std::max(
+                    {best.at(i - 1, j), best.at(i, j - 1), best.at(i - 1, j - 1) + worth(xs[i - 1].element, ys[j - 1].element)});
+        for (int32_t i = n, j = m; i > 0 && j > 0;) {
+            if (best.at(i - 1, j) == best.at(i, j)) --i;
+            else if (best.at(i, j - 1) == best.at(i, j)) --j;
+            else pairs.push_back({xs[--i].element, ys[--j].element});
+        }
+        arena_.release(mark);
+    }
+
     Score count() {
         Score score;
         uint16_t *const image = arena_.take<uint16_t>(c_->elements);
@@ -330,6 +412,7 @@ class Aligner {
     Arena arena_;
     int32_t *zeros_ = nullptr, *branch_memo_ = nullptr, *region_memo_ = nullptr;
     std::vector<int32_t> partner_;
+    std::vector<Gap> left_, right_;
     int64_t cells_ = 0;
 };
 

@@ -4,7 +4,8 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
 
-#include <string>
+#include <memory>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -81,63 +82,103 @@ inline nb::ndarray<nb::numpy, int32_t, nb::ndim<2>> rewards(In2<int64_t> parents
     return {table, {n, k}, owner};
 }
 
-inline Out<int64_t> bounds(In2<int64_t> parents, In2<int64_t> child, In<int32_t> counts, In2<int32_t> table, In<int64_t> offset,
-                           In<int32_t> token, In<uint16_t> count, In<int32_t> which, bool fine, int threads) {
-    const int64_t models = int64_t(offset.size()) - 1;
-    const int32_t k = int32_t(child.shape(0));
-    demand(int64_t(counts.size()) == k && table.shape(0) == parents.shape(0) && int64_t(table.shape(1)) == k, "the table fits neither side");
-    demand(models >= 0 && token.size() == count.size() && size_t(offset.data()[models]) <= token.size(), "the histograms do not fit");
-    const int64_t n = int64_t(which.size());
-    for (int64_t i = 0; i < n; ++i) demand(which.data()[i] >= 0 && which.data()[i] < models, "no such model");
-    std::vector<int64_t> result(static_cast<size_t>(n));
-    {
+// One child against a store of models: bounds for any of them, scores for any of them. The arrays are
+// those of modelkeeper.matching.segments; they must not change below what `offset` and `parents` cover.
+class Scan {
+  public:
+    Scan(In<uint16_t> words, In<int64_t> forms, In<int64_t> offset, In<int32_t> token, In<uint16_t> count, In2<int64_t> parents,
+         In<uint16_t> child, In2<int64_t> child_tokens, In<int32_t> child_counts, In<int64_t> settings, int threads)
+        : words_(words), forms_(forms), offset_(offset), token_(token), count_(count), child_(child), child_tokens_(child_tokens),
+          child_counts_(child_counts), knobs_(knobs(settings)), threads_(threads), table_(parents.shape(0) * child_tokens.shape(0)) {
+        demand(Form::valid(child.data(), child.size()), "the child is no form");
+        demand(child.data()[1] == child_tokens.shape(0) && child_counts.size() == child_tokens.shape(0), "the child's tokens do not fit it");
+        demand(forms.size() + 1 == offset.size() && token.size() == count.size(), "the arrays do not describe one store");
+        const size_t k = child_tokens.shape(0);
+        const Token *const a = tokens(parents), *const b = tokens(child_tokens);
         nb::gil_scoped_release release;
-        const Bounds bound(tokens(parents), int64_t(parents.shape(0)), tokens(child), k, counts.data(), table.data());
-        const Histograms all{offset.data(), token.data(), count.data()};
-        spread(n, 1024, threads, [&] {
-            return [&, best = std::vector<int32_t>(size_t(k)), shared = std::vector<int32_t>(size_t(k))](int64_t begin, int64_t end) mutable {
+        tokens_ = int64_t(parents.shape(0));
+        spread(tokens_, 512, threads, [&] {
+            return [&](int64_t begin, int64_t end) {
                 for (int64_t i = begin; i < end; ++i)
-                    result[size_t(i)] = fine ? bound.fine(all, which.data()[i], best.data(), shared.data()) : bound.coarse(all, which.data()[i]);
+                    for (size_t j = 0; j < k; ++j) table_[size_t(i) * k + j] = reward(a[i], b[j], knobs_);
             };
         });
+        bounds_.emplace(a, tokens_, b, int32_t(k), child_counts.data(), table_.data());
     }
-    return give(result);
-}
 
-// Scores (layers + edges) of the models `which` of a store of forms against one child.
-inline Out<int64_t> align_many(In<uint16_t> words, In<int64_t> form_at, In<int64_t> offset, In<int32_t> token, In2<int32_t> table,
-                               In<int32_t> which, In<uint16_t> child, In<int64_t> settings, int threads) {
-    demand(Form::valid(child.data(), child.size()), "the child is no form");
-    const Form c(child.data());
-    demand(table.shape(1) == c.tokens && form_at.size() + 1 == offset.size(), "the table does not fit the child");
-    const int64_t n = int64_t(which.size());
-    for (int64_t i = 0; i < n; ++i) {
-        const int32_t at = which.data()[i];
-        demand(at >= 0 && size_t(at) < form_at.size(), "no such model");
-        const int64_t from = form_at.data()[at];
-        demand(from >= 0 && size_t(from) + Form::HEADER <= words.size() && size_t(from) + Form::words(words.data() + from) <= words.size(), "a form leaves its store");
-        demand(words.data()[from + 1] == offset.data()[at + 1] - offset.data()[at], "a form does not fit its tokens");
+    Out<int64_t> bounds(In<int32_t> which, bool fine) const {
+        check(which);
+        const int64_t n = int64_t(which.size());
+        const size_t k = child_tokens_.shape(0);
+        std::vector<int64_t> result(which.size());
+        {
+            nb::gil_scoped_release release;
+            const Histograms all{offset_.data(), token_.data(), count_.data()};
+            spread(n, 1024, threads_, [&] {
+                return [&, best = std::vector<int32_t>(k), shared = std::vector<int32_t>(k)](int64_t begin, int64_t end) mutable {
+                    for (int64_t i = begin; i < end; ++i)
+                        result[size_t(i)] = fine ? bounds_->fine(all, which.data()[i], best.data(), shared.data()) : bounds_->coarse(all, which.data()[i]);
+                };
+            });
+        }
+        return give(result);
     }
-    const Knobs knob = knobs(settings);
-    std::vector<int64_t> result(static_cast<size_t>(n));
-    {
-        nb::gil_scoped_release release;
-        spread(n, 4, threads, [&] {
-            return [&, aligner = std::make_shared<Aligner>(), rows = std::vector<const int32_t *>()](int64_t begin, int64_t end) mutable {
-                for (int64_t i = begin; i < end; ++i) {
-                    const int32_t at = which.data()[i];
-                    const Form p(words.data() + form_at.data()[at]);
-                    rows.clear();
-                    for (int64_t e = offset.data()[at]; e < offset.data()[at + 1]; ++e)
-                        rows.push_back(table.data() + int64_t(token.data()[e]) * c.tokens);
-                    const Score score = aligner->align(p, c, rows.data(), knob);
-                    result[size_t(i)] = score.layers + score.edges;
-                }
-            };
-        });
+
+    Out<int64_t> scores(In<int32_t> which) const {
+        check(which);
+        const int64_t n = int64_t(which.size());
+        std::vector<int64_t> result(which.size());
+        std::atomic<bool> damaged{false};
+        {
+            nb::gil_scoped_release release;
+            const Form child(child_.data());
+            spread(n, 4, threads_, [&] {
+                return [&, aligner = std::make_shared<Aligner>(), rows = std::vector<const int32_t *>()](int64_t begin, int64_t end) mutable {
+                    for (int64_t i = begin; i < end; ++i) {
+                        const int32_t at = which.data()[i];
+                        const uint16_t *const form = words_.data() + forms_.data()[at];
+                        if (!Form::valid(form, Form::words(form)) || form[1] != offset_.data()[at + 1] - offset_.data()[at]) {
+                            damaged = true;
+                            continue;
+                        }
+                        rows.clear();
+                        for (int64_t e = offset_.data()[at]; e < offset_.data()[at + 1]; ++e)
+                            rows.push_back(table_.data() + int64_t(token_.data()[e]) * child.tokens);
+                        const Score score = aligner->align(Form(form), child, rows.data(), knobs_);
+                        result[size_t(i)] = score.layers + score.edges;
+                    }
+                };
+            });
+        }
+        demand(!damaged, "a stored form is damaged");
+        return give(result);
     }
-    return give(result);
-}
+
+  private:
+    void check(const In<int32_t> &which) const {
+        for (size_t i = 0; i < which.size(); ++i) {
+            const int32_t at = which.data()[i];
+            demand(at >= 0 && size_t(at) < forms_.size(), "no such model");
+            const int64_t from = offset_.data()[at], to = offset_.data()[at + 1], form = forms_.data()[at];
+            demand(from >= 0 && from <= to && size_t(to) <= token_.size(), "tokens leave their store");
+            demand(form >= 0 && size_t(form) + Form::HEADER <= words_.size() &&
+                       size_t(form) + Form::words(words_.data() + form) <= words_.size(),
+                   "a form leaves its store");
+        }
+    }
+
+    const In<uint16_t> words_;
+    const In<int64_t> forms_, offset_;
+    const In<int32_t> token_;
+    const In<uint16_t> count_, child_;
+    const In2<int64_t> child_tokens_;
+    const In<int32_t> child_counts_;
+    const Knobs knobs_;
+    const int threads_;
+    int64_t tokens_ = 0;
+    std::vector<int32_t> table_;
+    std::optional<Bounds> bounds_;
+};
 
 // One pair: the scores of layers and of edges, and the matched elements, parent's and child's in turn.
 inline std::tuple<int64_t, int64_t, Out<int32_t>> align_pair(In<uint16_t> parent, In<uint16_t> child, In2<int32_t> table, In<int64_t> settings) {
@@ -163,10 +204,13 @@ inline void bind_matching(nb::module_ &m) {
     m.def("decompose", &decompose, nb::arg("content"), nb::arg("rank"), nb::arg("token"), nb::arg("offsets"), nb::arg("sources"), nb::arg("labels"));
     m.def("valid_form", &valid_form, nb::arg("words"));
     m.def("rewards", &rewards, nb::arg("parents"), nb::arg("child"), nb::arg("knobs"), nb::arg("threads"));
-    m.def("bounds", &bounds, nb::arg("parents"), nb::arg("child"), nb::arg("counts"), nb::arg("rewards"), nb::arg("offsets"), nb::arg("tokens"),
-          nb::arg("token_counts"), nb::arg("which"), nb::arg("fine"), nb::arg("threads"));
-    m.def("align_many", &align_many, nb::arg("words"), nb::arg("forms"), nb::arg("offsets"), nb::arg("tokens"), nb::arg("rewards"),
-          nb::arg("which"), nb::arg("child"), nb::arg("knobs"), nb::arg("threads"));
+    nb::class_<Scan>(m, "Scan")
+        .def(nb::init<In<uint16_t>, In<int64_t>, In<int64_t>, In<int32_t>, In<uint16_t>, In2<int64_t>, In<uint16_t>, In2<int64_t>,
+                      In<int32_t>, In<int64_t>, int>(),
+             nb::arg("words"), nb::arg("forms"), nb::arg("offsets"), nb::arg("tokens"), nb::arg("counts"), nb::arg("parents"),
+             nb::arg("child"), nb::arg("child_tokens"), nb::arg("child_counts"), nb::arg("knobs"), nb::arg("threads"))
+        .def("bounds", &Scan::bounds, nb::arg("which"), nb::arg("fine"))
+        .def("scores", &Scan::scores, nb::arg("which"));
     m.def("align_pair", &align_pair, nb::arg("parent"), nb::arg("child"), nb::arg("rewards"), nb::arg("knobs"));
 }
 

@@ -247,12 +247,12 @@ series_parallel = st.one_of(
     st.builds(densenet, st.integers(1, 5), widths),
     st.builds(inception, st.integers(1, 3), widths),
     st.builds(transformer, st.integers(1, 3), widths, widths),
-    st.builds(towers, st.integers(1, 3), st.integers(1, 3), widths),
 )
 operations = st.lists(st.sampled_from(["conv3", "conv1", "skip", "none"]), min_size=6, max_size=6)
 crossed = st.one_of(
     st.builds(bench201, st.lists(operations, min_size=1, max_size=3), widths),
     st.builds(darts, st.integers(1, 4), widths),
+    st.builds(towers, st.integers(1, 3), st.integers(1, 3), widths),
 )
 networks = st.one_of(series_parallel, crossed)
 

@@ -106,7 +106,7 @@ def changed(graph: Graph, rng: random.Random, done: set[tuple[int, int]]) -> Gra
         return None
     number, axis = rng.choice(choices)
     done.add((number, axis))
-    return net.widened(graph, number, axis, rng.choice([0.5, 1.5, 2.0]))
+    return net.widened(graph, number, axis, rng.choice([3.25, 5.5]))  # a width that no other layer has
 
 
 @given(net.series_parallel, seeds)

@@ -1,6 +1,8 @@
 """Matching: which layers two models share (`align`), and which models of a zoo are nearest (`Index`)."""
 
 from modelkeeper.matching.alignment import Alignment, align
+from modelkeeper.matching.index import Index
 from modelkeeper.matching.prepare import Prepared, prepare
+from modelkeeper.matching.search import Found, Match, Snapshot
 
-__all__ = ["Alignment", "Prepared", "align", "prepare"]
+__all__ = ["Alignment", "Found", "Index", "Match", "Prepared", "Snapshot", "align", "prepare"]

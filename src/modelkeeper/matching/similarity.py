@@ -36,7 +36,7 @@ MERGE = UNIT // 4
 LARGEST = 2**16  # no layer weighs more (2e11 parameters do): sums then fit 32 bits
 
 # Rewards.
-SHAPE_ROOTS = 1  # how often the ratio of two shapes is put under a square root
+SHAPE_ROOTS = 2  # how often the ratio of two shapes is put under a square root
 DETAIL = UNIT * 15 // 16  # what is left when attributes (stride, padding, bias ...) differ
 EDGE = UNIT // 10  # an edge whose image is an edge
 EDGE_OTHERWISE = UNIT // 20  # the same, but other operations lie on it

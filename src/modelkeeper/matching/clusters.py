@@ -1,0 +1,59 @@
+"""Which architectures of a zoo are alike? k-medoids over similarity, for zoos too large to align whole.
+
+The medoids are found on a sample, by exact alignments of all its pairs; every other architecture joins
+the medoid that its bound says it may resemble most. That is a guess, and only the order of a search
+depends on it, never its answer.
+"""
+
+import kmedoids
+import numpy as np
+from numpy.typing import NDArray
+
+from modelkeeper.matching.prepare import Prepared
+from modelkeeper.matching.search import Clusters, Snapshot
+from modelkeeper.matching.segments import Segment
+from modelkeeper.matching.similarity import EDGE, PARENT_SHARE
+
+
+def cluster(snapshot: Snapshot, count: int, sample: int, seed: int, threads: int) -> Clusters:
+    """Clusters of a snapshot: `count` medoids, chosen among `sample` architectures."""
+    everything = [
+        (number, kind)
+        for number, part in enumerate(snapshot.parts)
+        for kind in np.unique(part.kinds[part.alive[: part.rows]]).tolist()
+    ]
+    rng = np.random.default_rng(seed)
+    chosen = rng.choice(len(everything), min(sample, len(everything)), replace=False)
+    models = [snapshot.parts[number].segment.prepared(kind) for number, kind in (everything[i] for i in chosen)]
+    if len(models) > count:
+        found = kmedoids.fasterpam(_distances(models, threads), count, random_state=seed)
+        models = [models[i] for i in found.medoids]
+    labels = []
+    for part in snapshot.parts:
+        columns = part.segment.columns
+        every = np.arange(part.architectures, dtype=np.int32)
+        best, label = np.full(part.architectures, -1.0), np.zeros(part.architectures, np.int16)
+        for number, medoid in enumerate(models):
+            scan = part.segment.scan(medoid, part.architectures, threads)
+            edges = EDGE * np.minimum(columns["edges"][every], medoid.edges).astype(np.int64)
+            total = PARENT_SHARE * columns["totals"][every] + (1 - PARENT_SHARE) * medoid.total
+            bound = (scan.bounds(every, False) + edges) / np.maximum(total, 1)
+            label[bound > best] = number
+            best = np.maximum(best, bound)
+        labels.append(label)
+    return Clusters(tuple(models), tuple(labels))
+
+
+def _distances(models: list[Prepared], threads: int) -> NDArray[np.float64]:
+    """One minus the similarity of each pair, taken both ways round."""
+    store = Segment()
+    place = [store.columns["kinds"][row] for row in (store.add(key, model) for key, model in enumerate(models))]
+    which = np.array(place, np.int32)
+    similarity = np.zeros((len(models), len(models)))
+    totals = np.array([model.total for model in models], np.float64)
+    for i, model in enumerate(models):
+        scores = store.scan(model, store.architectures, threads).scores(which)
+        similarity[:, i] = scores / np.maximum(PARENT_SHARE * totals + (1 - PARENT_SHARE) * model.total, 1)
+    distances: NDArray[np.float64] = 1.0 - np.minimum((similarity + similarity.T) / 2, 1.0)
+    np.fill_diagonal(distances, 0.0)
+    return distances

@@ -1,0 +1,253 @@
+"""Which models of a zoo are most similar to this one, exactly as a full scan would find them?
+
+A snapshot is what the index held at one moment; searching it needs no lock. For every architecture
+a bound says how similar it can be at most; architectures are aligned in descending order of their
+bound, until no bound reaches the buckets that are asked for. What was not aligned cannot be in them.
+
+    coarse bound   all architectures, from one side of the histograms: 0.1 us each
+    fine bound     those that may matter, from both sides: 1 us each
+    alignment      those that still may: 50 us each
+
+With a budget the search stops after so many alignments. Clusters then say where to look first: the
+query is aligned with the medoids, and models whose medoid is near come first.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelkeeper.errors import InvalidSetting
+from modelkeeper.matching.prepare import Prepared
+from modelkeeper.matching.segments import Segment
+from modelkeeper.matching.similarity import BELOW_ONE, BUCKETS, EDGE, PARENT_SHARE
+
+FIRST = 1024  # candidates that get a fine bound at a time, to begin with
+BATCH = 24  # alignments between two looks at the threshold, for each thread
+
+
+@dataclass(frozen=True, order=True)
+class Match:
+    """A model of the zoo and its exact similarity."""
+
+    key: int
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found, the most similar first; of equals the smallest key first."""
+
+    matches: tuple[Match, ...]
+    proven: bool  # False: the budget ended the search, a better model may exist
+    aligned: int  # how many architectures were aligned
+    considered: int  # how many models passed the filter
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Architectures grouped around medoids: `labels[s][a]` is the cluster of architecture a of segment s."""
+
+    medoids: tuple[Prepared, ...]
+    labels: tuple[NDArray[np.int16], ...]
+    changes: int = 0  # how many changes the index had seen when they were made
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a snapshot sees of one segment: rows and architectures up to a number, some rows gone."""
+
+    segment: Segment
+    rows: int
+    architectures: int
+    alive: NDArray[np.bool_]
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        keys: NDArray[np.int64] = self.segment.columns["keys"][: self.rows]
+        return keys
+
+    @property
+    def kinds(self) -> NDArray[np.int32]:
+        kinds: NDArray[np.int32] = self.segment.columns["kinds"][: self.rows]
+        return kinds
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The index at one moment. Immutable; any number of threads may search it."""
+
+    parts: tuple[Part, ...] = ()
+    clusters: Clusters | None = field(default=None, compare=False)
+
+    def __len__(self) -> int:
+        return sum(int(part.alive[: part.rows].sum()) for part in self.parts)
+
+    @cached_property
+    def keys(self) -> NDArray[np.int64]:
+        """Every model in it."""
+        found = [part.keys[part.alive[: part.rows]] for part in self.parts]
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def search(
+        self,
+        child: Prepared,
+        *,
+        buckets: int = 1,
+        floor: float = 0.0,
+        among: Collection[int] | NDArray[np.int64] | None = None,
+        budget: int | None = None,
+        threads: int = 1,
+    ) -> Found:
+        """Every model in the highest buckets that hold one, each with its exact similarity.
+
+        Args:
+            child: The prepared graph of the new model.
+            buckets: How many buckets (tenths of similarity) to return, counting those that hold a model.
+            floor: A similarity below which a model is of no use.
+            among: Only models with these keys. Default: all.
+            budget: Stop after about so many alignments; `proven` then says whether the answer is exact.
+            threads: How many threads to align on.
+        """
+        if buckets < 1 or threads < 1 or (budget is not None and budget < 1):
+            raise InvalidSetting("buckets, threads, budget", f"{buckets}, {threads}, {budget}", "give each at least 1")
+        run = _Search(self, child, buckets, floor, threads)
+        run.collect(among)
+        proven = run.align(budget, self.clusters)
+        return run.found(proven)
+
+
+class _Search:
+    """The state of one search: for each candidate (an architecture of a part) a bound, then a similarity."""
+
+    def __init__(self, snapshot: Snapshot, child: Prepared, buckets: int, floor: float, threads: int) -> None:
+        self.parts, self.child, self.buckets, self.floor, self.threads = snapshot.parts, child, buckets, floor, threads
+        self.lowest = 0  # the lowest bucket that still matters
+        self.aligned = self.considered = 0
+
+    def collect(self, among: Collection[int] | NDArray[np.int64] | None) -> None:
+        wanted = None if among is None else np.unique(np.fromiter(among, np.int64, len(among)))
+        self.masks, self.scans = [], []
+        parts, kinds, bounds, totals, known = [], [], [], [], []
+        own = np.frombuffer(bytes.fromhex(self.child.fingerprint), np.uint64)
+        for number, part in enumerate(self.parts):
+            mask = part.alive[: part.rows]
+            if wanted is not None:
+                mask = mask & np.isin(part.keys, wanted)
+            self.masks.append(mask)
+            self.considered += int(mask.sum())
+            present = np.zeros(part.architectures, np.bool_)
+            present[part.kinds[mask]] = True
+            which = np.flatnonzero(present).astype(np.int32)
+            columns = part.segment.columns
+            same = (columns["fingerprints"][which] == own).all(axis=1)
+            scan = part.segment.scan(self.child, part.architectures, self.threads)
+            total = columns["totals"][which]
+            edges = EDGE * np.minimum(columns["edges"][which], self.child.edges).astype(np.int64)
+            parts.append(np.full(len(which), number, np.int16))
+            kinds.append(which)
+            totals.append(total)
+            known.append(np.where(same, 1.0, -1.0))
+            bounds.append(np.where(same, 1.0, self._similarity(scan.bounds(which, False) + edges, total)))
+            self.scans.append(scan)
+        empty = not parts
+        self.part = np.empty(0, np.int16) if empty else np.concatenate(parts)
+        self.kind = np.empty(0, np.int32) if empty else np.concatenate(kinds)
+        self.total = np.empty(0, np.int64) if empty else np.concatenate(totals)
+        self.bound = np.empty(0) if empty else np.concatenate(bounds)
+        self.similarity = np.empty(0) if empty else np.concatenate(known)  # -1: not aligned yet
+        self._raise_threshold()
+
+    def align(self, budget: int | None, clusters: Clusters | None) -> bool:
+        """Align what may reach the buckets asked for. Is the answer proven?"""
+        waiting = self._reaching(np.flatnonzero(self.similarity < 0))
+        near = self._nearness(clusters) if budget is not None and clusters and len(waiting) > budget else None
+        take = FIRST
+        while len(waiting):
+            rank = self.bound[waiting] if near is None else near[waiting]
+            top = np.argpartition(-rank, take - 1)[:take] if take < len(waiting) else np.arange(len(waiting))
+            chosen = waiting[top]
+            self._refine(chosen)
+            chosen = self._reaching(chosen)
+            rank = self.bound[chosen] if near is None else self.bound[chosen] + near[chosen]
+            chosen = chosen[np.lexsort((chosen, -rank))]
+            while len(chosen):
+                if budget is not None and self.aligned >= budget:
+                    return False
+                size = BATCH * self.threads if budget is None else min(BATCH * self.threads, budget - self.aligned)
+                self._score(chosen[:size])
+                self._raise_threshold()
+                chosen = self._reaching(chosen[size:])
+            left = np.ones(len(waiting), np.bool_)
+            left[top] = False
+            waiting = self._reaching(waiting[left])
+            take *= 2
+        return True
+
+    def found(self, proven: bool) -> Found:
+        chosen = np.flatnonzero(self.similarity >= 0)
+        chosen = chosen[(_bucket(self.similarity[chosen]) >= self.lowest) & (self.similarity[chosen] >= self.floor)]
+        matches = []
+        for number, part in enumerate(self.parts):
+            here = chosen[self.part[chosen] == number]
+            if not len(here):
+                continue
+            value = np.full(part.architectures, -1.0)
+            value[self.kind[here]] = self.similarity[here]
+            of_row = value[part.kinds]
+            rows = np.flatnonzero(self.masks[number] & (of_row >= 0))
+            matches += [Match(key, s) for key, s in zip(part.keys[rows].tolist(), of_row[rows].tolist(), strict=True)]
+        matches.sort(key=lambda match: (-match.similarity, match.key))
+        return Found(tuple(matches), proven, self.aligned, self.considered)
+
+    def _similarity(self, score: NDArray[np.int64], total: NDArray[np.int64]) -> NDArray[np.float64]:
+        whole = PARENT_SHARE * total + (1 - PARENT_SHARE) * self.child.total
+        shares: NDArray[np.float64] = np.minimum(score / np.maximum(whole, 1e-9), BELOW_ONE)
+        return shares
+
+    def _reaching(self, candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+        bound = self.bound[candidates]
+        return candidates[(_bucket(bound) >= self.lowest) & (bound >= self.floor)]
+
+    def _raise_threshold(self) -> None:
+        known = self.similarity[self.similarity >= max(self.floor, 0.0)]
+        holding = np.unique(_bucket(known))
+        if len(holding) >= self.buckets:
+            self.lowest = int(holding[-self.buckets])
+
+    def _refine(self, candidates: NDArray[np.int64]) -> None:
+        for number, here in self._by_part(candidates):
+            which = self.kind[here]
+            edges = EDGE * np.minimum(self.parts[number].segment.columns["edges"][which], self.child.edges).astype(np.int64)
+            fine = self._similarity(self.scans[number].bounds(which, True) + edges, self.total[here])
+            self.bound[here] = np.minimum(self.bound[here], fine)
+
+    def _score(self, candidates: NDArray[np.int64]) -> None:
+        for number, here in self._by_part(candidates):
+            self.similarity[here] = self._similarity(self.scans[number].scores(self.kind[here]), self.total[here])
+        self.aligned += len(candidates)
+
+    def _by_part(self, candidates: NDArray[np.int64]) -> Sequence[tuple[int, NDArray[np.int64]]]:
+        of = self.part[candidates]
+        return [(int(number), candidates[of == number]) for number in np.unique(of)]
+
+    def _nearness(self, clusters: Clusters) -> NDArray[np.float64]:
+        """The bound of each candidate, raised by how near its medoid is."""
+        from modelkeeper.matching.alignment import align
+
+        near = np.array([align(medoid, self.child).similarity for medoid in clusters.medoids])
+        self.aligned += len(near)
+        rank = self.bound.copy()
+        for number, labels in enumerate(clusters.labels[: len(self.parts)]):
+            here = np.flatnonzero(self.part == number)
+            kind = self.kind[here]
+            inside = kind < len(labels)
+            rank[here[inside]] += near[labels[kind[inside]]]
+        return rank
+
+
+def _bucket(similarity: NDArray[np.float64]) -> NDArray[np.int64]:
+    buckets: NDArray[np.int64] = np.minimum((similarity * BUCKETS).astype(np.int64), BUCKETS - 1)
+    return buckets
