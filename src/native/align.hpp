@@ -49,6 +49,25 @@ class Arena {
     size_t block_ = 0, top_ = 0;
 };
 
+// The loops that all the time goes into, made for what the processor can do.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
+#define MODELKEEPER_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define MODELKEEPER_WIDE
+#endif
+
+MODELKEEPER_WIDE inline void largest(int32_t *__restrict into, const int32_t *__restrict other, int32_t n) {
+    for (int32_t j = 0; j < n; ++j) into[j] = into[j] > other[j] ? into[j] : other[j];
+}
+
+MODELKEEPER_WIDE inline void skip_or_match(int32_t *__restrict here, const int32_t *__restrict best, const int32_t *__restrict gain,
+                                           int32_t n) {
+    for (int32_t j = 1; j < n; ++j) {
+        const int32_t match = best[j - 1] + gain[j];
+        here[j] = best[j] > match ? best[j] : match;
+    }
+}
+
 struct Score {
     int64_t layers = 0;  // the rewards of all matched elements
     int64_t edges = 0;   // the worth of all edges whose image is an edge
@@ -65,12 +84,16 @@ class Aligner {
 
     // rows[t]: the rewards of the parent's local token t against each local token of the child.
     Score align(const Form &parent, const Form &child, const int32_t *const *rows, const Knobs &knobs) {
-        p_ = &parent, c_ = &child, rows_ = rows, knobs_ = knobs;
+        p_ = &parent, c_ = &child, knobs_ = knobs;
         arena_.release({0, 0});
         pairs.clear();
         cells_ = 0;
         if (parent.elements == 0 || child.elements == 0) return {};
-        zeros_ = filled(child.tokens, 0);
+        // Rewards by element of the child, once for each token of the parent; the last row is of zeros.
+        gains_ = filled(size_t(parent.tokens + 1) * child.elements, 0);
+        for (size_t t = 0; t < parent.tokens; ++t)
+            for (size_t y = 0; y < child.elements; ++y)
+                if (child.token[y] != NONE) gains_[t * child.elements + y] = rows[t][child.token[y]];
         branch_memo_ = filled(size_t(parent.branch_classes) * child.branch_classes, -1);
         region_memo_ = filled(size_t(parent.region_classes) * child.region_classes, -1);
         trace(0, parent.elements - 1, 0, child.elements - 1);
@@ -96,8 +119,18 @@ class Aligner {
         return element == NONE || element < low ? 0 : int32_t(element) - low + 1;
     }
 
-    const int32_t *rewards(int32_t x) const { return p_->token[x] == NONE ? zeros_ : rows_[p_->token[x]]; }
-    int32_t worth(int32_t x, int32_t y) const { return c_->token[y] == NONE ? 0 : rewards(x)[c_->token[y]]; }
+    const int32_t *gains(int32_t x) const {
+        return gains_ + size_t(p_->token[x] == NONE ? p_->tokens : p_->token[x]) * c_->elements;
+    }
+    int32_t worth(int32_t x, int32_t y) const { return gains(x)[y]; }
+
+    // A column of a table whose element does not simply follow the one before.
+    struct Joint {
+        int32_t column;
+        int32_t before, follows;  // the column before it and -1, if that is a predecessor; else `from` and 0
+        int32_t from;             // another predecessor ...
+        int32_t first, last;      // ... and further ones: columns `joined[first .. last]`
+    };
 
     // The best values for all elements of the parent's run a..b against the child's run c..d.
     Table fill(int32_t a, int32_t b, int32_t c, int32_t d) {
@@ -106,19 +139,26 @@ class Aligner {
         cells_ += int64_t(n) * m;
         int32_t *const cells = arena_.take<int32_t>(size_t(n + 1) * size_t(width));
         const Arena::Mark mark = arena_.mark();
-        int32_t *const over = arena_.take<int32_t>(size_t(width)), *const gain = arena_.take<int32_t>(size_t(width));
-        int32_t *const from = arena_.take<int32_t>(size_t(width)), *const joins = arena_.take<int32_t>(size_t(width));
-        int32_t *const closers = arena_.take<int32_t>(size_t(width));
-        int32_t join_count = 0, closer_count = 0;
-        std::fill_n(cells, width, 0);
-        gain[0] = 0;
+        int32_t *const over = arena_.take<int32_t>(size_t(width));
+        int32_t *const closers = arena_.take<int32_t>(size_t(m)), *const forks = arena_.take<int32_t>(size_t(m));
+        int32_t *const joined = arena_.take<int32_t>(size_t(q.step_offset[d + 1] - q.step_offset[c]));
+        Joint *const joints = arena_.take<Joint>(size_t(m));
+        int32_t joint_count = 0, closer_count = 0, joined_count = 0;
         for (int32_t j = 1; j <= m; ++j) {
             const int32_t y = c + j - 1;
-            from[j] = row(q.step[q.step_offset[y]], c);
-            if (q.step_offset[y + 1] - q.step_offset[y] > 1) joins[join_count++] = j;
-            if (q.region[y] != NONE) closers[closer_count++] = j;
+            Joint joint{j, -1, 0, -1, joined_count, joined_count};
+            for (int32_t e = q.step_offset[y]; e < q.step_offset[y + 1]; ++e) {
+                const int32_t from = row(q.step[e], c);
+                if (from == j - 1) joint.before = from, joint.follows = -1;
+                else if (joint.from < 0) joint.from = from;
+                else joined[joined_count++] = from;
+            }
+            joint.last = joined_count;
+            if (joint.before < 0) joint.before = joint.from;
+            if (joint.from >= 0) joints[joint_count++] = joint;
+            if (q.region[y] != NONE) forks[closer_count] = row(q.fork[q.region[y]], c), closers[closer_count++] = j;
         }
-        int32_t known = -1;  // the token whose rewards `gain` holds
+        std::fill_n(cells, width, 0);
         for (int32_t i = 1; i <= n; ++i) {
             const int32_t x = a + i - 1;
             int32_t *const here = cells + size_t(i) * size_t(width);
@@ -126,42 +166,37 @@ class Aligner {
             const int32_t *best = cells + size_t(row(*step, a)) * size_t(width);
             if (last - step > 1) {  // the best over all predecessors of x
                 std::copy_n(best, width, over);
-                while (++step < last) {
-                    const int32_t *other = cells + size_t(row(*step, a)) * size_t(width);
-                    for (int32_t j = 0; j < width; ++j) over[j] = std::max(over[j], other[j]);
-                }
+                while (++step < last) largest(over, cells + size_t(row(*step, a)) * size_t(width), width);
                 best = over;
             }
-            if (p.token[x] != known) {
-                known = p.token[x];
-                const int32_t *const all = rewards(x);
-                for (int32_t j = 1; j <= m; ++j) gain[j] = q.token[c + j - 1] == NONE ? 0 : all[q.token[c + j - 1]];
-            }
+            const int32_t *const gain = gains(x) + c - 1;  // of column j
             here[0] = 0;
-            for (int32_t j = 1; j <= m; ++j) here[j] = std::max(best[j], best[from[j]] + gain[j]);
-            for (int32_t k = 0; k < join_count; ++k) {
-                const int32_t j = joins[k], y = c + j - 1;
-                for (int32_t e = q.step_offset[y] + 1; e < q.step_offset[y + 1]; ++e)
-                    here[j] = std::max(here[j], best[row(q.step[e], c)] + gain[j]);
+            skip_or_match(here, best, gain, width);
+            for (int32_t k = 0; k < joint_count; ++k) {
+                const Joint &joint = joints[k];
+                int32_t from = std::max(best[joint.before], best[joint.from]);
+                for (int32_t e = joint.first; e < joint.last; ++e) from = std::max(from, best[joined[e]]);
+                here[joint.column] = std::max(best[joint.column], from + gain[joint.column]);
             }
             if (p.region[x] != NONE) {
                 const int32_t *const fork = cells + size_t(row(p.fork[p.region[x]], a)) * size_t(width);
+                const int32_t *const memo = region_memo_ + size_t(p.region_class[p.region[x]]) * c_->region_classes;
                 for (int32_t k = 0; k < closer_count; ++k) {
-                    const int32_t j = closers[k], y = c + j - 1;
-                    const int32_t value = fork[row(q.fork[q.region[y]], c)] + gain[j] + jump(p.region[x], q.region[y]);
-                    here[j] = std::max(here[j], value);
+                    const int32_t j = closers[k], region = q.region[c + j - 1];
+                    int32_t value = memo[q.region_class[region]];
+                    if (value < 0) value = jump(p.region[x], region);
+                    here[j] = std::max(here[j], fork[forks[k]] + gain[j] + value);
                 }
             }
-            for (int32_t j = 1, next = 0; j <= m; ++j) {  // skip the child's element
-                int32_t value = std::max(here[j], here[from[j]]);
-                if (next < join_count && joins[next] == j) {
-                    const int32_t y = c + j - 1;
-                    for (int32_t e = q.step_offset[y] + 1; e < q.step_offset[y + 1]; ++e)
-                        value = std::max(value, here[row(q.step[e], c)]);
-                    ++next;
-                }
-                here[j] = value;
+            int32_t value = 0, j = 1;  // skip the child's element
+            for (int32_t k = 0; k < joint_count; ++k) {
+                const Joint &joint = joints[k];
+                for (; j < joint.column; ++j) here[j] = value = std::max(value, here[j]);
+                value = std::max({here[j], value & joint.follows, here[joint.from]});  // no load of what was just stored
+                for (int32_t e = joint.first; e < joint.last; ++e) value = std::max(value, here[joined[e]]);
+                here[j++] = value;
             }
+            for (; j <= m; ++j) here[j] = value = std::max(value, here[j]);
         }
         arena_.release(mark);
         return {cells, width};
@@ -224,6 +259,16 @@ class Aligner {
     }
 
     void hungarian(const int32_t *values, int32_t n, int32_t m) {
+        if (n == 1 && m == 1) {
+            if (values[0] > 0) partner_[0] = 0;
+            return;
+        }
+        if (n == 2 && m == 2) {
+            const bool crossed = values[1] + values[2] > values[0] + values[3];
+            if (values[crossed ? 1 : 0] > 0) partner_[0] = crossed;
+            if (values[crossed ? 2 : 3] > 0) partner_[1] = !crossed;
+            return;
+        }
         const bool turned = n > m;
         const int32_t rows = std::min(n, m), columns = std::max(n, m);
         auto value = [&](int32_t i, int32_t j) {
@@ -407,10 +452,9 @@ class Aligner {
     }
 
     const Form *p_ = nullptr, *c_ = nullptr;
-    const int32_t *const *rows_ = nullptr;
     Knobs knobs_{};
     Arena arena_;
-    int32_t *zeros_ = nullptr, *branch_memo_ = nullptr, *region_memo_ = nullptr;
+    int32_t *gains_ = nullptr, *branch_memo_ = nullptr, *region_memo_ = nullptr;
     std::vector<int32_t> partner_;
     std::vector<Gap> left_, right_;
     int64_t cells_ = 0;

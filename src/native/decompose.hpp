@@ -426,7 +426,7 @@ class Decomposition {
                 tips.push_back(emit(branch.plan, last));
                 placed.runs.push_back({low, uint16_t(nodes.size() - 1), branch.hash, branch.label});
             }
-            std::sort(tips.begin(), tips.end());
+            std::sort(tips.rbegin(), tips.rend());  // the element just before comes first: the kernel counts on it
             tips.erase(std::unique(tips.begin(), tips.end()), tips.end());
             placed_.push_back(std::move(placed));
             last = element(item.node, tips, uint16_t(placed_.size() - 1));

@@ -123,14 +123,19 @@ def prepare(graph: Graph) -> Prepared:
     place = {v: i for i, v in enumerate(nodes)}
     place |= {norm: place[layer] for norm, layer in folded.items()}
     known: dict[tuple[int, ...], int] = {}
+    seen: dict[object, tuple[int, int, tuple[str, tuple[int, ...]]]] = {}  # layers alike are looked at once
     chosen, content, keys = [], [], []
     offsets, sources, labels = [0], [], []
     for v in nodes:
         layer, norm = layers[v], layers[norm_of[v]] if v in norm_of else None
-        found = token(layer, norm)
-        chosen.append(known.setdefault(found, len(known)))
-        content.append(number(repr((found, _content(layer), _content(norm) if norm else None))))
-        keys.append((layer.kind, shape(layer)))
+        described = _content(layer), _content(norm) if norm else None
+        if described not in seen:
+            number_of = known.setdefault(token(layer, norm), len(known))
+            seen[described] = number_of, number(repr(described)), (layer.kind, shape(layer))
+        number_of, hashed, key = seen[described]
+        chosen.append(number_of)
+        content.append(hashed)
+        keys.append(key)
         ordered = layer.kind not in COMMUTATIVE
         for position, edge in enumerate(layer.inputs):
             sources.append(place[edge.source])
@@ -172,8 +177,8 @@ def _foldable(layers: Sequence[Layer], users: Sequence[Sequence[int]]) -> dict[i
 
 
 def _content(layer: Layer) -> object:
-    tensors = [(t.role, t.buffer, t.live, t.shape) for t in layer.tensors]
-    return layer.kind, sorted(layer.attributes.items()), tensors
+    tensors = tuple((t.role, t.buffer, t.live, t.shape) for t in layer.tensors)
+    return layer.kind, tuple(sorted(layer.attributes.items())), tensors
 
 
 def _label(edge: Edge, position: int) -> int:

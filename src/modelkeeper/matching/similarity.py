@@ -81,13 +81,9 @@ def weight(layer: Layer) -> int:
 
 def main_tensor(layer: Layer) -> Tensor | None:
     """The tensor whose shape stands for the layer's: its weight, or else its largest."""
-    best: Tensor | None = None
-    for tensor in layer.tensors:
-        if tensor.role == "weight" and (best is None or best.role != "weight" or tensor.size > best.size):
-            best = tensor
-        elif (best is None or best.role != "weight") and (best is None or tensor.size > best.size):
-            best = tensor
-    return best
+    if len(layer.tensors) < 2:
+        return layer.tensors[0] if layer.tensors else None
+    return max(layer.tensors, key=lambda tensor: (tensor.role == "weight", tensor.size))
 
 
 def shape(layer: Layer) -> tuple[int, ...]:
