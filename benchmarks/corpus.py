@@ -158,7 +158,7 @@ def scaled(model: Prepared, rng: np.random.Generator) -> Prepared:
     """The same network with other widths: every width times one factor, and a little of its own."""
     tokens = model.tokens.copy()
     factor = float(rng.choice([0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0]))
-    spread = float(rng.choice([0.0, 0.1, 0.3]))
+    spread = float(rng.choice([0.1, 0.2, 0.4]))
     sizes = np.unique(np.concatenate([tokens[:, 8:10].ravel(), tokens[:, 7]]))
     wide = sizes[sizes > 10]
     grown = np.maximum(8, np.rint(wide * factor * rng.uniform(1 - spread, 1 + spread, len(wide)) / 8) * 8).astype(np.int64)

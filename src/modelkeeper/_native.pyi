@@ -31,6 +31,9 @@ def decompose(
 def valid_form(words: NDArray[np.uint16]) -> bool:
     """Is this a form? Ask it of bytes that come from outside."""
 
+def links(form: NDArray[np.uint16], tokens: NDArray[np.int64]) -> NDArray[np.uint16]:
+    """How many edges of each of 16 kinds a form has: what a bound knows of edges."""
+
 def rewards(
     parents: NDArray[np.int64], child: NDArray[np.int64], knobs: NDArray[np.int64], threads: int
 ) -> NDArray[np.int32]:
@@ -40,7 +43,7 @@ class Scan:
     """One child against a store of models.
 
     The form of model m begins at `words[forms[m]]`; its local token t is `parents[tokens[e]]`, carried
-    by `counts[e]` elements, where e = `offsets[m] + t`.
+    by `counts[e]` elements, where e = `offsets[m] + t`. `links[m]` is what `links` says of it.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Scan:
         offsets: NDArray[np.int64],
         tokens: NDArray[np.int32],
         counts: NDArray[np.uint16],
+        links: NDArray[np.uint16],
         parents: NDArray[np.int64],
         child: NDArray[np.uint16],
         child_tokens: NDArray[np.int64],
@@ -58,7 +62,7 @@ class Scan:
         threads: int,
     ) -> None: ...
     def bounds(self, which: NDArray[np.int32], fine: bool) -> NDArray[np.int64]:
-        """What no alignment of these models' layers with the child's can earn more than.
+        """What no alignment of these models with the child can earn more than, layers and edges.
 
         `fine` looks at both sides: closer, and some ten times slower.
         """

@@ -62,6 +62,13 @@ inline std::tuple<Out<uint16_t>, Out<int32_t>, Out<int32_t>> decompose(In<uint64
     return {give(form), give(nodes), give(used)};
 }
 
+inline Out<uint16_t> links(In<uint16_t> form, In2<int64_t> its_tokens) {
+    demand(Form::valid(form.data(), form.size()) && form.data()[1] == its_tokens.shape(0), "the tokens do not fit the form");
+    std::vector<uint16_t> found(LINKS);
+    count_links(Form(form.data()), tokens(its_tokens), found.data());
+    return give(found);
+}
+
 inline bool valid_form(In<uint16_t> words) { return Form::valid(words.data(), words.size()); }
 
 inline nb::ndarray<nb::numpy, int32_t, nb::ndim<2>> rewards(In2<int64_t> parents, In2<int64_t> child, In<int64_t> settings, int threads) {
@@ -86,13 +93,14 @@ inline nb::ndarray<nb::numpy, int32_t, nb::ndim<2>> rewards(In2<int64_t> parents
 // those of modelkeeper.matching.segments; they must not change below what `offset` and `parents` cover.
 class Scan {
   public:
-    Scan(In<uint16_t> words, In<int64_t> forms, In<int64_t> offset, In<int32_t> token, In<uint16_t> count, In2<int64_t> parents,
-         In<uint16_t> child, In2<int64_t> child_tokens, In<int32_t> child_counts, In<int64_t> settings, int threads)
-        : words_(words), forms_(forms), offset_(offset), token_(token), count_(count), child_(child), child_tokens_(child_tokens),
+    Scan(In<uint16_t> words, In<int64_t> forms, In<int64_t> offset, In<int32_t> token, In<uint16_t> count, In2<uint16_t> links,
+         In2<int64_t> parents, In<uint16_t> child, In2<int64_t> child_tokens, In<int32_t> child_counts, In<int64_t> settings, int threads)
+        : words_(words), forms_(forms), offset_(offset), token_(token), count_(count), links_(links), child_(child), child_tokens_(child_tokens),
           child_counts_(child_counts), knobs_(knobs(settings)), threads_(threads), table_(parents.shape(0) * child_tokens.shape(0)) {
         demand(Form::valid(child.data(), child.size()), "the child is no form");
         demand(child.data()[1] == child_tokens.shape(0) && child_counts.size() == child_tokens.shape(0), "the child's tokens do not fit it");
-        demand(forms.size() + 1 == offset.size() && token.size() == count.size(), "the arrays do not describe one store");
+        demand(forms.size() + 1 == offset.size() && token.size() == count.size() && links.shape(0) == forms.size() && links.shape(1) == LINKS,
+               "the arrays do not describe one store");
         const size_t k = child_tokens.shape(0);
         const Token *const a = tokens(parents), *const b = tokens(child_tokens);
         nb::gil_scoped_release release;
@@ -103,7 +111,7 @@ class Scan {
                     for (size_t j = 0; j < k; ++j) table_[size_t(i) * k + j] = reward(a[i], b[j], knobs_);
             };
         });
-        bounds_.emplace(a, tokens_, b, int32_t(k), child_counts.data(), table_.data());
+        bounds_.emplace(a, tokens_, Form(child.data()), b, child_counts.data(), table_.data(), knobs_.edge);
     }
 
     Out<int64_t> bounds(In<int32_t> which, bool fine) const {
@@ -113,7 +121,7 @@ class Scan {
         std::vector<int64_t> result(which.size());
         {
             nb::gil_scoped_release release;
-            const Histograms all{offset_.data(), token_.data(), count_.data()};
+            const Histograms all{offset_.data(), token_.data(), count_.data(), links_.data()};
             spread(n, 1024, threads_, [&] {
                 return [&, best = std::vector<int32_t>(k), shared = std::vector<int32_t>(k)](int64_t begin, int64_t end) mutable {
                     for (int64_t i = begin; i < end; ++i)
@@ -170,7 +178,9 @@ class Scan {
     const In<uint16_t> words_;
     const In<int64_t> forms_, offset_;
     const In<int32_t> token_;
-    const In<uint16_t> count_, child_;
+    const In<uint16_t> count_;
+    const In2<uint16_t> links_;
+    const In<uint16_t> child_;
     const In2<int64_t> child_tokens_;
     const In<int32_t> child_counts_;
     const Knobs knobs_;
@@ -203,11 +213,12 @@ inline std::tuple<int64_t, int64_t, Out<int32_t>> align_pair(In<uint16_t> parent
 inline void bind_matching(nb::module_ &m) {
     m.def("decompose", &decompose, nb::arg("content"), nb::arg("rank"), nb::arg("token"), nb::arg("offsets"), nb::arg("sources"), nb::arg("labels"));
     m.def("valid_form", &valid_form, nb::arg("words"));
+    m.def("links", &links, nb::arg("form"), nb::arg("tokens"));
     m.def("rewards", &rewards, nb::arg("parents"), nb::arg("child"), nb::arg("knobs"), nb::arg("threads"));
     nb::class_<Scan>(m, "Scan")
-        .def(nb::init<In<uint16_t>, In<int64_t>, In<int64_t>, In<int32_t>, In<uint16_t>, In2<int64_t>, In<uint16_t>, In2<int64_t>,
-                      In<int32_t>, In<int64_t>, int>(),
-             nb::arg("words"), nb::arg("forms"), nb::arg("offsets"), nb::arg("tokens"), nb::arg("counts"), nb::arg("parents"),
+        .def(nb::init<In<uint16_t>, In<int64_t>, In<int64_t>, In<int32_t>, In<uint16_t>, In2<uint16_t>, In2<int64_t>, In<uint16_t>,
+                      In2<int64_t>, In<int32_t>, In<int64_t>, int>(),
+             nb::arg("words"), nb::arg("forms"), nb::arg("offsets"), nb::arg("tokens"), nb::arg("counts"), nb::arg("links"), nb::arg("parents"),
              nb::arg("child"), nb::arg("child_tokens"), nb::arg("child_counts"), nb::arg("knobs"), nb::arg("threads"))
         .def("bounds", &Scan::bounds, nb::arg("which"), nb::arg("fine"))
         .def("scores", &Scan::scores, nb::arg("which"));

@@ -3,7 +3,8 @@
 // A bound looks at histograms of tokens only. A parent's token that the child has too counts in full as
 // often as both have it, and its best reward against any other token of the child otherwise; per
 // group of tokens that can match at all, the smaller of the parent's and the child's sum. Every
-// alignment matches tokens one to one and within groups, so none exceeds it.
+// alignment matches tokens one to one and within groups, so none exceeds it. Edges likewise: one can
+// only be matched with one that leads between the same two groups.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -29,10 +30,23 @@ template <class Work> void spread(int64_t n, int64_t piece, int threads, const W
     for (auto &thread : others) thread.join();
 }
 
-struct Histograms {  // of each model: which tokens, and how many of each
+constexpr int32_t LINKS = 16;  // kinds of edges, by a hash of the groups at both ends
+
+// How many edges of each kind a form has.
+inline void count_links(const Form &form, const Token *tokens, uint16_t *links) {
+    std::fill_n(links, LINKS, 0);
+    for (size_t x = 0; x < form.elements; ++x)
+        for (size_t e = form.edge_offset[x]; e < form.edge_offset[x + 1]; ++e) {
+            const uint16_t from = form.token[form.edge[e]], to = form.token[x];
+            if (from == NONE || to == NONE) continue;
+            ++links[mix(uint64_t(tokens[from].group), uint64_t(tokens[to].group)) % LINKS];
+        }
+}
+
+struct Histograms {  // of each model: which tokens, how many of each, and how many edges of each kind
     const int64_t *offset;
     const int32_t *token;
-    const uint16_t *count;
+    const uint16_t *count, *links;
 };
 
 class Bounds {
@@ -40,8 +54,11 @@ class Bounds {
     static constexpr int32_t GROUPS = 32;  // further groups share the last: the bound stays one
 
     // rewards: tokens x child_tokens; the child has `counts[j]` of its token j.
-    Bounds(const Token *tokens, int64_t n, const Token *child, int32_t k, const int32_t *counts, const int32_t *rewards)
-        : k_(k), counts_(counts), rewards_(rewards), child_(child), sums_(size_t(n)), child_group_(size_t(k)) {
+    Bounds(const Token *tokens, int64_t n, const Form &form, const Token *child, const int32_t *counts, const int32_t *rewards,
+           int64_t edge)
+        : k_(form.tokens), edge_(edge), counts_(counts), rewards_(rewards), child_(child), sums_(size_t(n)), child_group_(size_t(k_)) {
+        const int32_t k = k_;
+        count_links(form, child, links_);
         std::vector<int64_t> groups;
         for (int32_t j = 0; j < k; ++j) {
             const auto at = std::find(groups.begin(), groups.end(), child[j].group);
@@ -68,7 +85,7 @@ class Bounds {
             sums[sum.group] += value(sum, models.count[e]);
         }
         for (int32_t g = 0; g < GROUPS; ++g) total += std::min(sums[g], caps_[g]);
-        return total;
+        return total + edges(models, at);
     }
 
     // The same, and the child's side likewise: what each of its tokens can earn from this parent.
@@ -91,11 +108,17 @@ class Bounds {
             others[child_group_[size_t(j)]] += int64_t(shared[j]) * (child_[j].weight + child_[j].norm_weight) +
                                                int64_t(counts_[j] - shared[j]) * best[j];
         for (int32_t g = 0; g < GROUPS; ++g) total += std::min(sums[g], others[g]);
-        return total;
+        return total + edges(models, at);
     }
 
   private:
     struct Summary { int32_t same = -1, own = 0, limit = 0, best = 0, group = 0; };
+
+    int64_t edges(const Histograms &models, int64_t at) const {
+        int32_t both = 0;
+        for (int32_t i = 0; i < LINKS; ++i) both += std::min(links_[i], models.links[at * LINKS + i]);
+        return both * edge_;
+    }
 
     static int64_t value(const Summary &sum, int32_t count) {
         const int32_t both = std::min(count, sum.limit);
@@ -103,6 +126,8 @@ class Bounds {
     }
 
     const int32_t k_;
+    const int64_t edge_;
+    uint16_t links_[LINKS];
     const int32_t *counts_, *rewards_;
     const Token *child_;
     std::vector<Summary> sums_;

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from modelkeeper.matching.prepare import Prepared
 from modelkeeper.matching.search import Clusters, Snapshot
 from modelkeeper.matching.segments import Segment
-from modelkeeper.matching.similarity import EDGE, PARENT_SHARE
+from modelkeeper.matching.similarity import PARENT_SHARE
 
 
 def cluster(snapshot: Snapshot, count: int, sample: int, seed: int, threads: int) -> Clusters:
@@ -35,9 +35,8 @@ def cluster(snapshot: Snapshot, count: int, sample: int, seed: int, threads: int
         best, label = np.full(part.architectures, -1.0), np.zeros(part.architectures, np.int16)
         for number, medoid in enumerate(models):
             scan = part.segment.scan(medoid, part.architectures, threads)
-            edges = EDGE * np.minimum(columns["edges"][every], medoid.edges).astype(np.int64)
             total = PARENT_SHARE * columns["totals"][every] + (1 - PARENT_SHARE) * medoid.total
-            bound = (scan.bounds(every, False) + edges) / np.maximum(total, 1)
+            bound = scan.bounds(every, False) / np.maximum(total, 1)
             label[bound > best] = number
             best = np.maximum(best, bound)
         labels.append(label)

@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.matching.prepare import Prepared
 from modelkeeper.matching.segments import Segment
-from modelkeeper.matching.similarity import BELOW_ONE, BUCKETS, EDGE, PARENT_SHARE
+from modelkeeper.matching.similarity import BELOW_ONE, BUCKETS, PARENT_SHARE
 
 FIRST = 1024  # candidates that get a fine bound at a time, to begin with
-BATCH = 24  # alignments between two looks at the threshold, for each thread
+BATCH = 4  # alignments before the first look at the threshold; then twice as many each time ...
+MOST = 64  # ... up to so many, for each thread
 
 
 @dataclass(frozen=True, order=True)
@@ -145,12 +146,11 @@ class _Search:
             same = (columns["fingerprints"][which] == own).all(axis=1)
             scan = part.segment.scan(self.child, part.architectures, self.threads)
             total = columns["totals"][which]
-            edges = EDGE * np.minimum(columns["edges"][which], self.child.edges).astype(np.int64)
             parts.append(np.full(len(which), number, np.int16))
             kinds.append(which)
             totals.append(total)
             known.append(np.where(same, 1.0, -1.0))
-            bounds.append(np.where(same, 1.0, self._similarity(scan.bounds(which, False) + edges, total)))
+            bounds.append(np.where(same, 1.0, self._similarity(scan.bounds(which, False), total)))
             self.scans.append(scan)
         empty = not parts
         self.part = np.empty(0, np.int16) if empty else np.concatenate(parts)
@@ -164,7 +164,7 @@ class _Search:
         """Align what may reach the buckets asked for. Is the answer proven?"""
         waiting = self._reaching(np.flatnonzero(self.similarity < 0))
         near = self._nearness(clusters) if budget is not None and clusters and len(waiting) > budget else None
-        take = FIRST
+        take, batch = FIRST, BATCH
         while len(waiting):
             rank = self.bound[waiting] if near is None else near[waiting]
             top = np.argpartition(-rank, take - 1)[:take] if take < len(waiting) else np.arange(len(waiting))
@@ -176,7 +176,8 @@ class _Search:
             while len(chosen):
                 if budget is not None and self.aligned >= budget:
                     return False
-                size = BATCH * self.threads if budget is None else min(BATCH * self.threads, budget - self.aligned)
+                size = batch if budget is None else min(batch, budget - self.aligned)
+                batch = min(2 * batch, MOST * self.threads)
                 self._score(chosen[:size])
                 self._raise_threshold()
                 chosen = self._reaching(chosen[size:])
@@ -219,9 +220,7 @@ class _Search:
 
     def _refine(self, candidates: NDArray[np.int64]) -> None:
         for number, here in self._by_part(candidates):
-            which = self.kind[here]
-            edges = EDGE * np.minimum(self.parts[number].segment.columns["edges"][which], self.child.edges).astype(np.int64)
-            fine = self._similarity(self.scans[number].bounds(which, True) + edges, self.total[here])
+            fine = self._similarity(self.scans[number].bounds(self.kind[here], True), self.total[here])
             self.bound[here] = np.minimum(self.bound[here], fine)
 
     def _score(self, candidates: NDArray[np.int64]) -> None:

@@ -33,7 +33,7 @@ COLUMNS: dict[str, tuple[Any, tuple[int, ...], int]] = {
     "forms": (np.int64, (), CAPACITY),  # for each architecture where its form begins
     "offsets": (np.int64, (), CAPACITY + 1),  # ... where its tokens begin
     "totals": (np.int64, (), CAPACITY),  # ... its score against itself
-    "edges": (np.int32, (), CAPACITY),
+    "links": (np.uint16, (16,), CAPACITY),  # ... how many edges of each kind
     "fingerprints": (np.uint64, (2,), CAPACITY),
     "keys": (np.int64, (), CAPACITY),  # for each row its model ...
     "kinds": (np.int32, (), CAPACITY),  # ... and its architecture
@@ -92,7 +92,7 @@ class Segment:
             self._carried += 1
         c["counts"][self._carried - count : self._carried] = model.counts
         c["forms"][here], c["offsets"][here + 1] = at, self._carried
-        c["totals"][here], c["edges"][here] = model.total, model.edges
+        c["totals"][here], c["links"][here] = model.total, _native.links(model.form, model.tokens)
         c["fingerprints"][here] = np.frombuffer(fingerprint, np.uint64)
         self._kind_of[fingerprint] = here
         self.architectures += 1
@@ -109,6 +109,7 @@ class Segment:
             c["offsets"][: architectures + 1],
             c["carried"][:end],
             c["counts"][:end],
+            c["links"][:architectures],
             c["tokens"][:used],
             child.form,
             child.tokens,
@@ -132,7 +133,7 @@ class Segment:
     def _sizes(self) -> dict[str, int]:
         a, r = self.architectures, self.rows
         sizes = {"words": self._words, "tokens": self._tokens, "carried": self._carried, "counts": self._carried}
-        return sizes | {"forms": a, "offsets": a + 1, "totals": a, "edges": a, "fingerprints": a, "keys": r, "kinds": r}
+        return sizes | {"forms": a, "offsets": a + 1, "totals": a, "links": a, "fingerprints": a, "keys": r, "kinds": r}
 
     @property
     def nbytes(self) -> int:
@@ -194,7 +195,7 @@ class Segment:
             sizes["offsets"] == sizes["forms"] + 1
             and sizes["counts"] == sizes["carried"]
             and sizes["kinds"] == sizes["keys"]
-            and sizes["totals"] == sizes["edges"] == sizes["fingerprints"] == sizes["forms"]
+            and sizes["totals"] == sizes["links"] == sizes["fingerprints"] == sizes["forms"]
             and (not len(carried) or (carried.min() >= 0 and carried.max() < sizes["tokens"]))
             and (not len(kinds) or (kinds.min() >= 0 and kinds.max() < sizes["forms"]))
         )

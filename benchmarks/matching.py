@@ -1,0 +1,250 @@
+"""How fast are alignment and search? `make bench`, or: python benchmarks/matching.py --sizes 1000 10000
+
+One run prints, and writes to benchmarks/results/matching.json:
+    microseconds a pair over pytorchcv's CIFAR models, score alone and with the mapping
+    for zoos of each size: time and number of alignments of a query, with and without relatives in the
+    zoo, on one core and on two; memory and cost of adding and removing a model; time to save and open
+    what hostile graphs cost
+
+A zoo is made of real graphs, varied in depth (blocks repeated) and in width. Queries with relatives are
+further variations of the same networks; queries without are of families that the zoo does not hold.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from corpus import IMAGENET, cifar, graphs, repeats, scaled
+
+from modelkeeper import _native
+from modelkeeper.errors import ModelKeeperError
+from modelkeeper.graph import Axis, Edge, Fixed, Graph, Layer, Tensor
+from modelkeeper.matching import Index, Prepared, align, prepare
+from modelkeeper.matching.segments import Segment
+from modelkeeper.matching.similarity import KNOBS
+
+RESULTS = Path(__file__).parent / "results"
+HELD_OUT = ("densenet", "xdensenet", "shakeshake", "fractalnet", "nasnet", "pnasnet", "darts", "inception", "dla", "hrnet")
+DEPTHS = 12  # variations in depth of one real graph
+
+
+def main() -> None:
+    """Measure everything, print it and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="*", default=[1_000, 10_000, 100_000, 1_000_000])
+    parser.add_argument("--queries", type=int, default=20, help="queries of each kind for each size")
+    parser.add_argument("--pairs", type=int, default=3_000, help="pairs of CIFAR models, of all ordered pairs")
+    parser.add_argument("--out", type=Path, default=RESULTS / "matching.json")
+    arguments = parser.parse_args()
+    report: dict[str, Any] = {
+        "machine": {"cores": os.cpu_count(), "processor": platform.processor() or platform.machine(), "load": os.getloadavg()[0]},
+        "pairs": measure_pairs(arguments.pairs),
+        "hostile": measure_hostile(),
+        "zoos": measure_zoos(sorted(arguments.sizes), arguments.queries),
+    }
+    arguments.out.parent.mkdir(exist_ok=True)
+    arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"written to {arguments.out}")
+
+
+def clock(work: Callable[[], object], times: int = 1) -> float:
+    """Seconds, the least of several times."""
+    best = float("inf")
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def spread(values: list[float], digits: int = 1) -> dict[str, float]:
+    """Median, 90th percentile and maximum."""
+    return {
+        "median": round(float(np.median(values)), digits),
+        "p90": round(float(np.percentile(values, 90)), digits),
+        "max": round(max(values), digits),
+    }
+
+
+def measure_pairs(count: int) -> dict[str, Any]:
+    """One core: score alone (as a search asks for it), the mapping of elements, and `align` as a whole."""
+    found = graphs(cifar())
+    prepared = {name: prepare(graph) for name, graph in found.items()}
+    names = list(prepared)
+    rng = random.Random(0)
+    store = Segment()
+    place = {name: store.columns["kinds"][store.add(key, prepared[name])] for key, name in enumerate(names)}
+    scans = {name: store.scan(prepared[name], store.architectures, 1) for name in names}
+    chosen = [(rng.choice(names), rng.choice(names)) for _ in range(count)]
+    score, mapping, whole = [], [], []
+    for a, b in chosen:
+        one = np.array([place[a]], np.int32)
+        score.append(1e6 * clock(lambda one=one, b=b: scans[b].scores(one), 3))
+        mapping.append(1e6 * clock(lambda a=a, b=b: _map(prepared[a], prepared[b]), 3))
+        whole.append(1e6 * clock(lambda a=a, b=b: align(prepared[a], prepared[b]), 2))
+    preparing = [1e3 * clock(lambda graph=graph: prepare(graph), 2) for graph in found.values()]
+    report = {
+        "models": len(names),
+        "pairs": count,
+        "elements": spread([float(len(model.layers)) for model in prepared.values()]),
+        "score, us": spread(score),
+        "mapping, us": spread(mapping),
+        "align() in Python, us": spread(whole),
+        "prepare(), ms": spread(preparing),
+    }
+    print("\npairs of pytorchcv's CIFAR models, one core")
+    for key, value in report.items():
+        print(f"  {key:28s} {value}")
+    return report
+
+
+def _map(parent: Prepared, child: Prepared) -> object:
+    return _native.align_pair(parent.form, child.form, _native.rewards(parent.tokens, child.tokens, KNOBS, 1), KNOBS)
+
+
+class Variations:
+    """Networks without end, each a variation of a real one."""
+
+    def __init__(self, sources: dict[str, Graph], seed: int) -> None:
+        self.sources = list(sources.items())
+        self.rng, self.widths = random.Random(seed), np.random.default_rng(seed)
+        self.pool: dict[str, list[Prepared]] = {}
+
+    def __iter__(self) -> Iterator[Prepared]:
+        while True:
+            name, graph = self.rng.choice(self.sources)
+            pool = self.pool.setdefault(name, [])
+            if len(pool) < DEPTHS and self.rng.random() < 0.5:
+                pool.append(prepare(repeats(graph, self.rng)))
+            yield scaled(self.rng.choice(pool) if pool else prepare(graph), self.widths)
+
+
+def measure_zoos(sizes: list[int], queries: int) -> list[dict[str, Any]]:
+    """Zoos that grow from one size to the next, searched at each."""
+    every = {name: graph for name, graph in graphs([*cifar(), *IMAGENET]).items() if len(graph.layers) < 700}
+    inside = {name: graph for name, graph in every.items() if not name.startswith(HELD_OUT)}
+    outside = {name: graph for name, graph in every.items() if name.startswith(HELD_OUT)}
+    source = iter(Variations(inside, 0))
+    with_relatives, without = iter(Variations(inside, 1)), iter(Variations(outside, 2))
+    asked = {
+        "with relatives": [next(with_relatives) for _ in range(queries)],
+        "without relatives": [next(without) for _ in range(queries)],
+    }
+    print(f"\nzoos of {len(inside)} real networks, varied; queries without relatives are of {len(outside)} others")
+    index, reports = Index(), []
+    for size in sizes:
+        adding = []
+        while len(index.snapshot.parts) == 0 or len(index._row_of or ()) < size:
+            model = next(source)
+            start = time.perf_counter()
+            index.add(len(index._row_of or ()), model)
+            adding.append(1e6 * (time.perf_counter() - start))
+        reports.append(measure_zoo(index, size, asked, adding))
+    return reports
+
+
+def measure_zoo(index: Index, size: int, asked: dict[str, list[Prepared]], adding: list[float]) -> dict[str, Any]:
+    """One zoo: its queries, its memory, adding and removing, saving and opening."""
+    report: dict[str, Any] = {"models": size, "queries": {}}
+    snapshot = index.snapshot
+    print(f"\n{size:,} models, {sum(part.architectures for part in snapshot.parts):,} architectures")
+    for kind, children in asked.items():
+        for threads in (1, 2):
+            times, aligned, top, best = [], [], [], []
+            for child in children:
+                start = time.perf_counter()
+                found = snapshot.search(child, threads=threads)
+                times.append(1e3 * (time.perf_counter() - start))
+                aligned.append(float(found.aligned))
+                top.append(float(len(found.matches)))
+                best.append(found.matches[0].similarity)
+            line = {
+                "ms": spread(times),
+                "alignments": spread(aligned, 0),
+                "in the top bucket": spread(top, 0),
+                "best similarity": round(float(np.median(best)), 2),
+            }
+            report["queries"][f"{kind}, {threads} core{'s' * (threads > 1)}"] = line
+            print(f"  {kind:18s} {threads} core(s)   {line}")
+    report["add, us"] = spread(adding)
+    removing = []
+    for key in range(0, size, max(1, size // 200)):
+        model = asked["with relatives"][0]
+        removing.append(1e6 * clock(lambda key=key: index.remove(key)))
+        index.add(key, model)
+    report["remove, us"] = spread(removing)
+    used = sum(part.segment.nbytes for part in index.snapshot.parts)
+    report["bytes a model"] = round(used / size)
+    report["resident MB"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    with tempfile.TemporaryDirectory() as folder:
+        report["save, s"] = round(clock(lambda: index.save(Path(folder))), 3)
+        index._saved.clear()
+        report["open, s"] = round(clock(lambda: Index.load(Path(folder)), 3), 4)
+        opened = Index.load(Path(folder))
+        report["first query after opening, ms"] = round(1e3 * clock(lambda: opened.search(asked["with relatives"][0])), 1)
+    for key in list(report)[2:]:
+        print(f"  {key:30s} {report[key]}")
+    return report
+
+
+def _chain(length: int, width: int = 8, kinds: int = 1) -> Graph:
+    layers = [Layer("input", "input")]
+    for i in range(length):
+        axes = (Axis("out", Fixed(width + i % kinds, "test")), Axis("in", Fixed(width, "test")))
+        layers.append(Layer(str(i), "linear", (Edge(i),), (Tensor(f"{i}.w", "weight", "float32", axes),)))
+    return Graph("test", tuple(layers))
+
+
+def _merges(sources: list[list[int]]) -> Graph:
+    return Graph("test", tuple(Layer(str(i), "add" if s else "input", tuple(Edge(q) for q in s)) for i, s in enumerate(sources)))
+
+
+def measure_hostile() -> dict[str, Any]:
+    """Graphs made to be slow: each is refused, or prepared and aligned with itself in the time given."""
+    nested: list[list[int]] = [[]]
+    for _ in range(1300):  # a region in a region in a region
+        nested += [[len(nested) - 1], [len(nested) - 1]]
+    tip = len(nested) - 1
+    for depth in range(1300):
+        nested.append([tip, 2 * (1299 - depth)])
+        tip = len(nested) - 1
+    rng = random.Random(0)
+    tangled = [[]] + [sorted(rng.sample(range(i), min(i, 3))) for i in range(1, 4000)]
+    shapes: dict[str, Callable[[], Graph]] = {
+        "a chain of 100,000 layers": lambda: _chain(99_999),
+        "a chain of 8,000 layers, all alike": lambda: _chain(8_000),
+        "a chain of 8,000 layers, all different": lambda: _chain(8_000, kinds=8_000),
+        "360 layers, each fed by all before": lambda: _merges([list(range(i)) for i in range(360)]),
+        "1,300 regions, one inside the other": lambda: _merges(nested),
+        "8,000 branches between two layers": lambda: _merges([[]] + [[0]] * 8_000 + [list(range(1, 8_001))]),
+        "4,000 layers, wired at random": lambda: _merges(tangled),
+    }
+    report = {}
+    print("\nhostile graphs (seconds)")
+    for name, make in shapes.items():
+        graph = make()
+        start = time.perf_counter()
+        try:
+            model = prepare(graph)
+            prepared = time.perf_counter() - start
+            start = time.perf_counter()
+            _map(model, model)
+            line: Any = {"prepare": round(prepared, 2), "align with itself": round(time.perf_counter() - start, 2)}
+        except ModelKeeperError as refused:
+            line = {"refused after": round(time.perf_counter() - start, 2), "because": str(refused)}
+        report[name] = line
+        print(f"  {name:42s} {line}")
+    return report
+
+
+if __name__ == "__main__":
+    main()
