@@ -108,7 +108,7 @@ def measure_pairs(count: int) -> dict[str, Any]:
 
 
 def _map(parent: Prepared, child: Prepared) -> object:
-    return _native.align_pair(parent.form, child.form, _native.rewards(parent.tokens, child.tokens, KNOBS, 1), KNOBS)
+    return _native.align_pair(parent.form, child.form, _native.rewards(parent.tokens, child.tokens, KNOBS), KNOBS)
 
 
 class Variations:

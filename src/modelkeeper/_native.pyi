@@ -35,7 +35,7 @@ def links(form: NDArray[np.uint16], tokens: NDArray[np.int64]) -> NDArray[np.uin
     """How many edges of each of 16 kinds a form has: what a bound knows of edges."""
 
 def rewards(
-    parents: NDArray[np.int64], child: NDArray[np.int64], knobs: NDArray[np.int64], threads: int
+    parents: NDArray[np.int64], child: NDArray[np.int64], knobs: NDArray[np.int64]
 ) -> NDArray[np.int32]:
     """The reward of each token of `parents` against each of `child`: a table."""
 

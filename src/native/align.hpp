@@ -49,13 +49,6 @@ class Arena {
     size_t block_ = 0, top_ = 0;
 };
 
-// The loops that all the time goes into, made for what the processor can do.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
-#define MODELKEEPER_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define MODELKEEPER_WIDE
-#endif
-
 MODELKEEPER_WIDE inline void largest(int32_t *__restrict into, const int32_t *__restrict other, int32_t n) {
     for (int32_t j = 0; j < n; ++j) into[j] = into[j] > other[j] ? into[j] : other[j];
 }

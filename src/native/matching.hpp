@@ -71,21 +71,13 @@ inline Out<uint16_t> links(In<uint16_t> form, In2<int64_t> its_tokens) {
 
 inline bool valid_form(In<uint16_t> words) { return Form::valid(words.data(), words.size()); }
 
-inline nb::ndarray<nb::numpy, int32_t, nb::ndim<2>> rewards(In2<int64_t> parents, In2<int64_t> child, In<int64_t> settings, int threads) {
-    const Token *const a = tokens(parents), *const b = tokens(child);
+inline nb::ndarray<nb::numpy, int32_t, nb::ndim<2>> rewards(In2<int64_t> parents, In2<int64_t> child, In<int64_t> settings) {
+    const Token *const a = tokens(parents);
     const size_t n = parents.shape(0), k = child.shape(0);
-    const Knobs knob = knobs(settings);
+    ChildTokens own(tokens(child), k, knobs(settings));
     auto *table = new int32_t[n * k];
     nb::capsule owner(table, [](void *p) noexcept { delete[] static_cast<int32_t *>(p); });
-    {
-        nb::gil_scoped_release release;
-        spread(int64_t(n), 512, threads, [&] {
-            return [&](int64_t begin, int64_t end) {
-                for (int64_t i = begin; i < end; ++i)
-                    for (size_t j = 0; j < k; ++j) table[size_t(i) * k + j] = reward(a[i], b[j], knob);
-            };
-        });
-    }
+    for (size_t i = 0; i < n; ++i) own.row(a[i], table + i * k);
     return {table, {n, k}, owner};
 }
 
@@ -96,36 +88,26 @@ class Scan {
     Scan(In<uint16_t> words, In<int64_t> forms, In<int64_t> offset, In<int32_t> token, In<uint16_t> count, In2<uint16_t> links,
          In2<int64_t> parents, In<uint16_t> child, In2<int64_t> child_tokens, In<int32_t> child_counts, In<int64_t> settings, int threads)
         : words_(words), forms_(forms), offset_(offset), token_(token), count_(count), links_(links), child_(child), child_tokens_(child_tokens),
-          child_counts_(child_counts), knobs_(knobs(settings)), threads_(threads), table_(parents.shape(0) * child_tokens.shape(0)) {
+          child_counts_(child_counts), parents_(parents), knobs_(knobs(settings)), threads_(threads) {
         demand(Form::valid(child.data(), child.size()), "the child is no form");
         demand(child.data()[1] == child_tokens.shape(0) && child_counts.size() == child_tokens.shape(0), "the child's tokens do not fit it");
         demand(forms.size() + 1 == offset.size() && token.size() == count.size() && links.shape(0) == forms.size() && links.shape(1) == LINKS,
                "the arrays do not describe one store");
-        const size_t k = child_tokens.shape(0);
-        const Token *const a = tokens(parents), *const b = tokens(child_tokens);
         nb::gil_scoped_release release;
-        tokens_ = int64_t(parents.shape(0));
-        spread(tokens_, 512, threads, [&] {
-            return [&](int64_t begin, int64_t end) {
-                for (int64_t i = begin; i < end; ++i)
-                    for (size_t j = 0; j < k; ++j) table_[size_t(i) * k + j] = reward(a[i], b[j], knobs_);
-            };
-        });
-        bounds_.emplace(a, tokens_, Form(child.data()), b, child_counts.data(), table_.data(), knobs_.edge);
+        bounds_.emplace(tokens(parents), int64_t(parents.shape(0)), Form(child.data()), tokens(child_tokens), child_counts.data(), knobs_, threads);
     }
 
     Out<int64_t> bounds(In<int32_t> which, bool fine) const {
         check(which);
         const int64_t n = int64_t(which.size());
-        const size_t k = child_tokens_.shape(0);
         std::vector<int64_t> result(which.size());
         {
             nb::gil_scoped_release release;
             const Histograms all{offset_.data(), token_.data(), count_.data(), links_.data()};
             spread(n, 1024, threads_, [&] {
-                return [&, best = std::vector<int32_t>(k), shared = std::vector<int32_t>(k)](int64_t begin, int64_t end) mutable {
+                return [&, scratch = bounds_->scratch()](int64_t begin, int64_t end) mutable {
                     for (int64_t i = begin; i < end; ++i)
-                        result[size_t(i)] = fine ? bounds_->fine(all, which.data()[i], best.data(), shared.data()) : bounds_->coarse(all, which.data()[i]);
+                        result[size_t(i)] = fine ? bounds_->fine(all, which.data()[i], scratch) : bounds_->coarse(all, which.data()[i]);
                 };
             });
         }
@@ -141,7 +123,8 @@ class Scan {
             nb::gil_scoped_release release;
             const Form child(child_.data());
             spread(n, 4, threads_, [&] {
-                return [&, aligner = std::make_shared<Aligner>(), rows = std::vector<const int32_t *>()](int64_t begin, int64_t end) mutable {
+                return [&, aligner = std::make_shared<Aligner>(), own = ChildTokens(tokens(child_tokens_), child.tokens, knobs_),
+                        table = std::vector<int32_t>(), rows = std::vector<const int32_t *>()](int64_t begin, int64_t end) mutable {
                     for (int64_t i = begin; i < end; ++i) {
                         const int32_t at = which.data()[i];
                         const uint16_t *const form = words_.data() + forms_.data()[at];
@@ -149,9 +132,13 @@ class Scan {
                             damaged = true;
                             continue;
                         }
+                        const int64_t first = offset_.data()[at];
+                        table.resize(size_t(form[1]) * child.tokens);
                         rows.clear();
-                        for (int64_t e = offset_.data()[at]; e < offset_.data()[at + 1]; ++e)
-                            rows.push_back(table_.data() + int64_t(token_.data()[e]) * child.tokens);
+                        for (size_t t = 0; t < form[1]; ++t) {
+                            rows.push_back(table.data() + t * child.tokens);
+                            own.row(tokens(parents_)[token_.data()[first + int64_t(t)]], table.data() + t * child.tokens);
+                        }
                         const Score score = aligner->align(Form(form), child, rows.data(), knobs_);
                         result[size_t(i)] = score.layers + score.edges;
                     }
@@ -183,10 +170,9 @@ class Scan {
     const In<uint16_t> child_;
     const In2<int64_t> child_tokens_;
     const In<int32_t> child_counts_;
+    const In2<int64_t> parents_;
     const Knobs knobs_;
     const int threads_;
-    int64_t tokens_ = 0;
-    std::vector<int32_t> table_;
     std::optional<Bounds> bounds_;
 };
 
@@ -214,7 +200,7 @@ inline void bind_matching(nb::module_ &m) {
     m.def("decompose", &decompose, nb::arg("content"), nb::arg("rank"), nb::arg("token"), nb::arg("offsets"), nb::arg("sources"), nb::arg("labels"));
     m.def("valid_form", &valid_form, nb::arg("words"));
     m.def("links", &links, nb::arg("form"), nb::arg("tokens"));
-    m.def("rewards", &rewards, nb::arg("parents"), nb::arg("child"), nb::arg("knobs"), nb::arg("threads"));
+    m.def("rewards", &rewards, nb::arg("parents"), nb::arg("child"), nb::arg("knobs"));
     nb::class_<Scan>(m, "Scan")
         .def(nb::init<In<uint16_t>, In<int64_t>, In<int64_t>, In<int32_t>, In<uint16_t>, In2<uint16_t>, In2<int64_t>, In<uint16_t>,
                       In2<int64_t>, In<int32_t>, In<int64_t>, int>(),

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace modelkeeper {
 
@@ -32,28 +34,122 @@ struct Knobs {
     int64_t other_label;   // the same where what lies on the two edges differs
 };
 
-inline int64_t share(double weight, double small, double large, int64_t roots) {
-    double ratio = small / large;
-    for (int64_t i = 0; i < roots; ++i) ratio = std::sqrt(ratio);
-    return int64_t(weight * ratio);
-}
+// All loops that take time are compiled for several kinds of processors; the right one is chosen at load.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
+#define MODELKEEPER_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define MODELKEEPER_WIDE
+#endif
 
-// Never above the weight of either token, and equal to it only for equal ones.
-inline int32_t reward(const Token &a, const Token &b, const Knobs &knobs) {
-    if (a.group != b.group || a.group == 0) return 0;
-    if (a.rank != b.rank && !(a.pointwise() && b.pointwise())) return 0;
-    if (std::max(a.groups, b.groups) % std::min(a.groups, b.groups)) return 0;
-    double small = 1, large = 1;
-    for (size_t i = 0; i < Token::AXES; ++i) {
-        small *= double(std::min(a.axes[i], b.axes[i]));
-        large *= double(std::max(a.axes[i], b.axes[i]));
+// The tokens of a child, field by field and group by group, so that a row of rewards is one loop.
+class ChildTokens {
+  public:
+    ChildTokens(const Token *tokens, size_t n, const Knobs &knobs) : knobs_(knobs), order_(n) {
+        for (size_t j = 0; j < n; ++j) order_[j] = int32_t(j);
+        std::sort(order_.begin(), order_.end(), [tokens](int32_t a, int32_t b) {
+            return std::pair(tokens[a].group, a) < std::pair(tokens[b].group, b);
+        });
+        for (int32_t j : order_) {
+            const Token &token = tokens[j];
+            if (groups_.empty() || groups_.back().group != token.group) groups_.push_back({token.group, int32_t(sorted_.size()), 0, 0});
+            Group &group = groups_.back();
+            ++group.size;
+            group.axes = std::max(group.axes, used(token));
+            sorted_.push_back(token);
+            weight_.push_back(double(token.weight));
+            norm_weight_.push_back(double(token.norm_weight));
+            norm_width_.push_back(double(token.norm_width));
+            for (size_t i = 0; i < Token::AXES; ++i) axes_[i].push_back(double(token.axes[i]));
+        }
+        worth_.resize(n);
     }
-    int64_t worth = share(double(std::min(a.weight, b.weight)), small, large, knobs.roots);
-    if (a.detail != b.detail || a.rank != b.rank || a.groups != b.groups) worth = worth * knobs.detail / 1024;
-    if (a.norm_group == b.norm_group && a.norm_group != 0)
-        worth += share(double(std::min(a.norm_weight, b.norm_weight)), double(std::min(a.norm_width, b.norm_width)),
-                       double(std::max(a.norm_width, b.norm_width)), knobs.roots);
-    return int32_t(worth);
-}
+
+    size_t size() const { return order_.size(); }
+    size_t groups() const { return groups_.size(); }
+    int32_t group_of(size_t number, int32_t j) const { return order_[size_t(groups_[number].first + j)]; }
+    int32_t group_size(size_t number) const { return groups_[number].size; }
+
+    // The number of the child's group that this token may match, or -1.
+    int32_t group(const Token &a) const {
+        const auto at = std::lower_bound(groups_.begin(), groups_.end(), a.group, [](const Group &g, int64_t value) { return g.group < value; });
+        return at == groups_.end() || at->group != a.group || a.group == 0 ? -1 : int32_t(at - groups_.begin());
+    }
+
+    // The rewards of `a` against the tokens of one group, in the group's order: never above the weight of
+    // either, and equal to it only for equal tokens.
+    const int32_t *within(const Token &a, size_t number) {
+        const Group &group = groups_[number];
+        const size_t first = size_t(group.first);
+        const double *axes[Token::AXES];
+        double sizes[Token::AXES];
+        const size_t count = std::max(used(a), group.axes);
+        for (size_t i = 0; i < count; ++i) axes[i] = axes_[i].data() + first, sizes[i] = double(a.axes[i]);
+        share(worth_.data(), group.size, double(a.weight), weight_.data() + first, axes, sizes, count, knobs_.roots);
+        const bool pointwise = a.pointwise();
+        for (int32_t j = 0; j < group.size; ++j) {
+            const Token &b = sorted_[first + size_t(j)];
+            if (a.rank != b.rank && !(pointwise && b.pointwise())) worth_[size_t(j)] = 0;
+            else if (a.groups != b.groups && std::max(a.groups, b.groups) % std::min(a.groups, b.groups)) worth_[size_t(j)] = 0;
+            else if (a.detail != b.detail || a.rank != b.rank || a.groups != b.groups)
+                worth_[size_t(j)] = int32_t(int64_t(worth_[size_t(j)]) * knobs_.detail / 1024);
+        }
+        if (a.norm_group != 0) {
+            norm_.resize(size_t(group.size));
+            const double *width = norm_width_.data() + first, own = double(a.norm_width);
+            share(norm_.data(), group.size, double(a.norm_weight), norm_weight_.data() + first, &width, &own, 1, knobs_.roots);
+            for (int32_t j = 0; j < group.size; ++j)
+                if (worth_[size_t(j)] > 0 && sorted_[first + size_t(j)].norm_group == a.norm_group) worth_[size_t(j)] += norm_[size_t(j)];
+        }
+        return worth_.data();
+    }
+
+    // A whole row, in the child's own order.
+    void row(const Token &a, int32_t *rewards) {
+        std::fill_n(rewards, size(), 0);
+        const int32_t number = group(a);
+        if (number < 0) return;
+        const int32_t *const worth = within(a, size_t(number));
+        for (int32_t j = 0; j < groups_[size_t(number)].size; ++j) rewards[group_of(size_t(number), j)] = worth[j];
+    }
+
+  private:
+    struct Group { int64_t group; int32_t first, size; size_t axes; };
+
+    static size_t used(const Token &token) {
+        size_t count = Token::AXES;
+        while (count > 0 && token.axes[count - 1] == 1) --count;
+        return count;
+    }
+
+    // worth[j] = the smaller weight, times the ratio of the two shapes under so many square roots.
+    MODELKEEPER_WIDE static void share(int32_t *__restrict worth, int32_t n, double weight, const double *__restrict weights,
+                                       const double *const *axes, const double *sizes, size_t count, int64_t roots) {
+        constexpr int32_t LANES = 16;
+        for (int32_t from = 0; from < n; from += LANES) {
+            const int32_t lanes = std::min(LANES, n - from);
+            double small[LANES], large[LANES];
+            for (int32_t j = 0; j < LANES; ++j) small[j] = large[j] = 1;
+            for (size_t i = 0; i < count; ++i) {
+                const double *const axis = axes[i] + from, size = sizes[i];
+                for (int32_t j = 0; j < lanes; ++j) {
+                    small[j] *= axis[j] < size ? axis[j] : size;
+                    large[j] *= axis[j] < size ? size : axis[j];
+                }
+            }
+            for (int32_t j = 0; j < LANES; ++j) small[j] /= large[j];
+            for (int64_t r = 0; r < roots; ++r)
+                for (int32_t j = 0; j < LANES; ++j) small[j] = std::sqrt(small[j]);
+            for (int32_t j = 0; j < lanes; ++j)
+                worth[from + j] = int32_t((weights[from + j] < weight ? weights[from + j] : weight) * small[j]);
+        }
+    }
+
+    Knobs knobs_;
+    std::vector<int32_t> order_;
+    std::vector<Group> groups_;
+    std::vector<Token> sorted_;
+    std::vector<double> weight_, norm_weight_, norm_width_, axes_[Token::AXES];
+    std::vector<int32_t> worth_, norm_;
+};
 
 }  // namespace modelkeeper

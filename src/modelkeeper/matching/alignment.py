@@ -50,7 +50,7 @@ def align(parent: Graph | Prepared, child: Graph | Prepared) -> Alignment:
         elements = [(x, x) for x in range(len(first.layers)) if first.layers[x, 0] >= 0]
         layer_score, edge_score = first.total - _edge_total(first), _edge_total(first)
     else:
-        table = _native.rewards(first.tokens, second.tokens, KNOBS, 1)
+        table = _native.rewards(first.tokens, second.tokens, KNOBS)
         layer_score, edge_score, found = _native.align_pair(first.form, second.form, table, KNOBS)
         elements = [(int(x), int(y)) for x, y in found.reshape(-1, 2)]
     pairs = _layers(first, second, elements)

@@ -125,7 +125,7 @@ def token(layer: Layer, norm: Layer | None) -> tuple[int, ...]:
         max(1, groups),
         weight(layer),
         weight(norm) if norm else 0,
-        shape(norm)[0] if norm else 1,
+        max(1, shape(norm)[0]) if norm else 1,
         *axes,
     )
 
