@@ -34,7 +34,7 @@ class Straddles(Exception):
 class Term:
     """One axis, or a piece of one. Only a `Solver` makes and changes terms."""
 
-    __slots__ = ("averaged", "bound", "kind", "memo", "number", "origin", "parts", "pins", "size")
+    __slots__ = ("averaged", "bound", "kind", "leaves", "memo", "number", "origin", "parts", "pins", "size")
 
     def __init__(self, kind: int, size: int, number: int, parts: tuple["Term", ...] = (), origin: str = "") -> None:
         self.kind, self.size, self.number, self.parts, self.origin = kind, size, number, parts, origin
@@ -42,6 +42,7 @@ class Term:
         self.pins: tuple[str, ...] = ()  # atoms: why the width is not free
         self.averaged = False  # atoms: a statistic is taken over the units
         self.memo: tuple[int, Term] | None = None  # composites: normal form at an epoch
+        self.leaves: tuple[int, list[Term]] | None = None  # composites: their atoms at an epoch
 
     def __repr__(self) -> str:
         if self.bound is not None:
@@ -113,9 +114,11 @@ class Solver:
     def atoms(self, term: Term) -> list[Term]:
         """The open atoms of a term, from left to right."""
         term = self.resolve(term)
-        if term.kind == ATOM:
-            return [term]
-        return [atom for part in term.parts for atom in self.atoms(part)]
+        if term.kind < PRODUCT:
+            return [term] if term.kind == ATOM else []
+        if term.leaves is None or term.leaves[0] != self._epoch:
+            term.leaves = (self._epoch, [atom for part in term.parts for atom in self.atoms(part)])
+        return term.leaves[1]
 
     # -- saying what is known -------------------------------------------------------------------
 

@@ -372,7 +372,6 @@ def _tensor(owned: Owned, role: str, axes: tuple[Axis, ...], live: bool = True) 
         buffer=not owned.parameter,
         live=live,
         stored=owned.stored,
-        aliases=tuple(owned.names[1:]),
     )
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.torch.assemble import Assembly
+from modelkeeper.frontends.torch.degrees import infer_degrees
 from modelkeeper.frontends.torch.inputs import Inputs, candidates
 from modelkeeper.frontends.torch.owned import owned_tensors
 from modelkeeper.frontends.torch.quiet import quietly
@@ -50,15 +51,17 @@ def describe(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs =
     owned = owned_tensors(model)
     with quietly(model) as bare:
         recording, inputs, returned, notes = _run(bare, owned, example_inputs)
-        given = list(tensors_in(_outputs(returned, outputs, type(bare).__name__)))
+        given = list(tensors_in(pick_outputs(returned, outputs)))
         tensors = list(tensors_in((inputs.args, dict(inputs.kwargs))))
         run = trace(recording, tensors, given)
         inference = Inference()
         inference.walk(run)
-        assembly = Assembly(inference.solver, {})
+        degrees, conflicts = infer_degrees(run, inference.solver)
+        assembly = Assembly(inference.solver, degrees)
         assembly.build(run, _input_names(bare, inputs))
         assembly.leftover(owned, recording.touched)
     notes += [Note("opaque", where, f"aten::{name}") for name, where in inference.opaque.items()]
+    notes += [Note("conflict", where, "no placement of shares is exact here") for where in conflicts]
     return Graph("torch", tuple(assembly.layers), tuple(assembly.spaces), tuple(notes))
 
 
@@ -118,13 +121,15 @@ def _needs_values(error: Exception) -> bool:
     return isinstance(error, NotImplementedError) or "meta" in text.lower() or "data-dependent" in text
 
 
-def _outputs(returned: Any, outputs: Outputs, name: str) -> Any:
+def pick_outputs(returned: Any, outputs: Outputs = None) -> Any:
+    """Of what a model returned, what counts as its output."""
     if callable(outputs):
         return outputs(returned)
     if isinstance(outputs, str):
         found = returned.get(outputs) if hasattr(returned, "get") else getattr(returned, outputs, None)
         if found is None:
-            raise CannotDescribe(name, f"it returned no {outputs!r}", "Name a field of what it returns as `outputs`.")
+            advice = "Name a field of what it returns as `outputs`"
+            raise CannotDescribe("the model", f"it returned no {outputs!r} but a {type(returned).__name__}", advice)
         return found
     if hasattr(returned, "to_tuple"):  # a Hugging Face output: states and losses beside the result
         return returned.get("logits") if returned.get("logits") is not None else returned.to_tuple()[0]

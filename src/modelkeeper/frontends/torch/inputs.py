@@ -51,10 +51,16 @@ def _shape_text(value: Any) -> str:
 
 
 def candidates(model: nn.Module) -> Iterator[Inputs]:
-    """Inputs worth trying, the likeliest first."""
-    yield from _hugging_face(model)
-    yield from _declared(model)
-    yield from _from_layers(model)
+    """Inputs worth trying, the likeliest first, in the model's own floating-point type."""
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    for found in (_hugging_face, _declared, _from_layers):
+        for inputs in found(model):
+            args = tuple(_cast(each, dtype) for each in inputs.args)
+            yield Inputs(args, tuple((name, _cast(each, dtype)) for name, each in inputs.kwargs))
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def _hugging_face(model: nn.Module) -> Iterator[Inputs]:
@@ -102,8 +108,9 @@ def _declared(model: nn.Module) -> Iterator[Inputs]:
             yield Inputs((_floats(1, *size),))
     size = getattr(model, "in_size", None)
     if isinstance(size, (tuple, list)) and all(isinstance(each, int) for each in size):
-        channels = getattr(model, "in_channels", None) or _first_channels(model) or 3
-        yield Inputs((_floats(1, channels, *size),))
+        for channels in dict.fromkeys((getattr(model, "in_channels", None), _first_channels(model), 3)):
+            if isinstance(channels, int):
+                yield Inputs((_floats(1, channels, *size),))
 
 
 def _first_channels(model: nn.Module) -> int | None:

@@ -401,21 +401,23 @@ _DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3}
 )
 def _windows(run: Inference, step: Step) -> list[Axes]:
     """Pooling, resizing: channels stay, the last axes are new."""
-    source = step.inputs[0]
     count = next(n for text, n in _DIMENSIONS.items() if text in step.name)
-    spatial = source.axes[-count:]
-    why = f"opaque {run.where}: a window over units"
-    open_axes = [bool(run.solver.atoms(axis)) for axis in spatial]
-    for axis in spatial:
-        run.solver.pin(axis, why)
-    result = []
-    for value in step.outputs:
-        new = [
-            run.solver.unknown([size], why)[0] if is_open else run.solver.fixed(size, "spatial")
-            for size, is_open in zip(value.shape[-count:], open_axes, strict=True)
-        ]
-        result.append([*source.axes[:-count], *new])
-    return result
+    channels = step.inputs[0].axes[:-count]
+    return [[*channels, *_slid(run, step, value, count)] for value in step.outputs]
+
+
+def _slid(run: Inference, step: Step, value: Value, count: int) -> Axes:
+    """The last axes after a window has slid over them: mere sizes, unless they were units."""
+    before = step.inputs[0].axes[-count:]
+    after = []
+    for axis, size in zip(before, value.shape[-count:], strict=True):
+        if run.solver.atoms(axis):
+            why = f"opaque {run.where}: a window over units"
+            run.solver.pin(axis, why)
+            after += run.solver.unknown([size], why)
+        else:
+            after.append(run.solver.fixed(size, "spatial"))
+    return after
 
 
 @rule("pixel_shuffle")
@@ -486,19 +488,28 @@ def _convolution(run: Inference, step: Step) -> list[Axes]:
     for axis in weight.axes[2:]:
         run.unify(axis, run.solver.fixed(axis.size, "kernel"))
     channels = source.axes[-rank - 1]
+    try:
+        out = _grouped(run, step, channels, weight, groups)
+    except Straddles as problem:  # groups cut across parts: the relation holds, but not space by space
+        run.pin(channels, f"groups cut across parts ({problem})")
+        out = run.solver.atom(step.outputs[0].shape[-rank - 1]) if transposed(step) else weight.axes[0]
+        for axis in weight.axes[:2]:
+            run.pin(axis, f"groups cut across parts ({problem})")
+    if bias is not None:
+        run.unify(out, bias.axes[0])
+    return [[*source.axes[: -rank - 1], out, *_slid(run, step, step.outputs[0], rank)]]
+
+
+def _grouped(run: Inference, step: Step, channels: Term, weight: Value, groups: int) -> Term:
+    """The output channels of a convolution, each group of which sees a group of the input's."""
     lead, inner = run.solver.factor(channels, groups, run.where)
     if transposed(step):
         run.unify(channels, weight.axes[0])
-        out = run.solver.product([lead, weight.axes[1]])
-    else:
-        out_lead, _ = run.solver.factor(weight.axes[0], groups, run.where)
-        run.unify(lead, out_lead)
-        run.unify(inner, weight.axes[1])
-        out = weight.axes[0]
-    if bias is not None:
-        run.unify(out, bias.axes[0])
-    spatial = run.fixed(step.outputs[0].shape[-rank:], "spatial")
-    return [[*source.axes[: -rank - 1], out, *spatial]]
+        return run.solver.product([lead, weight.axes[1]])
+    out_lead, _ = run.solver.factor(weight.axes[0], groups, run.where)
+    run.unify(lead, out_lead)
+    run.unify(inner, weight.axes[1])
+    return weight.axes[0]
 
 
 @rule("matmul", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addmv")
@@ -613,7 +624,7 @@ def _recurrent(run: Inference, step: Step) -> list[Axes]:
     per_cell = len(weights) // (layers * directions)
     gates = RECURRENT[step.name]
     taken = source.axes[-1]
-    states: Axes = []
+    states: list[Axes] = [[], []]  # what is handed on, and what an LSTM keeps to itself
     for _ in range(layers):
         made: Axes = []
         for _ in range(directions):
@@ -628,11 +639,13 @@ def _recurrent(run: Inference, step: Step) -> list[Axes]:
             run.unify(cell[0].axes[1], taken)
             run.unify(cell[1].axes[1], output)
             made.append(output)
-            states.append(output)
+            states[0].append(output)
+            states[1].append(hidden)
         taken = run.solver.concat(made)
     outputs = [[*source.axes[:-1], taken]]
-    for value in step.outputs[1:]:
-        last = states[-1] if len(states) == 1 else run.solver.unknown(value.shape[-1:], f"states of layers in {run.where}")[0]
+    for value, each in zip(step.outputs[1:], states, strict=False):
+        stacked = f"states of several cells in {run.where}"
+        last = each[0] if len(each) == 1 else run.solver.unknown(value.shape[-1:], stacked)[0]
         outputs.append([*run.fixed(value.shape[:-1], "states"), last])
     return outputs
 

@@ -1,0 +1,18 @@
+"""What all tests share: one thread for each worker, and reproducible property tests.
+
+PyTorch reads the number of threads from the environment, so that nothing imports it here: tests of
+the core run where it is not installed.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+
+# No deadline: a busy machine is no bug. In CI the same examples every time: a failure there is no news
+# of luck, but of the change.
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
