@@ -7,6 +7,7 @@
 Nothing is downloaded: pytorchcv and transformers build their models from code.
 """
 
+import logging
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,10 +18,10 @@ from torch import nn
 
 # Modules of pytorchcv that do something else than classify images: segmentation, poses, speech ...
 _NO_CLASSIFIERS = frozenset(
-    """fcn8sd pspnet deeplabv3 icnet fastscnn cgnet dabnet sinet bisenet danet fpenet contextnet lednet esnet
-    edanet enet erfnet linknet segnet unet sqnet alphapose_coco simplepose_coco simpleposemobile_coco
-    lwopenpose_cmupan ibppose_coco prnet centernet lffd pfpcnet voca nvpattexp superpointnet jasper jasperdr
-    quartznet""".split()
+    """fcn8sd pspnet deeplabv3 icnet fastscnn cgnet dabnet sinet bisenet danet fpenet contextnet lednet
+        esnet edanet enet erfnet linknet segnet unet sqnet alphapose_coco simplepose_coco
+        simpleposemobile_coco lwopenpose_cmupan ibppose_coco prnet centernet lffd pfpcnet voca nvpattexp
+        superpointnet jasper jasperdr quartznet""".split()
 )
 
 
@@ -29,7 +30,9 @@ def classifiers() -> list[str]:
     from pytorchcv import model_provider
 
     models: dict[str, Callable[..., nn.Module]] = model_provider._models
-    return [name for name, make in models.items() if make.__module__.rpartition(".")[2] not in _NO_CLASSIFIERS]
+    return [
+        name for name, make in models.items() if make.__module__.rpartition(".")[2] not in _NO_CLASSIFIERS
+    ]
 
 
 def cifar_classifiers() -> list[str]:
@@ -37,13 +40,35 @@ def cifar_classifiers() -> list[str]:
     return [name for name in classifiers() if name.endswith("_cifar10")]
 
 
-_SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 99}
+_SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "vocab_size": 99,
+}
 _DECODER = {**_SMALL, "num_key_value_heads": 2, "max_position_embeddings": 64}
-_IMAGE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32}
+_IMAGE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "image_size": 32,
+}
 _SEQ2SEQ = {
-    **{"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "vocab_size": 99},
-    **{"decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 64},
-    **{"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2},
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "vocab_size": 99,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "max_position_embeddings": 64,
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 2,
 }
 _STAGES = {"hidden_sizes": [16, 24, 32, 40], "depths": [1, 2, 1, 1]}
 
@@ -76,11 +101,21 @@ TRANSFORMERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "squeezebert": ("AutoModelForSequenceClassification", "squeezebert", {**_SMALL, "embedding_size": 32}),
     "fnet": ("AutoModelForSequenceClassification", "fnet", {**_SMALL}),
     "modernbert": ("AutoModelForSequenceClassification", "modernbert", {**_SMALL, "pad_token_id": 0}),
-    "gpt2": ("AutoModelForCausalLM", "gpt2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99, "n_positions": 64}),
+    "gpt2": (
+        "AutoModelForCausalLM",
+        "gpt2",
+        {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99, "n_positions": 64},
+    ),
     "gpt_neo": (
         "AutoModelForCausalLM",
         "gpt_neo",
-        {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "vocab_size": 99, "attention_types": [[["global", "local"], 1]]},
+        {
+            "hidden_size": 32,
+            "num_layers": 2,
+            "num_heads": 4,
+            "vocab_size": 99,
+            "attention_types": [[["global", "local"], 1]],
+        },
     ),
     "gpt_neox": ("AutoModelForCausalLM", "gpt_neox", {**_SMALL}),
     "gptj": (
@@ -88,7 +123,11 @@ TRANSFORMERS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "gptj",
         {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99, "rotary_dim": 4, "n_positions": 64},
     ),
-    "bloom": ("AutoModelForCausalLM", "bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99}),
+    "bloom": (
+        "AutoModelForCausalLM",
+        "bloom",
+        {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99},
+    ),
     "opt": (
         "AutoModelForCausalLM",
         "opt",
@@ -110,17 +149,34 @@ TRANSFORMERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "pegasus": ("AutoModelForSeq2SeqLM", "pegasus", {**_SEQ2SEQ}),
     "marian": ("AutoModelForSeq2SeqLM", "marian", {**_SEQ2SEQ, "pad_token_id": 1}),
     "vit": ("AutoModelForImageClassification", "vit", {**_IMAGE, "patch_size": 8}),
-    "deit": ("AutoModelForImageClassification", "deit", {**_IMAGE, "patch_size": 8, "architectures": ["DeiTForImageClassification"]}),
+    "deit": (
+        "AutoModelForImageClassification",
+        "deit",
+        {**_IMAGE, "patch_size": 8, "architectures": ["DeiTForImageClassification"]},
+    ),
     "beit": ("AutoModelForImageClassification", "beit", {**_IMAGE, "patch_size": 8}),
     "dinov2": (
         "AutoModelForImageClassification",
         "dinov2",
-        {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 28, "patch_size": 14},
+        {
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "image_size": 28,
+            "patch_size": 14,
+        },
     ),
     "swin": (
         "AutoModelForImageClassification",
         "swin",
-        {"image_size": 32, "patch_size": 2, "embed_dim": 16, "depths": [1, 2], "num_heads": [2, 4], "window_size": 4},
+        {
+            "image_size": 32,
+            "patch_size": 2,
+            "embed_dim": 16,
+            "depths": [1, 2],
+            "num_heads": [2, 4],
+            "window_size": 4,
+        },
     ),
     "convnext": ("AutoModelForImageClassification", "convnext", {**_STAGES, "image_size": 32}),
     "convnextv2": ("AutoModelForImageClassification", "convnextv2", {**_STAGES, "image_size": 32}),
@@ -129,8 +185,16 @@ TRANSFORMERS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "resnet",
         {**_STAGES, "embedding_size": 16, "layer_type": "basic"},
     ),
-    "regnet": ("AutoModelForImageClassification", "regnet", {**_STAGES, "embedding_size": 16, "groups_width": 8}),
-    "mobilenet_v2": ("AutoModelForImageClassification", "mobilenet_v2", {"depth_multiplier": 0.25, "image_size": 64}),
+    "regnet": (
+        "AutoModelForImageClassification",
+        "regnet",
+        {**_STAGES, "embedding_size": 16, "groups_width": 8},
+    ),
+    "mobilenet_v2": (
+        "AutoModelForImageClassification",
+        "mobilenet_v2",
+        {"depth_multiplier": 0.25, "image_size": 64},
+    ),
     "poolformer": (
         "AutoModelForImageClassification",
         "poolformer",
@@ -144,7 +208,13 @@ TRANSFORMERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "wav2vec2": (
         "AutoModelForCTC",
         "wav2vec2",
-        {**_SMALL, "conv_dim": [16, 16, 16], "conv_stride": [5, 2, 2], "conv_kernel": [10, 3, 3], "num_conv_pos_embeddings": 16},
+        {
+            **_SMALL,
+            "conv_dim": [16, 16, 16],
+            "conv_stride": [5, 2, 2],
+            "conv_kernel": [10, 3, 3],
+            "num_conv_pos_embeddings": 16,
+        },
     ),
 }
 
@@ -175,7 +245,7 @@ def _transformer(name: str) -> nn.Module:
     import transformers
 
     auto, family, small = TRANSFORMERS[name]
-    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.set_verbosity(logging.ERROR)
     config = transformers.AutoConfig.for_model(family, **small)
     model: nn.Module = getattr(transformers, auto).from_config(config)
     return model

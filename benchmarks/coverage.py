@@ -73,7 +73,9 @@ def measure(name: str, verify: int = 0) -> dict[str, Any]:
     seconds = time.perf_counter() - began
     data = to_json(graph)
     del model
-    kinds = Counter(kind_of(axis, graph) for _, tensor, axis in walk(graph) if not tensor.buffer and tensor.live)
+    kinds = Counter(
+        kind_of(axis, graph) for _, tensor, axis in walk(graph) if not tensor.buffer and tensor.live
+    )
     return {
         "name": name,
         "built": True,
@@ -101,7 +103,9 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         axes.update(row["axes"])
     total = sum(axes.values())
     changes = [row["change"] for row in good if isinstance(row.get("change"), float)]
-    tested = {"shuffled": len(changes), "unchanged": sum(change < 1e-5 for change in changes)} if changes else {}
+    tested = (
+        {"shuffled": len(changes), "unchanged": sum(change < 1e-5 for change in changes)} if changes else {}
+    )
     return {
         "names": len(rows),
         "built": len(built),
@@ -119,27 +123,41 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
+    """The rows in Markdown."""
     lines = ["| model | layers | parameters | bytes | opaque axes | change | notes |"]
     lines.append("| --- | ---: | ---: | ---: | ---: | ---: | --- |")
     for row in rows:
         if not row.get("described"):
-            lines.append(f"| {row['name']} | | | | | | {'not built' if not row['built'] else 'FAILED'}: {row['error']} |")
+            problem = "FAILED" if row["built"] else "not built"
+            lines.append(f"| {row['name']} | | | | | | {problem}: {row['error']} |")
             continue
         notes = "; ".join(row["notes"])[:160].replace("|", "/")
         opaque = f"{row['axes'].get('opaque', 0)}/{sum(row['axes'].values())}"
         change = f"{row['change']:.0e}" if isinstance(row.get("change"), float) else ""
-        cells = [row["name"], row["layers"], f"{row['parameters']:,}", f"{row['bytes']:,}", opaque, change, notes]
+        cells = [
+            row["name"],
+            row["layers"],
+            f"{row['parameters']:,}",
+            f"{row['bytes']:,}",
+            opaque,
+            change,
+            notes,
+        ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
 def main() -> None:
     """Measure everything and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="only names that contain this")
     parser.add_argument("--every", type=int, default=1, help="only every n-th classifier")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes")
-    parser.add_argument("--verify", type=int, default=0, metavar="N", help="shuffle models of up to N parameters")
+    parser.add_argument(
+        "--verify", type=int, default=0, metavar="N", help="shuffle models of up to N parameters"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print, and write no files")
     options = parser.parse_args()
     names = classifiers()[:: options.every] + list(TRANSFORMERS)
@@ -166,7 +184,16 @@ def main() -> None:
         text = ["# Coverage of the PyTorch front end", "", "Made by `make coverage`.", ""]
         for name, group in groups.items():
             if group:
-                text += [f"## {name}", "", "```json", json.dumps(result["summary"][name], indent=1), "```", "", table(group), ""]
+                text += [
+                    f"## {name}",
+                    "",
+                    "```json",
+                    json.dumps(result["summary"][name], indent=1),
+                    "```",
+                    "",
+                    table(group),
+                    "",
+                ]
         (RESULTS / "coverage.md").write_text("\n".join(text))
 
 

@@ -36,6 +36,7 @@ def fastest(function: Callable[[], Any], repeats: int) -> float:
 
 
 def forward(model: nn.Module, inputs: Inputs) -> None:
+    """One plain forward pass."""
     with torch.no_grad():
         model(*inputs.args, **dict(inputs.kwargs))
 
@@ -47,7 +48,9 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
     graph = describe(model, inputs)  # warm: kernels are registered when first used
     shapes = Inputs(
         tuple(each.to("meta") for each in inputs.args),
-        tuple((key, each.to("meta") if isinstance(each, torch.Tensor) else each) for key, each in inputs.kwargs),
+        tuple(
+            (key, each.to("meta") if isinstance(each, torch.Tensor) else each) for key, each in inputs.kwargs
+        ),
     )
     on_meta = build(name, meta=name not in TRANSFORMERS).to("meta")
     real = False
@@ -69,7 +72,9 @@ def measure(name: str, repeats: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure, print the ratios, write the rows."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--every", type=int, default=12, help="every n-th of the larger classifiers")
     parser.add_argument("--repeats", type=int, default=5, help="take the fastest of so many")
     options = parser.parse_args()
@@ -80,7 +85,8 @@ def main() -> None:
     for number, name in enumerate(names, 1):
         row = measure(name, options.repeats)
         rows.append(row)
-        print(f"[{number}/{len(names)}] {name}: {row['describe'] * 1e3:.0f} ms, {row['ratio']:.2f} x {row['on']}", flush=True)
+        cost = f"{row['describe'] * 1e3:.0f} ms, {row['ratio']:.2f} x {row['on']}"
+        print(f"[{number}/{len(names)}] {name}: {cost}", flush=True)
     ratios = sorted(row["ratio"] for row in rows if row["on"] == "meta")
     seconds = sorted(row["describe"] for row in rows)
     result = {

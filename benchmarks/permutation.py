@@ -44,7 +44,8 @@ def permute(model: nn.Module, graph: Graph, seed: int = 0) -> int:
     """Shuffle every free space of a model in place. Returns how many spaces that were."""
     rng = np.random.default_rng(seed)
     orders = {
-        n: rng.permutation(space.size) if space.free else np.arange(space.size) for n, space in enumerate(graph.spaces)
+        n: rng.permutation(space.size) if space.free else np.arange(space.size)
+        for n, space in enumerate(graph.spaces)
     }
     weights = {}
     for name, array in read(model):
@@ -64,9 +65,9 @@ def randomise(model: nn.Module, seed: int = 0) -> None:
             if not tensor.is_floating_point() or tensor.dim() != 1:
                 continue
             noise = torch.rand(tensor.shape, generator=generator).to(tensor.dtype)
-            if name.endswith("running_var") or name.endswith("weight"):
+            if name.endswith(("running_var", "weight")):
                 tensor.copy_(0.5 + noise)
-            elif name.endswith("running_mean") or name.endswith("bias"):
+            elif name.endswith(("running_mean", "bias")):
                 tensor.copy_(0.2 * (noise - 0.5))
 
 
@@ -77,7 +78,9 @@ def run_on_random(model: nn.Module, inputs: Inputs | None = None) -> tuple[Input
             returned = model(*inputs.args, **dict(inputs.kwargs))
         return inputs, torch.cat([t.reshape(-1) for t in tensors_in(pick_outputs(returned))])
     for candidate in candidates(model):
-        filled = Inputs(map_tensors(candidate.args, _random), tuple(map_tensors(dict(candidate.kwargs), _random).items()))
+        filled = Inputs(
+            map_tensors(candidate.args, _random), tuple(map_tensors(dict(candidate.kwargs), _random).items())
+        )
         try:
             return run_on_random(model, filled)
         except (RuntimeError, ValueError, IndexError):  # not what this model takes

@@ -16,7 +16,7 @@ def blocks(path: str) -> list[str]:
 def test_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert blocks("README.md")
     for block in blocks("README.md"):
-        shown = re.findall(r"#> (.*)", block)
+        shown = re.findall(r"# -> (.*)", block)
         exec(compile(block, "README.md", "exec"), {"__name__": "__main__"})
         assert capsys.readouterr().out.splitlines() == shown
 

@@ -4,10 +4,10 @@ import io
 
 from hypothesis import given
 from rich.console import Console, RenderableType
+from strategies import graphs
 
 from modelkeeper.graph import Atom, Axis, Edge, Fixed, Graph, Layer, Note, Space, Tensor
 from modelkeeper.render import report, side_by_side
-from strategies import graphs
 
 WEIGHT = Tensor("fc.weight", "weight", "float32", (Axis("out", Atom(0, 4)), Axis("in", Fixed(3, "input"))))
 GRAPH = Graph(

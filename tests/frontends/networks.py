@@ -67,7 +67,11 @@ class SqueezeExcite(nn.Module):
 class Grouped(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.b, self.depthwise = nn.Conv2d(3, 12, 3), nn.Conv2d(12, 8, 3, groups=4), nn.Conv2d(8, 16, 3, groups=8)
+        self.a, self.b, self.depthwise = (
+            nn.Conv2d(3, 12, 3),
+            nn.Conv2d(12, 8, 3, groups=4),
+            nn.Conv2d(8, 16, 3, groups=8),
+        )
         self.head = nn.Linear(16, 4)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -77,7 +81,11 @@ class Grouped(nn.Module):
 class Shuffle(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.b, self.head = nn.Conv2d(3, 12, 3, padding=1), nn.Conv2d(12, 12, 3, groups=3, padding=1), nn.Linear(12, 4)
+        self.a, self.b, self.head = (
+            nn.Conv2d(3, 12, 3, padding=1),
+            nn.Conv2d(12, 12, 3, groups=3, padding=1),
+            nn.Linear(12, 4),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = F.relu(self.b(self.a(x)))
@@ -129,7 +137,11 @@ class SeparateAttention(nn.Module):
 class TiedLanguageModel(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.tokens, self.positions, self.norm = nn.Embedding(11, 8), nn.Parameter(torch.randn(1, 16, 8)), nn.LayerNorm(8)
+        self.tokens, self.positions, self.norm = (
+            nn.Embedding(11, 8),
+            nn.Parameter(torch.randn(1, 16, 8)),
+            nn.LayerNorm(8),
+        )
         self.inner, self.head = nn.Linear(8, 8), nn.Linear(8, 11, bias=False)
         self.head.weight = self.tokens.weight
 
@@ -226,7 +238,11 @@ class Loop(nn.Module):
 class Transposed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.down, self.up, self.head = nn.Conv2d(3, 8, 2, 2), nn.ConvTranspose2d(8, 6, 2, 2), nn.Conv2d(9, 2, 1)
+        self.down, self.up, self.head = (
+            nn.Conv2d(3, 8, 2, 2),
+            nn.ConvTranspose2d(8, 6, 2, 2),
+            nn.Conv2d(9, 2, 1),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(torch.cat([x, F.relu(self.up(F.relu(self.down(x))))], 1))

@@ -75,7 +75,12 @@ def test_a_chain_hands_its_units_on() -> None:
 def test_a_residual_add_ties_its_operands() -> None:
     graph = graph_of(Residual)
     stream = of(graph, "stem.0.weight", 0)
-    assert stream == of(graph, "outer.0.weight", 0) == of(graph, "inner.0.weight", 1) == of(graph, "head.weight", 1)
+    assert (
+        stream
+        == of(graph, "outer.0.weight", 0)
+        == of(graph, "inner.0.weight", 1)
+        == of(graph, "head.weight", 1)
+    )
     assert stream == of(graph, "outer.1.running_var", 0) != of(graph, "inner.0.weight", 0)
 
 
@@ -145,7 +150,11 @@ def test_tied_embeddings_are_named_once_and_carry_no_share() -> None:
     users = [layer.kind for layer in graph.layers if any(t.name == "tokens.weight" for t in layer.tensors)]
     assert users == ["embedding", "linear"]
     assert "head.weight" not in graph.tensors
-    embedding, head = (layer.tensors[0] for layer in graph.layers if layer.kind in users and layer.name in ("tokens", "tokens@2"))
+    embedding, head = (
+        layer.tensors[0]
+        for layer in graph.layers
+        if layer.kind in users and layer.name in ("tokens", "tokens@2")
+    )
     assert [a.role for a in embedding.axes] == ["row", "out"]
     assert [a.role for a in head.axes] == ["out", "in"]
     stream = of(graph, "norm.weight", 0).space
@@ -175,9 +184,15 @@ def test_recurrent_layers_are_one_layer_with_gates() -> None:
 
 
 def test_statistics_are_marked() -> None:
-    for kind, name in ((GroupNormed, "norm.weight"), (RootMeanSquare, "gain"), (TiedLanguageModel, "norm.weight")):
+    for kind, name in (
+        (GroupNormed, "norm.weight"),
+        (RootMeanSquare, "gain"),
+        (TiedLanguageModel, "norm.weight"),
+    ):
         graph = graph_of(kind)
-        assert any(graph.spaces[leaf.space].averaged for leaf in leaves(of(graph, name, 0)) if isinstance(leaf, Atom))
+        assert any(
+            graph.spaces[leaf.space].averaged for leaf in leaves(of(graph, name, 0)) if isinstance(leaf, Atom)
+        )
 
 
 def test_a_hand_written_norm_is_a_function_on_the_path() -> None:
@@ -282,14 +297,18 @@ class Block(nn.Module):
 
 
 blocks = st.lists(
-    st.tuples(st.sampled_from(["chain", "residual", "concat", "chunk", "excite", "depthwise"]), st.integers(2, 6)),
+    st.tuples(
+        st.sampled_from(["chain", "residual", "concat", "chunk", "excite", "depthwise"]), st.integers(2, 6)
+    ),
     min_size=1,
     max_size=5,
 )
 
 
 @given(blocks, st.integers(2, 5), st.integers(0, 3))
-def test_shuffling_changes_nothing_in_generated_networks(kinds: list[tuple[str, int]], width: int, seed: int) -> None:
+def test_shuffling_changes_nothing_in_generated_networks(
+    kinds: list[tuple[str, int]], width: int, seed: int
+) -> None:
     torch.manual_seed(seed)
     layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1)]
     for kind, inner in kinds:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from strategies import graphs
 
 from modelkeeper.graph import (
     Atom,
@@ -27,7 +28,6 @@ from modelkeeper.graph import (
     Tensor,
     leaves,
 )
-from strategies import graphs
 
 randoms = st.randoms(use_true_random=False)
 

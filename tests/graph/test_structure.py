@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 from hypothesis import given
+from strategies import graphs
 
 from modelkeeper.errors import InvalidGraph
 from modelkeeper.graph import (
@@ -25,7 +26,6 @@ from modelkeeper.graph import (
     walk,
 )
 from modelkeeper.graph.structure import Attribute
-from strategies import graphs
 
 ATOM = Atom(0, 4)
 

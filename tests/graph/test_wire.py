@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from hypothesis import given
+from strategies import graphs
 
 from modelkeeper.graph import (
     Atom,
@@ -19,7 +20,6 @@ from modelkeeper.graph import (
     from_json,
     to_json,
 )
-from strategies import graphs
 
 GOLDEN = Path(__file__).parent / "golden" / "graph-v1.json"
 

@@ -36,7 +36,9 @@ class Term:
 
     __slots__ = ("averaged", "bound", "kind", "leaves", "memo", "number", "origin", "parts", "pins", "size")
 
-    def __init__(self, kind: int, size: int, number: int, parts: tuple["Term", ...] = (), origin: str = "") -> None:
+    def __init__(
+        self, kind: int, size: int, number: int, parts: tuple["Term", ...] = (), origin: str = ""
+    ) -> None:
         self.kind, self.size, self.number, self.parts, self.origin = kind, size, number, parts, origin
         self.bound: Term | None = None  # atoms: what this one turned out to be
         self.pins: tuple[str, ...] = ()  # atoms: why the width is not free
@@ -100,7 +102,9 @@ class Solver:
             part = self.resolve(part)
             for piece in part.parts if part.kind == term.kind else (part,):
                 if parts and parts[-1].kind == FIXED and piece.kind == FIXED:
-                    size = parts[-1].size * piece.size if term.kind == PRODUCT else parts[-1].size + piece.size
+                    size = (
+                        parts[-1].size * piece.size if term.kind == PRODUCT else parts[-1].size + piece.size
+                    )
                     parts[-1] = self.fixed(size, parts[-1].origin)
                 else:
                     parts.append(piece)
@@ -203,7 +207,9 @@ class Solver:
         middle, right = self.split(right, 1, where)
         self.pin(middle, f"a cut straddles a factor in {where}")
         inner_left, inner_right = self.split(rest, remainder, where)
-        return self.concat([self._times(left, rest), inner_left]), self.concat([inner_right, self._times(right, rest)])
+        return self.concat([self._times(left, rest), inner_left]), self.concat(
+            [inner_right, self._times(right, rest)]
+        )
 
     def _times(self, lead: Term, rest: Term) -> Term:
         return self.product([lead, rest]) if lead.size else lead

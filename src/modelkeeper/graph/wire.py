@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 FORMAT = "modelkeeper.graph"
 VERSION = 1
-MAX_BYTES = 64 * 2**20
+MAX_BYTES = 16 * 2**20
 
 # A tensor is a trainable, live, stored parameter unless a letter says otherwise.
 FROZEN, BUFFER, DEAD, DERIVED = "f", "b", "d", "n"

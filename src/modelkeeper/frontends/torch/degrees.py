@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from modelkeeper.frontends.terms import Solver, Term
-from modelkeeper.frontends.torch.spaces import CONVOLUTIONS, RECURRENT, TRANSPOSED, operands, transposed
+from modelkeeper.frontends.torch.rules.layers import CONVOLUTIONS, RECURRENT, TRANSPOSED, operands, transposed
 from modelkeeper.frontends.torch.trace import Step, Trace, Value
 
 Key = tuple[int, int]  # a value's number and an axis
@@ -27,17 +27,18 @@ Degree = dict[int, int]  # of each atom, by its number
 
 # Linear in the one value that they rearrange: degrees go through unchanged.
 MOVES = frozenset(
-    """clone detach dropout feature_dropout alpha_dropout alias lift_fresh _to_copy contiguous neg copy write view
-    _unsafe_view _reshape_alias unsqueeze squeeze expand repeat permute transpose t numpy_T mT swapaxes cat stack
-    split split_with_sizes unsafe_split unbind slice select index index_select gather roll flip constant_pad_nd pad
-    pixel_shuffle pixel_unshuffle im2col unfold channel_shuffle native_channel_shuffle zeros ones empty full
-    zeros_like new_zeros new_empty empty_like avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
-    adaptive_avg_pool2d _adaptive_avg_pool2d adaptive_avg_pool3d upsample_bilinear2d upsample_nearest2d
-    upsample_bicubic2d upsample_nearest1d upsample_linear1d triu tril""".split()
+    """clone detach dropout feature_dropout alpha_dropout alias lift_fresh _to_copy contiguous neg copy
+        write view _unsafe_view _reshape_alias unsqueeze squeeze expand repeat permute transpose t
+        numpy_T mT swapaxes cat stack split split_with_sizes unsafe_split unbind slice select index
+        index_select gather roll flip constant_pad_nd pad pixel_shuffle pixel_unshuffle im2col unfold
+        channel_shuffle native_channel_shuffle zeros ones empty full zeros_like new_zeros new_empty
+        empty_like avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
+        _adaptive_avg_pool2d adaptive_avg_pool3d upsample_bilinear2d upsample_nearest2d
+        upsample_bicubic2d upsample_nearest1d upsample_linear1d triu tril""".split()
 )
 NORMS = frozenset(
-    """batch_norm native_batch_norm instance_norm layer_norm native_layer_norm rms_norm _fused_rms_norm group_norm
-    native_group_norm""".split()
+    """batch_norm native_batch_norm instance_norm layer_norm native_layer_norm rms_norm _fused_rms_norm
+        group_norm native_group_norm""".split()
 )
 
 
@@ -52,7 +53,11 @@ def infer_degrees(trace: Trace, solver: Solver) -> tuple[dict[Key, Degree], list
         system.where = f"{step.name} after {last}"
         _equations(system, step)
     system.solve([value for step in trace.steps for value in step.outputs] + trace.owned)
-    found = {(value.number, axis): system.degree(value, axis) for value in trace.owned for axis in range(len(value.axes))}
+    found = {
+        (value.number, axis): system.degree(value, axis)
+        for value in trace.owned
+        for axis in range(len(value.axes))
+    }
     odd = {degree for degrees in found.values() for degree in degrees.values()} - {0, 1}
     conflicts = list(dict.fromkeys(system.conflicts))
     if odd:
@@ -108,7 +113,9 @@ def _equations(system: "_System", step: Step) -> None:
             system.same(out, axis, arguments["value"], axis)
     elif name in RECURRENT:
         for value in (*step.inputs, *step.outputs):
-            system.zero(value, [n for n in range(len(value.axes)) if not (value in arguments["params"] and n == 1)])
+            system.zero(
+                value, [n for n in range(len(value.axes)) if not (value in arguments["params"] and n == 1)]
+            )
         for value in arguments["params"]:
             if len(value.axes) == 2:
                 system.one(value, 1)
@@ -141,7 +148,11 @@ def _norm(system: "_System", step: Step) -> None:
     x, out = step.inputs[0], step.outputs[0]
     system.zero(x)
     affine = [step.arguments[key] for key in ("weight", "bias") if step.arguments.get(key) is not None]
-    first = len(out.axes) - len(affine[0].axes) if affine and "layer_norm" in step.name or "rms" in step.name and affine else 1
+    first = (
+        len(out.axes) - len(affine[0].axes)
+        if (affine and "layer_norm" in step.name) or ("rms" in step.name and affine)
+        else 1
+    )
     for value in step.inputs[1:]:
         if not any(value is each for each in affine):
             system.zero(value)
@@ -199,7 +210,9 @@ class _Equation:
 
     __slots__ = ("atoms", "terms", "total", "where")
 
-    def __init__(self, terms: list[tuple[_Unknown, int]], total: int, atoms: frozenset[int], where: str) -> None:
+    def __init__(
+        self, terms: list[tuple[_Unknown, int]], total: int, atoms: frozenset[int], where: str
+    ) -> None:
         self.terms, self.total, self.atoms, self.where = terms, total, atoms, where
 
 
@@ -259,7 +272,7 @@ class _System:
         queue: deque[_Equation] = deque()
         for unknown, degree, where in self._facts:
             root = _root(unknown)
-            self._learn(root, {atom: degree for atom in root.atoms}, where, queue)
+            self._learn(root, dict.fromkeys(root.atoms, degree), where, queue)
         for equation in self._equations:
             for unknown, _ in equation.terms:
                 _root(unknown).equations.append(equation)

@@ -20,7 +20,8 @@ from modelkeeper.frontends.torch.inputs import Inputs, candidates
 from modelkeeper.frontends.torch.owned import owned_tensors
 from modelkeeper.frontends.torch.quiet import quietly
 from modelkeeper.frontends.torch.record import CPU, META, Owned, Recorder, Recording, map_tensors, tensors_in
-from modelkeeper.frontends.torch.spaces import RULES, Inference
+from modelkeeper.frontends.torch.rules import RULES
+from modelkeeper.frontends.torch.spaces import Inference
 from modelkeeper.frontends.torch.trace import trace
 from modelkeeper.graph import Graph, Note
 
@@ -62,15 +63,17 @@ def describe(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs =
         assembly.leftover(owned, recording.touched)
     notes += [Note("opaque", where, f"aten::{name}") for name, where in inference.opaque.items()]
     notes += [Note("conflict", where, "no placement of shares is exact here") for where in conflicts]
-    return Graph("torch", tuple(assembly.layers), tuple(assembly.spaces), tuple(notes))
+    return Graph("torch", tuple(assembly.layers), tuple(assembly.tensors.spaces), tuple(notes))
 
 
 def example(shape: Iterable[int], dtype: str = "float32") -> Tensor:
     """A tensor to pass as example input: its shape and dtype are all that counts."""
-    return torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
+    return torch.empty(tuple(shape), dtype=getattr(torch, dtype), device=META)
 
 
-def _run(model: nn.Module, owned: list[Owned], example_inputs: Any) -> tuple[Recording, Inputs, Any, list[Note]]:
+def _run(
+    model: nn.Module, owned: list[Owned], example_inputs: Any
+) -> tuple[Recording, Inputs, Any, list[Note]]:
     """The first run that works: on shapes if it can be, for real otherwise."""
     given = example_inputs is not None
     failures: list[tuple[Inputs, Exception]] = []
@@ -89,9 +92,11 @@ def _run(model: nn.Module, owned: list[Owned], example_inputs: Any) -> tuple[Rec
     name = type(model).__name__
     if not failures:
         raise CannotDescribe(name, "nothing in it says what its inputs look like", _ADVICE)
-    inputs, error = failures[0]
-    tried = f"on ({inputs})" if given else f"on any of {len(failures)} guessed inputs, the first being ({inputs})"
-    raise CannotDescribe(name, f"it did not run {tried}: {_first_line(error)}", _ADVICE) from error
+    inputs, cause = failures[0]
+    tried = (
+        f"on ({inputs})" if given else f"on any of {len(failures)} guessed inputs, the first being ({inputs})"
+    )
+    raise CannotDescribe(name, f"it did not run {tried}: {_first_line(cause)}", _ADVICE) from cause
 
 
 def _record(model: nn.Module, owned: list[Owned], inputs: Inputs, *, real: bool) -> _Ran:
@@ -129,7 +134,9 @@ def pick_outputs(returned: Any, outputs: Outputs = None) -> Any:
         found = returned.get(outputs) if hasattr(returned, "get") else getattr(returned, outputs, None)
         if found is None:
             advice = "Name a field of what it returns as `outputs`"
-            raise CannotDescribe("the model", f"it returned no {outputs!r} but a {type(returned).__name__}", advice)
+            raise CannotDescribe(
+                "the model", f"it returned no {outputs!r} but a {type(returned).__name__}", advice
+            )
         return found
     if hasattr(returned, "to_tuple"):  # a Hugging Face output: states and losses beside the result
         return returned.get("logits") if returned.get("logits") is not None else returned.to_tuple()[0]

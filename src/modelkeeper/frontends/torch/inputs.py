@@ -82,12 +82,18 @@ def _hugging_face_inputs(config: Any, main: str, parameters: Any, length: int) -
     limit = getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None) or length
     tokens = _tokens(1, min(length, int(limit)) if int(limit) > 0 else length)
     found: dict[str, Tensor] = {}
-    if main == "pixel_values" or "pixel_values" in parameters and "input_ids" in parameters:
+    if main == "pixel_values" or ("pixel_values" in parameters and "input_ids" in parameters):
         vision = getattr(config, "vision_config", config)
         size = getattr(vision, "image_size", None) or getattr(vision, "input_size", None) or 224
         height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
-        found["pixel_values"] = _floats(1, int(getattr(vision, "num_channels", None) or 3), int(height), int(width))
-    if main == "input_ids" or ("input_ids" in parameters and main != "pixel_values") or "pixel_values" in found and "input_ids" in parameters:
+        found["pixel_values"] = _floats(
+            1, int(getattr(vision, "num_channels", None) or 3), int(height), int(width)
+        )
+    if (
+        main == "input_ids"
+        or ("input_ids" in parameters and main != "pixel_values")
+        or ("pixel_values" in found and "input_ids" in parameters)
+    ):
         found["input_ids"] = tokens
     if main == "input_values":
         found[main] = _floats(1, 16_000 if length == 16 else 1_000 * length)
@@ -103,7 +109,8 @@ def _hugging_face_inputs(config: Any, main: str, parameters: Any, length: int) -
 def _declared(model: nn.Module) -> Iterator[Inputs]:
     for name in ("pretrained_cfg", "default_cfg"):
         declared = getattr(model, name, None)
-        size = declared.get("input_size") if hasattr(declared, "get") else getattr(declared, "input_size", None)
+        size = declared.get("input_size") if isinstance(declared, dict) else None
+        size = size or getattr(declared, "input_size", None)
         if isinstance(size, (tuple, list)):
             yield Inputs((_floats(1, *size),))
     size = getattr(model, "in_size", None)
@@ -148,7 +155,11 @@ def _for_layer(module: nn.Module) -> list[Tensor]:
         case nn.Conv3d() | nn.ConvTranspose3d():
             return [_floats(1, module.in_channels, 16, size, size) for size in (32, 112)]
         case nn.Linear():
-            return [_floats(1, module.in_features), _floats(1, 16, module.in_features), *_squares(module.in_features)]
+            return [
+                _floats(1, module.in_features),
+                _floats(1, 16, module.in_features),
+                *_squares(module.in_features),
+            ]
         case nn.Embedding() | nn.EmbeddingBag():
             return [_tokens(1, 16), _tokens(16)]
         case nn.RNNBase():

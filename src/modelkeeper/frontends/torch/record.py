@@ -88,14 +88,20 @@ class Recording:
 
 def place(tensor: Tensor) -> tuple[Any, ...]:
     """Where a tensor's numbers are: equal for tied tensors, also through `.data`."""
-    return (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+    return (
+        tensor.untyped_storage()._cdata,
+        tensor.storage_offset(),
+        tensor.shape,
+        tensor.stride(),
+        tensor.dtype,
+    )
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records every call while it is active: `with torch.inference_mode(), recorder: model(*inputs)`."""
 
     def __init__(self, owned: list[Owned], known: Collection[str], *, real: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.recording = Recording()
         self._known = known
         self._real = real
@@ -120,7 +126,9 @@ class Recorder(TorchDispatchMode):
                     return self._note(operation, args, kwargs, out)
                 kwargs = {**kwargs, "device": CPU}
             return func(*args, **kwargs)
-        ordinary = (operation.views or operation.writes) and any(not t.is_inference() for t in tensors_in((args, kwargs)))
+        ordinary = (operation.views or operation.writes) and any(
+            not t.is_inference() for t in tensors_in((args, kwargs))
+        )
         args, kwargs = map_tensors(args, self._lift), map_tensors(kwargs, self._lift)
         if kwargs.get("device") is not None:
             kwargs["device"] = CPU if self._real else META
@@ -135,10 +143,14 @@ class Recorder(TorchDispatchMode):
         results = tuple(tensors_in(out))
         if results:
             arguments = dict(zip(operation.arguments, args, strict=False)) | kwargs
-            self.recording.calls.append(Call(operation, arguments, results, tuple([t.shape for t in results])))
+            self.recording.calls.append(
+                Call(operation, arguments, results, tuple([t.shape for t in results]))
+            )
         return out
 
-    def _on_shapes(self, func: OpOverload, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _on_shapes(
+        self, func: OpOverload, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Meta kernels are slow (a batch norm takes a millisecond): ask once for each set of shapes."""
         if operation.writes or operation.views:
             return func(*args, **kwargs)
