@@ -1,3 +1,5 @@
+"""The native module: hot loops in C++, from src/native."""
+
 import numpy as np
 from numpy.typing import NDArray
 

@@ -32,7 +32,7 @@ class Shape(NamedTuple):
 
 def _shapes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Shape, ...]:
     """Read `1,3,32,32`, or with a dtype `int64:1,16`."""
-    from modelkeeper.graph.structure import DTYPES
+    from modelkeeper.graph.rules import DTYPES
 
     known = sorted(DTYPES - {"opaque"})
     shapes = []
@@ -126,7 +126,7 @@ def load_model(factory: str) -> object:
     for name in path:
         if not hasattr(found, name):
             near = difflib.get_close_matches(name, dir(found), n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = f" (but {near[0]!r})" if near else ""
             raise CannotLoadFactory(factory, f"{getattr(found, '__name__', found)} has no {name!r}{hint}")
         found = getattr(found, name)
     if call is None:

@@ -6,7 +6,7 @@
 Both return something that rich can print; nothing here prints or reads anything.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import zip_longest
 
 from rich.console import Group, RenderableType
@@ -22,16 +22,24 @@ def report(graph: Graph) -> RenderableType:
     for heading in ("#", "layer", "kind", "tensors", "made of", "inputs", "attributes", "parameters"):
         numeric = heading in ("#", "parameters")
         table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+    seen: set[str] = set()
     for number, layer in enumerate(graph.layers):
+        lines = _tensors(layer, seen)
+        fresh = {
+            tensor.name: tensor.size
+            for tensor in layer.tensors
+            if tensor.name not in seen and not tensor.buffer
+        }
+        seen.update(tensor.name for tensor in layer.tensors)
         table.add_row(
             str(number),
             _text(layer.name),
             _text(layer.kind),
-            _text("\n".join(f"{roles} {shape}" for roles, shape, _ in _tensors(layer))),
-            _text("\n".join(spaces for _, _, spaces in _tensors(layer))),
+            _text("\n".join(f"{roles} {shape}" for roles, shape, _ in lines)),
+            _text("\n".join(spaces for _, _, spaces in lines)),
             _text("\n".join(_edge(edge) for edge in layer.inputs)),
             _text("\n".join(f"{key}={_value(value)}" for key, value in sorted(layer.attributes.items()))),
-            _count(_parameters(layer)),
+            f"{sum(fresh.values()):,}" if fresh else "",
         )
     notes = [Text("note: ", style="yellow").append_text(_text(str(note))) for note in graph.notes]
     return Group(table, totals(graph), *notes)
@@ -66,16 +74,18 @@ def side_by_side(left: tuple[str, Graph], right: tuple[str, Graph]) -> Renderabl
 
 def _rows(graph: Graph) -> Iterator[tuple[str, str, str]]:
     for number, layer in enumerate(graph.layers):
-        tensors = "\n".join(f"{shape} of {spaces}" for _, shape, spaces in _tensors(layer))
-        yield str(number), f"{layer.kind} {layer.name}", tensors
+        title = layer.name if layer.name.startswith(layer.kind) else f"{layer.kind} {layer.name}"
+        yield str(number), title, "\n".join(f"{shape} of {of}" for _, shape, of in _tensors(layer) if of)
 
 
-def _tensors(layer: Layer) -> list[tuple[str, str, str]]:
+def _tensors(layer: Layer, seen: Collection[str] = ()) -> list[tuple[str, str, str]]:
     """Roles, shape and spaces: tensors of one layer that differ in their role alone share a line."""
     lines: dict[tuple[str, str], list[str]] = {}
     for tensor in layer.tensors:
         shape = "x".join(map(str, tensor.shape)) or "scalar"
-        lines.setdefault((shape, ", ".join(str(axis.of) for axis in tensor.axes)), []).append(tensor.role)
+        spaces = ", ".join(str(axis.of) for axis in tensor.axes)
+        remark = " (tied)" if tensor.name in seen else "" if tensor.live else " (unused)"
+        lines.setdefault((shape, spaces), []).append(tensor.role + remark)
     return [(", ".join(roles), shape, spaces) for (shape, spaces), roles in lines.items()]
 
 
@@ -85,14 +95,6 @@ def _edge(edge: Edge) -> str:
 
 def _value(value: object) -> str:
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _parameters(layer: Layer) -> int:
-    return sum(tensor.size for tensor in layer.tensors if not tensor.buffer)
-
-
-def _count(number: int) -> str:
-    return f"{number:,}" if number else ""
 
 
 def _text(text: str) -> Text:

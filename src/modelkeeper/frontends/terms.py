@@ -34,14 +34,17 @@ class Straddles(Exception):
 class Term:
     """One axis, or a piece of one. Only a `Solver` makes and changes terms."""
 
-    __slots__ = ("averaged", "bound", "kind", "memo", "number", "origin", "parts", "pins", "size")
+    __slots__ = ("averaged", "bound", "kind", "leaves", "memo", "number", "origin", "parts", "pins", "size")
 
-    def __init__(self, kind: int, size: int, number: int, parts: tuple["Term", ...] = (), origin: str = "") -> None:
+    def __init__(
+        self, kind: int, size: int, number: int, parts: tuple["Term", ...] = (), origin: str = ""
+    ) -> None:
         self.kind, self.size, self.number, self.parts, self.origin = kind, size, number, parts, origin
         self.bound: Term | None = None  # atoms: what this one turned out to be
         self.pins: tuple[str, ...] = ()  # atoms: why the width is not free
         self.averaged = False  # atoms: a statistic is taken over the units
         self.memo: tuple[int, Term] | None = None  # composites: normal form at an epoch
+        self.leaves: tuple[int, list[Term]] | None = None  # composites: their atoms at an epoch
 
     def __repr__(self) -> str:
         if self.bound is not None:
@@ -99,7 +102,9 @@ class Solver:
             part = self.resolve(part)
             for piece in part.parts if part.kind == term.kind else (part,):
                 if parts and parts[-1].kind == FIXED and piece.kind == FIXED:
-                    size = parts[-1].size * piece.size if term.kind == PRODUCT else parts[-1].size + piece.size
+                    size = (
+                        parts[-1].size * piece.size if term.kind == PRODUCT else parts[-1].size + piece.size
+                    )
                     parts[-1] = self.fixed(size, parts[-1].origin)
                 else:
                     parts.append(piece)
@@ -113,9 +118,11 @@ class Solver:
     def atoms(self, term: Term) -> list[Term]:
         """The open atoms of a term, from left to right."""
         term = self.resolve(term)
-        if term.kind == ATOM:
-            return [term]
-        return [atom for part in term.parts for atom in self.atoms(part)]
+        if term.kind < PRODUCT:
+            return [term] if term.kind == ATOM else []
+        if term.leaves is None or term.leaves[0] != self._epoch:
+            term.leaves = (self._epoch, [atom for part in term.parts for atom in self.atoms(part)])
+        return term.leaves[1]
 
     # -- saying what is known -------------------------------------------------------------------
 
@@ -200,7 +207,9 @@ class Solver:
         middle, right = self.split(right, 1, where)
         self.pin(middle, f"a cut straddles a factor in {where}")
         inner_left, inner_right = self.split(rest, remainder, where)
-        return self.concat([self._times(left, rest), inner_left]), self.concat([inner_right, self._times(right, rest)])
+        return self.concat([self._times(left, rest), inner_left]), self.concat(
+            [inner_right, self._times(right, rest)]
+        )
 
     def _times(self, lead: Term, rest: Term) -> Term:
         return self.product([lead, rest]) if lead.size else lead

@@ -1,17 +1,20 @@
 """Graphs as bytes: version 1 of the format, one compact JSON document.
 
-Whatever repeats stands in a table and is referred to by its number: expressions (`terms`), axes and
-edge labels (`paths`). Terms refer only to earlier terms, so a document cannot describe a cycle, and
-the leaves they unfold to are counted before anything is built: bad bytes cost no more than their
-length. Tensor names that continue their layer's name are written from the dot on.
+Whatever repeats stands in a table and is referred to by its number: expressions (`terms`), axes, edge
+labels (`paths`), and what tensors look like apart from their axes (`forms`: name, role, dtype, flags; a
+name that continues its layer's name is written from the dot on). A tensor is its form and its axes; one
+that a layer used before is the number of that use. Terms refer only to earlier terms, so a document
+cannot describe a cycle, and the leaves they unfold to are counted before anything is built: bad bytes
+cost no more than their length.
 
     {"format": "modelkeeper.graph", "version": 1, "framework": "torch",
      "spaces": [[16], [10, ["output"]]],
      "terms":  [["@", 0], ["=", 3, "kernel"], ["*", 0, 1]],
      "axes":   [["out", 0], ["in", 2, [[0, 1]]]],
      "paths":  [["relu"]],
+     "forms":  [[".weight", "weight", "float32"]],
      "layers": [{"name": "fc", "kind": "linear", "inputs": [0, [1, 0]],
-                 "tensors": [[".weight", "weight", "float32", [0, 1]]]}],
+                 "tensors": [[0, 0, 1]]}],
      "notes":  []}
 """
 
@@ -23,42 +26,31 @@ from msgspec import Struct
 
 from modelkeeper.errors import InvalidGraph
 from modelkeeper.graph.expressions import Atom, Concat, Expression, Fixed, Product, Space
-from modelkeeper.graph.structure import (
-    MAX_DEPTH,
-    MAX_LEAVES,
-    Attribute,
-    Axis,
-    Edge,
-    Graph,
-    Layer,
-    Note,
-    Tensor,
-)
+from modelkeeper.graph.rules import MAX_DEPTH, MAX_EDGES, MAX_LEAVES, MAX_TENSORS, MAX_TEXT
+from modelkeeper.graph.structure import Attribute, Axis, Edge, Graph, Layer, Note, Tensor
 
 T = TypeVar("T")
 
 FORMAT = "modelkeeper.graph"
 VERSION = 1
-MAX_BYTES = 64 * 2**20
+MAX_BYTES = 16 * 2**20
 
 # A tensor is a trainable, live, stored parameter unless a letter says otherwise.
 FROZEN, BUFFER, DEAD, DERIVED = "f", "b", "d", "n"
 
 
-class _Tensor(Struct, array_like=True):
+class _Form(Struct, array_like=True):
     name: str
     role: str
     dtype: str
-    axes: tuple[int, ...]
     flags: str = ""
-    aliases: tuple[str, ...] = ()
 
 
 class _Layer(Struct, forbid_unknown_fields=True):
     name: str
     kind: str
     inputs: tuple[int | tuple[int, int], ...] = ()
-    tensors: tuple[_Tensor, ...] = ()
+    tensors: tuple[int | tuple[int, ...], ...] = ()
     attributes: dict[str, bool | int | float | str | tuple[int, ...]] = {}
 
 
@@ -82,6 +74,7 @@ class _Document(Struct, forbid_unknown_fields=True):
     terms: tuple[tuple[int | str, ...], ...]
     axes: tuple[_Axis, ...]
     paths: tuple[tuple[str, ...], ...]
+    forms: tuple[_Form, ...]
     layers: tuple[_Layer, ...]
     notes: tuple[tuple[str, str, str], ...]
 
@@ -93,14 +86,18 @@ class _Head(Struct):
 
 def to_json(graph: Graph) -> bytes:
     """The graph as bytes. The same graph always gives the same bytes."""
-    terms, axes, paths = _Table(), _Table(), _Table()
+    terms, axes, paths, forms = _Table(), _Table(), _Table(), _Table()
+    used: dict[Tensor, int] = {}
     layers = []
     for layer in graph.layers:
         row: dict[str, Any] = {"name": layer.name, "kind": layer.kind}
         if layer.inputs:
             row["inputs"] = [_pack_edge(edge, paths) for edge in layer.inputs]
         if layer.tensors:
-            row["tensors"] = [_pack_tensor(tensor, layer.name, axes, terms) for tensor in layer.tensors]
+            row["tensors"] = [
+                used[tensor] if tensor in used else _pack_tensor(tensor, layer.name, forms, axes, terms, used)
+                for tensor in layer.tensors
+            ]
         if layer.attributes:
             row["attributes"] = dict(sorted(layer.attributes.items()))
         layers.append(row)
@@ -113,6 +110,7 @@ def to_json(graph: Graph) -> bytes:
             "terms": terms.rows,
             "axes": axes.rows,
             "paths": paths.rows,
+            "forms": forms.rows,
             "layers": layers,
             "notes": [[note.topic, note.where, note.text] for note in graph.notes],
         }
@@ -133,12 +131,21 @@ def from_json(data: bytes | str) -> Graph:
         document = msgspec.json.decode(data, type=_Document)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise InvalidGraph("document", str(error)) from error
+    _count("edges", sum(len(layer.inputs) for layer in document.layers), MAX_EDGES)
+    _count("tensors", sum(len(layer.tensors) for layer in document.layers), MAX_TENSORS)
+    _count("axes", len(document.axes), MAX_TENSORS)
+    _count("spaces", len(document.spaces), MAX_TENSORS)
+    _count("terms", len(document.terms), MAX_LEAVES)
     spaces = tuple(Space(space.size, space.pins, space.averaged) for space in document.spaces)
     terms = _unpack_terms(document.terms, spaces)
     axes = [Axis(axis.role, _at(terms, axis.term, "terms"), axis.degrees) for axis in document.axes]
+    for number, form in enumerate(document.forms):  # here, not where they are used: that may be often
+        if len(form.name) > MAX_TEXT or not set(form.flags) <= {FROZEN, BUFFER, DEAD, DERIVED}:
+            raise InvalidGraph(f"form {number}", f"name {form.name[:40]!r}, flags {form.flags[:40]!r}")
+    used: list[Tensor] = []
     return Graph(
         framework=document.framework,
-        layers=tuple(_unpack_layer(layer, axes, document.paths) for layer in document.layers),
+        layers=tuple(_unpack_layer(layer, document, axes, used) for layer in document.layers),
         spaces=spaces,
         notes=tuple(Note(*note) for note in document.notes),
     )
@@ -170,14 +177,23 @@ def _pack_edge(edge: Edge, paths: _Table) -> int | list[int]:
     return [edge.source, paths.number(edge.via, list(edge.via))] if edge.via else edge.source
 
 
-def _pack_tensor(tensor: Tensor, owner: str, axes: _Table, terms: _Table) -> list[Any]:
+def _pack_tensor(
+    tensor: Tensor, owner: str, forms: _Table, axes: _Table, terms: _Table, used: dict[Tensor, int]
+) -> list[Any]:
+    used[tensor] = len(used)
     name = tensor.name.removeprefix(owner) if owner and tensor.name.startswith(owner + ".") else tensor.name
-    flags = FROZEN * (not tensor.trainable) + BUFFER * tensor.buffer + DEAD * (not tensor.live) + DERIVED * (not tensor.stored)
+    flags = (
+        FROZEN * (not tensor.trainable)
+        + BUFFER * tensor.buffer
+        + DEAD * (not tensor.live)
+        + DERIVED * (not tensor.stored)
+    )
+    form = _trim([name, tensor.role, tensor.dtype, flags], [""])
     numbers = [
         axes.number(axis, _trim([axis.role, _pack(axis.of, terms), axis.degrees], [()]))
         for axis in tensor.axes
     ]
-    return _trim([name, tensor.role, tensor.dtype, numbers, flags, tensor.aliases], ["", ()])
+    return [forms.number(tuple(form), form), *numbers]
 
 
 def _pack(expression: Expression, terms: _Table) -> int:
@@ -228,30 +244,44 @@ def _earlier(part: int | str, number: int) -> bool:
     return isinstance(part, int) and 0 <= part < number
 
 
-def _unpack_layer(layer: _Layer, axes: list[Axis], paths: tuple[tuple[str, ...], ...]) -> Layer:
+def _unpack_layer(layer: _Layer, document: _Document, axes: list[Axis], used: list[Tensor]) -> Layer:
     inputs = []
     for edge in layer.inputs:
-        source, via = (edge, ()) if isinstance(edge, int) else (edge[0], _at(paths, edge[1], "paths"))
+        source, via = (
+            (edge, ()) if isinstance(edge, int) else (edge[0], _at(document.paths, edge[1], "paths"))
+        )
         inputs.append(Edge(source, via))
     tensors = []
     for row in layer.tensors:
-        if not set(row.flags) <= {FROZEN, BUFFER, DEAD, DERIVED}:
-            raise InvalidGraph(f"tensor {row.name[:80]!r}", f"unknown flags {row.flags[:40]!r}")
-        tensors.append(
-            Tensor(
-                name=layer.name + row.name if row.name.startswith(".") else row.name,
-                role=row.role,
-                dtype=row.dtype,
-                axes=tuple(_at(axes, number, "axes") for number in row.axes),
-                trainable=FROZEN not in row.flags,
-                buffer=BUFFER in row.flags,
-                live=DEAD not in row.flags,
-                stored=DERIVED not in row.flags,
-                aliases=row.aliases,
-            )
-        )
+        if isinstance(row, int):
+            tensors.append(_at(used, row, "tensors"))
+        else:
+            tensors.append(_unpack_tensor(row, layer.name, document.forms, axes))
+            used.append(tensors[-1])
     attributes: dict[str, Attribute] = layer.attributes
     return Layer(layer.name, layer.kind, tuple(inputs), tuple(tensors), attributes)
+
+
+def _unpack_tensor(row: tuple[int, ...], owner: str, forms: Sequence[_Form], axes: list[Axis]) -> Tensor:
+    if not row or len(owner) > MAX_TEXT:
+        raise InvalidGraph(f"a tensor of layer {owner[:80]!r}", "it has no form, or too long a name")
+    form = _at(forms, row[0], "forms")
+    return Tensor(
+        name=owner + form.name if form.name.startswith(".") else form.name,
+        role=form.role,
+        dtype=form.dtype,
+        axes=tuple(_at(axes, number, "axes") for number in row[1:]),
+        trainable=FROZEN not in form.flags,
+        buffer=BUFFER in form.flags,
+        live=DEAD not in form.flags,
+        stored=DERIVED not in form.flags,
+    )
+
+
+def _count(name: str, count: int, most: int) -> None:
+    """Refuse before anything is built: an edge of two bytes becomes an object of a hundred."""
+    if count > most:
+        raise InvalidGraph(name, f"{count:,} of them; at most {most:,}")
 
 
 def _at(table: Sequence[T], number: int, name: str) -> T:

@@ -8,25 +8,26 @@ A pointwise step that joins one node's output with functions of itself (x * sigm
 RMS norm) is a function of that node, not a merge: it is folded into the path, written out.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
 
-import torch
-
-from modelkeeper.frontends import terms
-from modelkeeper.frontends.terms import Solver, Term
+from modelkeeper.frontends.terms import Solver
+from modelkeeper.frontends.torch.paths import (
+    PERMUTING,
+    SILENT,
+    STATISTICS,
+    Path,
+    common,
+    extend,
+    shorten,
+    written,
+)
 from modelkeeper.frontends.torch.record import Owned
-from modelkeeper.frontends.torch.spaces import CONVOLUTIONS, RECURRENT, TRANSPOSED, bounds, operands, transposed
+from modelkeeper.frontends.torch.rules.layers import CONVOLUTIONS, RECURRENT, TRANSPOSED, operands, transposed
+from modelkeeper.frontends.torch.tensors import Degrees, Tensors, carry_roles, write_tensor
 from modelkeeper.frontends.torch.trace import Step, Trace, Value
-from modelkeeper.graph import Atom, Axis, Concat, Edge, Expression, Fixed, Layer, Product, Space, Tensor
+from modelkeeper.graph import Axis, Edge, Fixed, Layer, Tensor
 from modelkeeper.graph.structure import Attribute
-
-Path = tuple[str, ...]
-LONGEST_STEP = 120  # characters of a folded operation before it is abbreviated to a hash
-LONGEST_PATH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +49,6 @@ class Weights:
 
 Origin = Flow | Weights | None
 
-# Operations that change neither the numbers nor their order: they leave no mark on a path.
-SILENT = frozenset(
-    """clone detach dropout feature_dropout alpha_dropout alias lift_fresh _to_copy contiguous view _unsafe_view
-    _reshape_alias unsqueeze squeeze expand requires_grad write""".split()
-)
-# Operations whose integer arguments are sizes: they follow from the widths and the input.
-SIZED = frozenset(
-    """upsample_bilinear2d upsample_nearest2d upsample_bicubic2d upsample_nearest1d upsample_linear1d
-    upsample_nearest3d upsample_trilinear3d repeat new_zeros new_ones new_full new_empty""".split()
-)
-STATISTICS = frozenset("mean sum var std amax amin max min norm linalg_vector_norm".split())
 MERGES = {
     "sub": "subtract",
     "mul": "multiply",
@@ -83,28 +73,15 @@ NORMS = {
     "native_group_norm": "group_norm",
 }
 ROLES_OF_NORM = {"weight": "gain", "bias": "bias", "running_mean": "mean", "running_var": "variance"}
-DTYPES = {
-    dtype: str(dtype).removeprefix("torch.")
-    for dtype in (
-        *(torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32),
-        *(torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128),
-        *(torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz),
-    )
-}
 
 
 class Assembly:
     """Builds the layers of one graph."""
 
-    def __init__(self, solver: Solver, degrees: dict[tuple[int, int], dict[int, int]]) -> None:
+    def __init__(self, solver: Solver, degrees: Degrees) -> None:
         self.layers: list[Layer] = []
-        self.spaces: list[Space] = []
-        self._solver = solver
-        self._degrees = degrees  # (value, axis) -> degree of each atom
-        self._numbers: dict[int, int] = {}  # atom -> space
+        self.tensors = Tensors(solver, degrees)
         self._origins: dict[int, Origin] = {}
-        self._expressions: dict[int, Expression] = {}
-        self._axes: dict[Axis, Axis] = {}
         self._names: dict[str, int] = {}
         self._sources: dict[int, int] = {}  # a bare tensor -> its node
 
@@ -135,17 +112,19 @@ class Assembly:
                 continue
             module, _, key = each.names[0].rpartition(".")
             count = key == "num_batches_tracked"
-            live = count and module in homes or each.names[0] in touched and not each.parameter
+            live = (count and module in homes) or (each.names[0] in touched and not each.parameter)
             axes = tuple(Axis("other", Fixed(size, "unused")) for size in each.tensor.shape)
-            tensor = _tensor(each, "count" if count else key, axes, live=live)
+            tensor = write_tensor(each, "count" if count else key, axes, live=live)
             if module in homes:
                 layer = self.layers[homes[module]]
                 tensors = (*layer.tensors, tensor)
-                self.layers[homes[module]] = Layer(layer.name, layer.kind, layer.inputs, tensors, layer.attributes)
+                self.layers[homes[module]] = Layer(
+                    layer.name, layer.kind, layer.inputs, tensors, layer.attributes
+                )
             else:
                 unused.setdefault(module, []).append(tensor)
-        for module, tensors in unused.items():
-            self._node(module or "unused", "unused", tensors=tensors)
+        for module, spare in unused.items():
+            self._node(module or "unused", "unused", tensors=spare)
 
     # -- where values come from -----------------------------------------------------------------
 
@@ -180,8 +159,12 @@ class Assembly:
         if not present:
             return None
         if not flows:
-            values = tuple({v.number: v for origin in present if isinstance(origin, Weights) for v in origin.values}.values())
-            moved = step.name in SILENT or step.name in ("permute", "transpose", "t", "numpy_T", "mT")
+            values = tuple(
+                {
+                    v.number: v for origin in present if isinstance(origin, Weights) for v in origin.values
+                }.values()
+            )
+            moved = step.name in SILENT or step.name in PERMUTING
             return Weights(values, moved and all(isinstance(o, Weights) and o.direct for o in present))
         weights = [origin for origin in present if isinstance(origin, Weights)]
         if len({flow.node for flow in flows}) == 1 and not weights:
@@ -202,7 +185,10 @@ class Assembly:
         first = origin.values[0]
         node = self._sources.get(first.number)
         if node is None or len(origin.values) > 1:
-            tensors = [self._tensor(value, _key(value), ["other"] * len(value.axes)) for value in origin.values]
+            tensors = [
+                self.tensors.tensor(value, _key(value), ["other"] * len(value.axes))
+                for value in origin.values
+            ]
             node = self._sources[first.number] = self._node(_module(first), "parameter", tensors=tensors)
         return Flow(node)
 
@@ -212,18 +198,20 @@ class Assembly:
             flow = flows[0]
             if step.name in SILENT:
                 return flow
-            text = _text(step)
+            text = written(step)
             simple = flow.simple and (step.operation.pointwise or step.name in STATISTICS)
-            return Flow(flow.node, _extend(flow.via, text), simple) if text else flow
+            return Flow(flow.node, extend(flow.via, text), simple) if text else flow
         if not step.operation.pointwise or not all(flow.simple for flow in flows):
             return None
-        shared = _common([flow.via for flow in flows])
+        shared = common([flow.via for flow in flows])
         inside = [
             "" if origin is None else ">".join(origin.via[len(shared) :]) or "_"
             for origin in origins
             if origin is None or isinstance(origin, Flow)
         ]
-        return Flow(flows[0].node, (*shared, _short(f"{step.name}({','.join(each for each in inside if each)})")))
+        return Flow(
+            flows[0].node, (*shared, shorten(f"{step.name}({','.join(each for each in inside if each)})"))
+        )
 
     # -- layers ---------------------------------------------------------------------------------
 
@@ -234,11 +222,17 @@ class Assembly:
             back = transposed(step)
             rank = len(step.arguments["weight"].shape) - 2
             roles = ["in", "out"] if back else ["out", "in"]
-            parts = [("weight", step.arguments["weight"], roles + ["kernel"] * rank), ("bias", step.arguments.get("bias"), ["out"])]
+            parts = [
+                ("weight", step.arguments["weight"], roles + ["kernel"] * rank),
+                ("bias", step.arguments.get("bias"), ["out"]),
+            ]
             attributes = _window_attributes(step, rank)
             return self._parametric(step, "conv_transpose" if back else "conv", "input", parts, attributes)
         if name == "linear":
-            parts = [("weight", step.arguments["weight"], ["out", "in"]), ("bias", step.arguments.get("bias"), ["out"])]
+            parts = [
+                ("weight", step.arguments["weight"], ["out", "in"]),
+                ("bias", step.arguments.get("bias"), ["out"]),
+            ]
             return self._parametric(step, "linear", "input", parts)
         if name in ("matmul", "mm", "addmm", "bmm", "baddbmm", "mv"):
             left, right = operands(step)
@@ -257,11 +251,12 @@ class Assembly:
         if name in ("prelu", "_prelu_kernel"):
             return self._parametric(step, "prelu", step.inputs[0], [("weight", step.inputs[1], ["out"] * 8)])
         if name in RECURRENT:
-            keys = ("num_layers", "bidirectional")
+            stack = ("num_layers", "bidirectional")
             given = [
-                ("weight" if len(value.shape) == 2 else "bias", value, ["out", "in"]) for value in step.arguments["params"]
+                ("weight" if len(value.shape) == 2 else "bias", value, ["out", "in"])
+                for value in step.arguments["params"]
             ]
-            return self._parametric(step, name, "input", given, _attributes(step, keys))
+            return self._parametric(step, name, "input", given, _attributes(step, stack))
         return None
 
     def _parametric(
@@ -286,19 +281,26 @@ class Assembly:
             assert value is not None
             owner = owner or _module(origin.values[0])
             for each in origin.values:
-                tensor = self._tensor(each, role, _carry_roles(each, value, roles), direct=origin.direct, used=value)
+                tensor = self.tensors.tensor(
+                    each, role, carry_roles(each, value, roles), direct=origin.direct, used=value
+                )
                 tensors.setdefault(tensor.name, tensor)
         if not tensors:
             return None
         source = step.arguments[taken] if isinstance(taken, str) else taken
-        flows = [self._flow(origin) for value in (source, *others) if (origin := self._origin(value)) is not None]
+        flows = [
+            self._flow(origin) for value in (source, *others) if (origin := self._origin(value)) is not None
+        ]
         return self._node(owner, kind, flows, list(tensors.values()), attributes)
 
     def _apply(self, step: Step, flow: Flow, weights: Weights) -> int:
         """A tensor of the model multiplied with, or added to, the output of one node."""
         kind = APPLIED[step.name]
         role = "gain" if kind == "scale" else "bias"
-        tensors = [self._tensor(v, role if n == 0 else "factor", ["out"] * len(v.axes)) for n, v in enumerate(weights.values)]
+        tensors = [
+            self.tensors.tensor(v, role if n == 0 else "factor", ["out"] * len(v.axes))
+            for n, v in enumerate(weights.values)
+        ]
         attributes: dict[str, Attribute] = {} if step.name in ("mul", "add") else {"by": step.name}
         return self._node(_module(weights.values[0]), kind, [flow], tensors, attributes)
 
@@ -315,76 +317,6 @@ class Assembly:
         edges = tuple(Edge(flow.node, flow.via) for flow in flows)
         self.layers.append(Layer(unique, kind, edges, tuple(tensors), attributes or {}))
         return len(self.layers) - 1
-
-    # -- tensors --------------------------------------------------------------------------------
-
-    def _tensor(
-        self, value: Value, role: str, roles: Sequence[str], direct: bool = True, used: Value | None = None
-    ) -> Tensor:
-        assert value.owner is not None
-        if not direct and used is not None and value.shape != used.shape:
-            role = "factor"
-        axes = []
-        for n, axis in enumerate(value.axes):
-            expression = self._expression(axis)
-            degrees = self._degrees.get((value.number, n), {})
-            pairs = sorted((self._space(atom), degrees[atom.number]) for atom in self._solver.atoms(axis) if degrees.get(atom.number))
-            made = Axis(roles[n] if n < len(roles) else "other", expression, tuple(dict.fromkeys(pairs)))
-            axes.append(self._axes.setdefault(made, made))
-        return _tensor(value.owner, role, tuple(axes))
-
-    def _expression(self, term: Term) -> Expression:
-        term = self._solver.resolve(term)
-        known = self._expressions.get(term.number)
-        if known is None:
-            known = self._expressions[term.number] = self._express(term)
-        return known
-
-    def _express(self, term: Term) -> Expression:
-        parts: Any
-        match term.kind:
-            case terms.ATOM:
-                return Atom(self._space(term), term.size)
-            case terms.FIXED:
-                return Fixed(term.size, term.origin)
-            case terms.PRODUCT:
-                parts = tuple(self._expression(part) for part in term.parts)
-                return Product(parts)
-            case _:
-                parts = tuple(self._expression(part) for part in term.parts)
-                return Concat(parts)
-
-    def _space(self, atom: Term) -> int:
-        number = self._numbers.get(atom.number)
-        if number is None:
-            number = self._numbers[atom.number] = len(self.spaces)
-            self.spaces.append(Space(atom.size, tuple(pin[:300] for pin in atom.pins[:4]), atom.averaged))
-        return number
-
-
-def _tensor(owned: Owned, role: str, axes: tuple[Axis, ...], live: bool = True) -> Tensor:
-    return Tensor(
-        name=owned.names[0],
-        role=role,
-        dtype=DTYPES.get(owned.tensor.dtype, "opaque"),
-        axes=axes,
-        trainable=owned.parameter and owned.tensor.requires_grad,
-        buffer=not owned.parameter,
-        live=live,
-        stored=owned.stored,
-        aliases=tuple(owned.names[1:]),
-    )
-
-
-def _carry_roles(tensor: Value, used: Value, roles: Sequence[str]) -> list[str]:
-    """The axis roles of a tensor, from those of the operand it was turned into.
-
-    Moving axes hands terms on as they are, so an axis is found again by identity. A tensor that was
-    computed with keeps its axes in place.
-    """
-    by_term = {id(term): role for term, role in zip(used.axes, roles, strict=False) if term.size != 1}
-    placed = list(roles) if len(tensor.axes) == len(used.axes) else ["other"] * len(tensor.axes)
-    return [by_term.get(id(term), placed[n] if n < len(placed) else "other") for n, term in enumerate(tensor.axes)]
 
 
 def _module(value: Value) -> str:
@@ -423,69 +355,3 @@ def _window_attributes(step: Step, rank: int) -> dict[str, Attribute]:
     if step.arguments.get("groups", 1) != 1:
         found["groups"] = step.arguments["groups"]
     return found
-
-
-def _text(step: Step) -> str:
-    """How a folded operation is written on a path; empty if it changes nothing."""
-    if step.name in ("permute", "transpose", "t", "numpy_T", "mT"):
-        return f"permute[{_permutation(step)}]"
-    if step.name == "slice":
-        dim, start, end, by = bounds(step)
-        size = step.inputs[0].shape[dim]
-        if (start, end, by) == (0, size, 1):
-            return ""
-        return f"slice[{dim},{Fraction(start, size)}:{Fraction(end, size)}{f':{by}' if by != 1 else ''}]"
-    if step.name in SIZED:
-        return step.name
-    written = []
-    for name in step.operation.arguments:
-        text = _scalar(step.arguments.get(name))
-        if text:
-            written.append(text)
-    return _short(f"{step.name}[{','.join(written)}]" if written else step.name)
-
-
-def _permutation(step: Step) -> str:
-    rank = len(step.outputs[0].shape)
-    if step.name == "permute":
-        return ",".join(str(n % rank) for n in step.arguments["dims"])
-    order = list(range(rank))
-    first, second = step.arguments.get("dim0", -2), step.arguments.get("dim1", -1)
-    if rank > 1:
-        order[first], order[second] = order[second], order[first]
-    return ",".join(map(str, order))
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else ""
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (list, tuple)) and value and all(isinstance(each, (int, float)) for each in value):
-        return "x".join(repr(each) for each in value)
-    return ""
-
-
-def _short(text: str) -> str:
-    if len(text) <= LONGEST_STEP:
-        return text
-    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    return f"{text[: LONGEST_STEP - 20]}…#{digest}"
-
-
-def _extend(via: Path, text: str) -> Path:
-    """A longer path; a very long one is abbreviated, so that no loop can make it grow without bound."""
-    if len(via) < LONGEST_PATH:
-        return (*via, text)
-    return (f"…#{hashlib.blake2b(repr(via).encode(), digest_size=8).hexdigest()}", text)
-
-
-def _common(paths: Sequence[Path]) -> Path:
-    shared: list[str] = []
-    for steps in zip(*paths, strict=False):
-        if len(set(steps)) > 1:
-            break
-        shared.append(steps[0])
-    return tuple(shared)

@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.torch.assemble import Assembly
+from modelkeeper.frontends.torch.degrees import infer_degrees
 from modelkeeper.frontends.torch.inputs import Inputs, candidates
 from modelkeeper.frontends.torch.owned import owned_tensors
 from modelkeeper.frontends.torch.quiet import quietly
 from modelkeeper.frontends.torch.record import CPU, META, Owned, Recorder, Recording, map_tensors, tensors_in
-from modelkeeper.frontends.torch.spaces import RULES, Inference
+from modelkeeper.frontends.torch.rules import RULES
+from modelkeeper.frontends.torch.spaces import Inference
 from modelkeeper.frontends.torch.trace import trace
 from modelkeeper.graph import Graph, Note
 
@@ -50,24 +52,28 @@ def describe(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs =
     owned = owned_tensors(model)
     with quietly(model) as bare:
         recording, inputs, returned, notes = _run(bare, owned, example_inputs)
-        given = list(tensors_in(_outputs(returned, outputs, type(bare).__name__)))
+        given = list(tensors_in(pick_outputs(returned, outputs)))
         tensors = list(tensors_in((inputs.args, dict(inputs.kwargs))))
         run = trace(recording, tensors, given)
         inference = Inference()
         inference.walk(run)
-        assembly = Assembly(inference.solver, {})
+        degrees, conflicts = infer_degrees(run, inference.solver)
+        assembly = Assembly(inference.solver, degrees)
         assembly.build(run, _input_names(bare, inputs))
         assembly.leftover(owned, recording.touched)
     notes += [Note("opaque", where, f"aten::{name}") for name, where in inference.opaque.items()]
-    return Graph("torch", tuple(assembly.layers), tuple(assembly.spaces), tuple(notes))
+    notes += [Note("conflict", where, "no placement of shares is exact here") for where in conflicts]
+    return Graph("torch", tuple(assembly.layers), tuple(assembly.tensors.spaces), tuple(notes))
 
 
 def example(shape: Iterable[int], dtype: str = "float32") -> Tensor:
     """A tensor to pass as example input: its shape and dtype are all that counts."""
-    return torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
+    return torch.empty(tuple(shape), dtype=getattr(torch, dtype), device=META)
 
 
-def _run(model: nn.Module, owned: list[Owned], example_inputs: Any) -> tuple[Recording, Inputs, Any, list[Note]]:
+def _run(
+    model: nn.Module, owned: list[Owned], example_inputs: Any
+) -> tuple[Recording, Inputs, Any, list[Note]]:
     """The first run that works: on shapes if it can be, for real otherwise."""
     given = example_inputs is not None
     failures: list[tuple[Inputs, Exception]] = []
@@ -86,9 +92,11 @@ def _run(model: nn.Module, owned: list[Owned], example_inputs: Any) -> tuple[Rec
     name = type(model).__name__
     if not failures:
         raise CannotDescribe(name, "nothing in it says what its inputs look like", _ADVICE)
-    inputs, error = failures[0]
-    tried = f"on ({inputs})" if given else f"on any of {len(failures)} guessed inputs, the first being ({inputs})"
-    raise CannotDescribe(name, f"it did not run {tried}: {_first_line(error)}", _ADVICE) from error
+    inputs, cause = failures[0]
+    tried = (
+        f"on ({inputs})" if given else f"on any of {len(failures)} guessed inputs, the first being ({inputs})"
+    )
+    raise CannotDescribe(name, f"it did not run {tried}: {_first_line(cause)}", _ADVICE) from cause
 
 
 def _record(model: nn.Module, owned: list[Owned], inputs: Inputs, *, real: bool) -> _Ran:
@@ -118,13 +126,17 @@ def _needs_values(error: Exception) -> bool:
     return isinstance(error, NotImplementedError) or "meta" in text.lower() or "data-dependent" in text
 
 
-def _outputs(returned: Any, outputs: Outputs, name: str) -> Any:
+def pick_outputs(returned: Any, outputs: Outputs = None) -> Any:
+    """Of what a model returned, what counts as its output."""
     if callable(outputs):
         return outputs(returned)
     if isinstance(outputs, str):
         found = returned.get(outputs) if hasattr(returned, "get") else getattr(returned, outputs, None)
         if found is None:
-            raise CannotDescribe(name, f"it returned no {outputs!r}", "Name a field of what it returns as `outputs`.")
+            advice = "Name a field of what it returns as `outputs`"
+            raise CannotDescribe(
+                "the model", f"it returned no {outputs!r} but a {type(returned).__name__}", advice
+            )
         return found
     if hasattr(returned, "to_tuple"):  # a Hugging Face output: states and losses beside the result
         return returned.get("logits") if returned.get("logits") is not None else returned.to_tuple()[0]

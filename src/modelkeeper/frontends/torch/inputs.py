@@ -51,10 +51,16 @@ def _shape_text(value: Any) -> str:
 
 
 def candidates(model: nn.Module) -> Iterator[Inputs]:
-    """Inputs worth trying, the likeliest first."""
-    yield from _hugging_face(model)
-    yield from _declared(model)
-    yield from _from_layers(model)
+    """Inputs worth trying, the likeliest first, in the model's own floating-point type."""
+    dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    for found in (_hugging_face, _declared, _from_layers):
+        for inputs in found(model):
+            args = tuple(_cast(each, dtype) for each in inputs.args)
+            yield Inputs(args, tuple((name, _cast(each, dtype)) for name, each in inputs.kwargs))
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def _hugging_face(model: nn.Module) -> Iterator[Inputs]:
@@ -76,12 +82,18 @@ def _hugging_face_inputs(config: Any, main: str, parameters: Any, length: int) -
     limit = getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None) or length
     tokens = _tokens(1, min(length, int(limit)) if int(limit) > 0 else length)
     found: dict[str, Tensor] = {}
-    if main == "pixel_values" or "pixel_values" in parameters and "input_ids" in parameters:
+    if main == "pixel_values" or ("pixel_values" in parameters and "input_ids" in parameters):
         vision = getattr(config, "vision_config", config)
         size = getattr(vision, "image_size", None) or getattr(vision, "input_size", None) or 224
         height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
-        found["pixel_values"] = _floats(1, int(getattr(vision, "num_channels", None) or 3), int(height), int(width))
-    if main == "input_ids" or ("input_ids" in parameters and main != "pixel_values") or "pixel_values" in found and "input_ids" in parameters:
+        found["pixel_values"] = _floats(
+            1, int(getattr(vision, "num_channels", None) or 3), int(height), int(width)
+        )
+    if (
+        main == "input_ids"
+        or ("input_ids" in parameters and main != "pixel_values")
+        or ("pixel_values" in found and "input_ids" in parameters)
+    ):
         found["input_ids"] = tokens
     if main == "input_values":
         found[main] = _floats(1, 16_000 if length == 16 else 1_000 * length)
@@ -97,13 +109,15 @@ def _hugging_face_inputs(config: Any, main: str, parameters: Any, length: int) -
 def _declared(model: nn.Module) -> Iterator[Inputs]:
     for name in ("pretrained_cfg", "default_cfg"):
         declared = getattr(model, name, None)
-        size = declared.get("input_size") if hasattr(declared, "get") else getattr(declared, "input_size", None)
+        size = declared.get("input_size") if isinstance(declared, dict) else None
+        size = size or getattr(declared, "input_size", None)
         if isinstance(size, (tuple, list)):
             yield Inputs((_floats(1, *size),))
     size = getattr(model, "in_size", None)
     if isinstance(size, (tuple, list)) and all(isinstance(each, int) for each in size):
-        channels = getattr(model, "in_channels", None) or _first_channels(model) or 3
-        yield Inputs((_floats(1, channels, *size),))
+        for channels in dict.fromkeys((getattr(model, "in_channels", None), _first_channels(model), 3)):
+            if isinstance(channels, int):
+                yield Inputs((_floats(1, channels, *size),))
 
 
 def _first_channels(model: nn.Module) -> int | None:
@@ -141,7 +155,11 @@ def _for_layer(module: nn.Module) -> list[Tensor]:
         case nn.Conv3d() | nn.ConvTranspose3d():
             return [_floats(1, module.in_channels, 16, size, size) for size in (32, 112)]
         case nn.Linear():
-            return [_floats(1, module.in_features), _floats(1, 16, module.in_features), *_squares(module.in_features)]
+            return [
+                _floats(1, module.in_features),
+                _floats(1, 16, module.in_features),
+                *_squares(module.in_features),
+            ]
         case nn.Embedding() | nn.EmbeddingBag():
             return [_tokens(1, 16), _tokens(16)]
         case nn.RNNBase():

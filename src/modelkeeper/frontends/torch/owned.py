@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.torch.quiet import modules_by_name
@@ -25,8 +25,10 @@ def owned_tensors(model: nn.Module) -> list[Owned]:
                 if tensor is None:
                     continue
                 name = f"{prefix}.{key}" if prefix else key
-                if isinstance(tensor, UninitializedTensorMixin):
-                    advice = "Run the model once on real data, so that its lazy modules take shape, and try again"
+                if isinstance(tensor, (UninitializedParameter, UninitializedBuffer)):
+                    advice = (
+                        "Run the model once on real data, so that its lazy modules take shape, and try again"
+                    )
                     raise CannotDescribe(type(model).__name__, f"{name!r} has no shape yet", advice)
                 same = place(tensor) if tensor.layout == torch.strided and tensor.numel() else id(tensor)
                 if same in found:

@@ -53,7 +53,11 @@ def modules_by_name(model: nn.Module, *, repeat: bool = False) -> Iterator[tuple
             continue
         seen.add(id(module))
         yield name, module
-        below = [(f"{name}.{key}" if name else key, unwrap(child)) for key, child in module._modules.items() if child is not None]
+        below = [
+            (f"{name}.{key}" if name else key, unwrap(child))
+            for key, child in module._modules.items()
+            if child is not None
+        ]
         stack.extend(reversed(below))
 
 
@@ -67,7 +71,9 @@ def quietly(model: nn.Module) -> Iterator[nn.Module]:
     """The bare model, ready to run; see the module's docstring for what is put back afterwards."""
     bare = unwrap(model)
     everything = [module for _, module in modules_by_name(bare)]
-    scripted = [(module, module.training) for module in everything if isinstance(module, torch.jit.ScriptModule)]
+    scripted = [
+        (module, module.training) for module in everything if isinstance(module, torch.jit.ScriptModule)
+    ]
     modules = [module for module in everything if not isinstance(module, torch.jit.ScriptModule)]
     before = [(module, dict(module.__dict__), _tables(module)) for module in modules]
     numpy_state, python_state = np.random.get_state(), random.getstate()

@@ -22,6 +22,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 META = torch.device("meta")
+_KEEP_SHAPE = frozenset({"batch_norm", "layer_norm", "group_norm"})  # one result, like the first argument
 CPU = torch.device("cpu")
 
 
@@ -62,6 +63,7 @@ class Call:
     operation: Operation
     arguments: dict[str, Any]
     results: tuple[Tensor, ...]
+    shapes: tuple[torch.Size, ...]  # of the results, then: a tensor may be resized later
 
 
 @dataclass(slots=True)
@@ -86,14 +88,20 @@ class Recording:
 
 def place(tensor: Tensor) -> tuple[Any, ...]:
     """Where a tensor's numbers are: equal for tied tensors, also through `.data`."""
-    return (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
+    return (
+        tensor.untyped_storage()._cdata,
+        tensor.storage_offset(),
+        tensor.shape,
+        tensor.stride(),
+        tensor.dtype,
+    )
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records every call while it is active: `with torch.inference_mode(), recorder: model(*inputs)`."""
 
     def __init__(self, owned: list[Owned], known: Collection[str], *, real: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.recording = Recording()
         self._known = known
         self._real = real
@@ -118,23 +126,36 @@ class Recorder(TorchDispatchMode):
                     return self._note(operation, args, kwargs, out)
                 kwargs = {**kwargs, "device": CPU}
             return func(*args, **kwargs)
+        ordinary = (operation.views or operation.writes) and any(
+            not t.is_inference() for t in tensors_in((args, kwargs))
+        )
         args, kwargs = map_tensors(args, self._lift), map_tensors(kwargs, self._lift)
         if kwargs.get("device") is not None:
             kwargs["device"] = CPU if self._real else META
-        out = func(*args, **kwargs) if self._real else self._on_shapes(func, operation, args, kwargs)
+        if ordinary:  # a view of a tensor made outside inference mode has to be one, too
+            with torch.inference_mode(False), torch.no_grad():
+                out = func(*args, **kwargs)
+        else:
+            out = func(*args, **kwargs) if self._real else self._on_shapes(func, operation, args, kwargs)
         return self._note(operation, args, kwargs, out)
 
     def _note(self, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         results = tuple(tensors_in(out))
         if results:
             arguments = dict(zip(operation.arguments, args, strict=False)) | kwargs
-            self.recording.calls.append(Call(operation, arguments, results))
+            self.recording.calls.append(
+                Call(operation, arguments, results, tuple([t.shape for t in results]))
+            )
         return out
 
-    def _on_shapes(self, func: OpOverload, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _on_shapes(
+        self, func: OpOverload, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Meta kernels are slow (a batch norm takes a millisecond): ask once for each set of shapes."""
         if operation.writes or operation.views:
             return func(*args, **kwargs)
+        if operation.name in _KEEP_SHAPE:
+            return torch.empty_strided(args[0].shape, args[0].stride(), dtype=args[0].dtype, device=META)
         key = (func, _key(args), _key(tuple(kwargs.items())))
         known = self._results.get(key)
         if known is not None:
@@ -157,8 +178,8 @@ class Recorder(TorchDispatchMode):
 
     def _owner(self, tensor: Tensor) -> Owned | None:
         owner = self._by_id.get(id(tensor))
-        if owner is None and tensor.layout == torch.strided and not isinstance(tensor, torch.nn.UninitializedTensorMixin):
-            owner = self._by_place.get(place(tensor)) if tensor.untyped_storage()._cdata else None
+        if owner is None and tensor.layout == torch.strided:
+            owner = self._by_place.get(place(tensor))
         return owner
 
     def _lift(self, tensor: Tensor) -> Tensor:
@@ -171,11 +192,13 @@ class Recorder(TorchDispatchMode):
                 return tensor
             twin = self._constants.get(id(tensor))
             if twin is None:
-                twin = self._constants[id(tensor)] = (tensor, _shape_of(tensor))
+                with torch.inference_mode(tensor.is_inference()):
+                    twin = self._constants[id(tensor)] = (tensor, _shape_of(tensor))
             return twin[1]
         self.recording.touched.add(owner.names[0])
         if owner.stand_in is None:
-            owner.stand_in = _real_copy(tensor, owner) if self._real else _shape_of(tensor)
+            with torch.inference_mode(False), torch.no_grad():
+                owner.stand_in = _real_copy(tensor, owner) if self._real else _shape_of(tensor)
             self.recording.owners[id(owner.stand_in)] = owner
         return owner.stand_in
 

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from modelkeeper.frontends.terms import Term
-from modelkeeper.frontends.torch.record import Operation, Owned, Recording, tensors_in
+from modelkeeper.frontends.torch.record import Call, Operation, Owned, Recording, tensors_in
 
 WRITE = Operation("write", ("self", "value"), (), False, False, False, False)
 
@@ -24,8 +24,8 @@ class Value:
 
     __slots__ = ("active", "axes", "floating", "number", "owner", "shape", "step")
 
-    def __init__(self, tensor: Tensor, number: int, owner: Owned | None = None) -> None:
-        self.shape = tuple(tensor.shape)
+    def __init__(self, tensor: Tensor, shape: Sequence[int], number: int, owner: Owned | None = None) -> None:
+        self.shape = tuple(shape)
         self.floating = tensor.is_floating_point() or tensor.is_complex()
         self.number = number
         self.owner = owner  # set for a tensor of the model
@@ -65,7 +65,7 @@ def trace(recording: Recording, inputs: Sequence[Tensor], outputs: Iterable[Tens
     for value in taken:
         value.active = True
     for call in recording.calls:
-        values.run(call.operation, call.arguments, call.results)
+        values.run(call)
     given = [values.read(tensor) for tensor in outputs]
     steps = _live(values.steps, given)
     used = {id(value): value for step in steps for value in step.inputs if value.owner is not None}
@@ -83,8 +83,9 @@ class _Values:
         self._stale: dict[int, list[tuple[int, Value]]] = {}  # writes through other views, not yet seen
         self._count = 0
 
-    def new(self, tensor: Tensor) -> Value:
-        value = self._current[id(tensor)] = Value(tensor, self._count, self._owners.get(id(tensor)))
+    def new(self, tensor: Tensor, shape: Sequence[int] | None = None) -> Value:
+        shape = tensor.shape if shape is None else shape
+        value = self._current[id(tensor)] = Value(tensor, shape, self._count, self._owners.get(id(tensor)))
         self._count += 1
         return value
 
@@ -96,14 +97,15 @@ class _Values:
             value = self._write(tensor, value, written, whole=elements >= tensor.numel())
         return value
 
-    def run(self, operation: Operation, arguments: dict[str, Any], results: tuple[Tensor, ...]) -> None:
+    def run(self, call: Call) -> None:
+        operation, arguments, results = call.operation, call.arguments, call.results
         inputs: list[Value] = []
         step = Step(operation, {name: self._take(each, inputs) for name, each in arguments.items()}, inputs)
         active = any(value.active for value in inputs)
         before = {id(tensor) for tensor in tensors_in(arguments)}
-        for tensor in results:
+        for tensor, shape in zip(results, call.shapes, strict=True):
             if operation.writes or id(tensor) not in before:
-                value = self.new(tensor)
+                value = self.new(tensor, shape)
                 value.owner = None
                 value.step, value.active = step, active
             else:

@@ -73,7 +73,9 @@ def _array(each: Owned) -> Array:
     if tensor.is_meta:
         raise InvalidWeights(name, "it is on the meta device and has no numbers")
     if tensor.layout != torch.strided or tensor.is_quantized:
-        raise InvalidWeights(name, f"it is {'quantised' if tensor.is_quantized else 'sparse'}; make it dense first")
+        raise InvalidWeights(
+            name, f"it is {'quantised' if tensor.is_quantized else 'sparse'}; make it dense first"
+        )
     tensor = tensor.to(CPU).resolve_conj().resolve_neg()
     if tensor.dtype in _FOREIGN:
         carrier, dtype = _FOREIGN[tensor.dtype]
@@ -101,7 +103,9 @@ def _tensor(name: str, value: Any) -> Tensor:
     if carrier is not None:
         array = array.view(np.int16 if array.dtype.itemsize == 2 else np.int8)
     if not array.flags.writeable or not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))  # torch takes no read-only or foreign-endian memory
+        array = array.astype(
+            array.dtype.newbyteorder("=")
+        )  # torch takes no read-only or foreign-endian memory
     try:
         tensor = torch.from_numpy(array)
     except (TypeError, ValueError) as error:

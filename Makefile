@@ -1,0 +1,94 @@
+# What a developer runs; `make` alone lists it.
+#
+# Every target sets up what it needs: an environment in .venv with the versions that constraints.txt
+# pins, renewed when one of the files that decide it has changed.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+EXTRAS := torch,test,lint
+
+# The project is built without build isolation, so that the tools that build it are pinned as well.
+BUILD_TOOLS := scikit-build-core nanobind cmake ninja
+# Real architectures to test on. Its metadata asks for more than describing needs, hence no
+# dependencies; releases after this one need torchvision.
+PYTORCHCV := pytorchcv==0.0.67
+# The release with CPU wheels that the pins were made for.
+TORCH := torch==2.13.0
+
+PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help test demo check format bench coverage constraints clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: $(READY) ## run the tests (ARGS='-k fingerprint' to choose)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+demo: $(READY) ## describe two models and print them side by side
+	$(BIN)/python examples/demo.py $(ARGS)
+
+check: $(READY) ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY) ## format the code, fix what lint can fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY) ## how fast describing is, against a plain forward on shapes
+	$(BIN)/python benchmarks/describe.py $(ARGS)
+
+coverage: $(READY) ## describe every real architecture there is, and count
+	$(BIN)/python benchmarks/coverage.py $(ARGS)
+
+constraints: ## pin anew: the newest of everything that pyproject.toml allows
+	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins
+	$(call PIP,build/pins) '$(TORCH)' $(BUILD_TOOLS)
+	$(call PIP,build/pins) '$(TORCH)' --no-build-isolation '.[$(EXTRAS)]'
+	$(call PIP,build/pins) --no-deps '$(PYTORCHCV)'
+	@{ sed '/^#/!d' constraints.txt; \
+	   build/pins/bin/python -m pip freeze | grep -v '^modelkeeper' | sed 's/+cpu$$//' | LC_ALL=C sort -f; \
+	} > build/constraints.txt
+	@mv build/constraints.txt constraints.txt && rm -rf build/pins
+
+clean: ## remove the environment and everything built
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# The installed project finds its modules in src; which packages there are, it learned when installed.
+$(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/native/*) $(shell find src -name __init__.py)
+	@$(call find_python); \
+	$(find_compiler); \
+	echo "Setting up $(VENV) with $$python: a few minutes the first time."; \
+	"$$python" -m venv $(VENV)
+	@echo "  the tools that build the native module"
+	@$(call PIP,$(VENV)) -c constraints.txt $(BUILD_TOOLS)
+	@echo "  modelkeeper and what it needs"
+	@$(call PIP,$(VENV)) -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
+	@echo "  architectures to test on"
+	@$(call PIP,$(VENV)) -c constraints.txt --no-deps '$(PYTORCHCV)'
+	@touch $@
+
+# Sets $python in the shell, or stops with advice. PYTHON=... goes first.
+define find_python
+python=; for each in $(PYTHON) python3.11 python3; do \
+	  if "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null; then python=$$each; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "No Python 3.11 or newer found. Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; \
+	fi
+endef
+
+define find_compiler
+compiler=; for each in $$CXX c++ g++ clang++; do \
+	  if command -v "$$each" > /dev/null; then compiler=$$each; break; fi; \
+	done; \
+	if [ -z "$$compiler" ]; then \
+	  echo "No C++ compiler found, and modelkeeper builds one small C++17 module. Install one (Debian, Ubuntu:" \
+	    "apt-get install g++; macOS: xcode-select --install), or point CXX at yours." >&2; exit 1; \
+	fi
+endef

@@ -1,0 +1,42 @@
+"""Errors: one root, picklable, and messages that do not change on the way."""
+
+import pickle
+
+import pytest
+
+from modelkeeper import ModelKeeperError, errors
+
+EXAMPLES = [
+    errors.InvalidGraph("layer 3 ('fc')", "its size is -1"),
+    errors.UnknownFramework("dict", ("torch",)),
+    errors.CannotDescribe("Net", "it wants 3 channels", "Pass example_inputs"),
+    errors.InvalidWeights("fc.weight", "shape (3, 4), not (4, 3)"),
+    errors.CannotLoadFactory("models:net", "no module 'models' is installed"),
+]
+
+
+def kinds(root: type[ModelKeeperError]) -> set[type[ModelKeeperError]]:
+    return {root, *(kind for child in root.__subclasses__() for kind in kinds(child))}
+
+
+def test_every_error_has_an_example_here_and_a_line_in_the_tree() -> None:
+    ours = {kind for kind in kinds(ModelKeeperError) if kind.__module__.startswith("modelkeeper")}
+    assert ours - {ModelKeeperError} == {type(error) for error in EXAMPLES}
+    assert all(f" {kind.__name__} " in str(errors.__doc__) for kind in ours - {ModelKeeperError})
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_survives_pickle(error: ModelKeeperError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_a_message_names_all_that_the_error_holds(error: ModelKeeperError) -> None:
+    fields = [
+        part for value in vars(error).values() for part in ([value] if isinstance(value, str) else value)
+    ]
+    assert fields
+    assert all(field in str(error) or repr(field) in str(error) for field in fields)

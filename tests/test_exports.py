@@ -1,0 +1,44 @@
+"""What users may import. A change here is a change for them: say so in CHANGELOG.md."""
+
+import importlib
+
+import pytest
+
+EXPORTS = {
+    "modelkeeper": ["ModelKeeperError", "__version__"],
+    "modelkeeper.graph": [
+        "Atom",
+        "Axis",
+        "Concat",
+        "Edge",
+        "Expression",
+        "Fixed",
+        "Graph",
+        "Layer",
+        "Note",
+        "Product",
+        "Space",
+        "Tensor",
+        "consumers",
+        "from_json",
+        "leaves",
+        "to_json",
+        "walk",
+    ],
+    "modelkeeper.frontends": ["frontend_for"],
+    "modelkeeper.frontends.torch": ["MODEL", "describe", "example", "load", "read"],
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_a_module_exports_just_this(name: str) -> None:
+    module = importlib.import_module(name)
+    assert sorted(module.__all__) == EXPORTS[name]
+    assert all(hasattr(module, each) for each in module.__all__)
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    modelkeeper = importlib.import_module("modelkeeper")
+    assert modelkeeper.__version__ == importlib.import_module("importlib.metadata").version("modelkeeper")
+    with pytest.raises(AttributeError, match="has no attribute 'versoin'"):
+        modelkeeper.versoin

@@ -1,0 +1,47 @@
+"""The native module checks what it is given: a mistake is a ValueError, never a crash."""
+
+import numpy as np
+import pytest
+
+from modelkeeper import _native
+
+GOOD = {"nodes": [1, 2, 2], "offsets": [0, 0, 1, 2], "sources": [0, 0], "edges": [5, 5]}
+TYPES = {"nodes": np.uint64, "offsets": np.int32, "sources": np.int32, "edges": np.uint64}
+
+
+def colours(budget: int = 1_000, **changes: list[int]) -> list[int]:
+    arrays = {name: np.array(values, TYPES[name]) for name, values in {**GOOD, **changes}.items()}
+    return _native.colours(**arrays, budget=budget).tolist()
+
+
+def test_equal_parts_have_equal_colours() -> None:
+    first, left, right = colours()
+    assert left == right != first
+
+
+def test_a_graph_of_nothing_has_no_colours() -> None:
+    assert colours(nodes=[], offsets=[0], sources=[], edges=[]) == []
+
+
+def test_a_budget_of_nothing_still_colours() -> None:
+    assert len(colours(budget=0)) == len(colours(budget=-1)) == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"offsets": []},
+        {"offsets": [0, 0, 1]},
+        {"offsets": [0, 0, 1, 3]},
+        {"offsets": [0, 2, 1, 2]},
+        {"offsets": [1, 1, 1, 2]},
+        {"offsets": [0, -1, 1, 2]},
+        {"sources": [0]},
+        {"sources": [0, 2]},
+        {"sources": [0, -1]},
+        {"edges": [5]},
+    ],
+)
+def test_arrays_that_describe_no_graph_are_refused(changes: dict[str, list[int]]) -> None:
+    with pytest.raises(ValueError, match=r"offsets|edge"):
+        colours(**changes)
