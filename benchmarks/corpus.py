@@ -3,6 +3,7 @@
     graphs(names)          described once, then read from benchmarks/.cache
     IMAGENET, TRANSFORMER  names beside pytorchcv's CIFAR models
     twins()                one network as two libraries write it
+    shuffled(graph, rng)   the same network written in another order
     repeats(graph)         the same network with other numbers of blocks
     scaled(prepared, rng)  the same network with other widths
 """
@@ -21,7 +22,8 @@ from torch import nn
 
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.frontends.torch import describe
-from modelkeeper.graph import Edge, Graph, Layer, Tensor, from_json, to_json
+from modelkeeper.graph import Edge, Graph, Layer, Tensor, consumers, from_json, to_json
+from modelkeeper.graph.structure import COMMUTATIVE
 from modelkeeper.matching import Prepared
 from modelkeeper.matching.similarity import LARGEST, MERGE, UNIT, WEIGHT_ROOTS, WEIGHT_SCALE
 
@@ -33,7 +35,7 @@ densenet169 dpn68 darknet53 dla34 dla60 hrnet_w18_small_v1 hrnet_w18_small_v2 vo
 sqnxt23_w1 shufflenet_g1_w1 shufflenetv2_w1 menet128_8x1_g4 mobilenet_w1 mobilenet_wd4 mobilenetv2_w1 mobilenetv2b_w1
 mobilenetv3_small_w1 mobilenetv3_large_w1 igcv3_w1 mnasnet_b1 darts proxylessnas_mobile xception inceptionv3 inceptionv4
 inceptionresnetv1 polynet nasnet_4a1056 pnasnet5large spnasnet efficientnet_b0 efficientnet_b1 mixnet_s fishnet99
-bninception peleenet resattnet56 sknet50 scnet50 diracnet18v2 revnet38 bagnet17 ntsnet_cub""".split()
+bninception peleenet resattnet56 sknet50 scnet50 diracnet18v2 revnet38 bagnet17 ntsnet_cub sparsenet121""".split()
 TRANSFORMER = """bert distilbert albert electra convbert funnel gpt2 opt llama t5 bart vit swin convnext
 segformer wav2vec2""".split()
 
@@ -97,6 +99,26 @@ def twins() -> dict[str, tuple[Graph, Graph]]:
 def _describe(make: Callable[[], nn.Module]) -> Graph:
     torch.manual_seed(0)
     return describe(make())
+
+
+def shuffled(graph: Graph, rng: random.Random) -> Graph:
+    """The same network with its layers in another order and its merges written another way round."""
+    behind = consumers(graph)
+    waiting = [len({edge.source for edge in layer.inputs}) for layer in graph.layers]
+    ready, place, layers = [v for v, count in enumerate(waiting) if not count], dict[int, int](), list[Layer]()
+    while ready:
+        v = ready.pop(rng.randrange(len(ready)))
+        layer = graph.layers[v]
+        inputs = [Edge(place[edge.source], edge.via) for edge in layer.inputs]
+        if layer.kind in COMMUTATIVE:
+            rng.shuffle(inputs)
+        place[v] = len(layers)
+        layers.append(Layer(layer.name, layer.kind, tuple(inputs), layer.tensors, layer.attributes))
+        for w in behind[v]:
+            waiting[w] -= 1
+            if not waiting[w]:
+                ready.append(w)
+    return Graph(graph.framework, tuple(layers), graph.spaces)
 
 
 def repeats(graph: Graph, rng: random.Random) -> Graph:
@@ -181,4 +203,4 @@ def _weight(parameters: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any
     return np.clip((root * WEIGHT_SCALE * UNIT).astype(np.int64), MERGE, LARGEST // 2)
 
 
-__all__ = ["IMAGENET", "TRANSFORMER", "TRANSFORMERS", "cifar", "graphs", "repeats", "scaled", "twins"]
+__all__ = ["IMAGENET", "TRANSFORMER", "TRANSFORMERS", "cifar", "graphs", "repeats", "scaled", "shuffled", "twins"]

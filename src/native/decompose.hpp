@@ -1,9 +1,10 @@
 // In which order, and with which regions, should a graph be aligned?
 //
 // A cut is a node that every path crosses. Between two cuts, the connected components are branches of
-// one region, and each is decomposed in turn. A component without cuts is primitive: there, every
-// part with one entry and one exit still becomes a region, and what is left is put in canonical order
-// (post-order from the exits; predecessors by kind, shape, level, height, then by colour). Nothing
+// one region, and each is decomposed in turn. A component without cuts is primitive (the cells of a NAS
+// network, each fed by two others): there, what leads to one merge and nowhere else still becomes a
+// region of that merge, and the rest is put in canonical order (post-order from the exits;
+// predecessors by kind, shape, level, height, then by colour). Nothing
 // depends on how nodes were numbered; the budget for telling symmetric nodes apart is stated below.
 #pragma once
 #include <algorithm>
@@ -28,7 +29,7 @@ class Decomposition {
     // its predecessors with the labels of the edges.
     Decomposition(size_t n, const uint64_t *content, const int32_t *rank, const int32_t *token,
                   const int32_t *offset, const int32_t *source, const uint16_t *label)
-        : n_(int(n)), content_(content), rank_(rank), token_(token), preds_(n), succs_(n), place_(n, -1) {
+        : n_(int(n)), content_(content), rank_(rank), token_(token), preds_(n), succs_(n), place_(n, -1), level_(n, 0) {
         for (int v = 0; v < n_; ++v) {
             auto &in = preds_[size_t(v)];
             for (int32_t e = offset[v]; e < offset[v + 1]; ++e) in.push_back({source[e], label[e]});
@@ -102,8 +103,8 @@ class Decomposition {
     using Link = std::pair<int32_t, uint16_t>;  // a node and the label of the edge
     using Nodes = std::vector<int32_t>;         // in topological order
 
-    struct Branch { int plan; uint64_t hash; size_t size; uint16_t label; };  // plan -1: a bare edge
-    struct Region { std::vector<Branch> branches; uint64_t hash; };
+    struct Branch { int plan; uint64_t hash; size_t size; uint16_t label; int64_t level; uint64_t colour; };  // plan -1: a bare edge
+    struct Region { std::vector<Branch> branches; uint64_t hash; bool linear; };  // linear: a path may cross all branches in turn
     struct Item { int region; int32_t node; };  // branches, then the node that closes them; either may be absent
     struct Plan { std::vector<Item> items; uint64_t hash = 0; };
     struct Run { uint16_t low, high; uint64_t hash; uint16_t label; };
@@ -175,8 +176,8 @@ class Decomposition {
         return found;
     }
 
-    int region(const std::vector<Nodes> &components, bool direct, uint16_t direct_label, int depth) {
-        Region found{{}, 0x5e91};
+    int region(const std::vector<Nodes> &components, bool direct, uint16_t direct_label, int depth, bool linear) {
+        Region found{{}, 0x5e91, linear};
         for (const Nodes &part : components) {
             enter(part);
             uint16_t label = 0;
@@ -185,11 +186,14 @@ class Decomposition {
                     if (place(l.first) < 0) label = uint16_t(label + l.second);
             leave(part);
             const int inner = plan(part, depth + 1);
-            found.branches.push_back({inner, mix(plans_[size_t(inner)].hash, label), part.size(), label});
+            int64_t level = 0;  // branches of equal content may be fed from different places: the earlier one first
+            uint64_t colour = 0;
+            for (int32_t v : part) level += level_[size_t(v)], colour += mix(colour_[size_t(v)], 3);
+            found.branches.push_back({inner, mix(plans_[size_t(inner)].hash, label), part.size(), label, level, colour});
         }
-        if (direct) found.branches.push_back({-1, mix(0xed9e, direct_label), 0, direct_label});
+        if (direct) found.branches.push_back({-1, mix(0xed9e, direct_label), 0, direct_label, 0, 0});
         std::sort(found.branches.begin(), found.branches.end(), [](const Branch &a, const Branch &b) {
-            return std::pair(a.size, a.hash) < std::pair(b.size, b.hash);
+            return std::tuple(a.size, a.hash, a.level, a.colour) < std::tuple(b.size, b.hash, b.level, b.colour);
         });
         for (const Branch &branch : found.branches) found.hash = mix(found.hash, branch.hash);
         regions_.push_back(std::move(found));
@@ -245,7 +249,7 @@ class Decomposition {
                 } else {
                     direct = to >= 0 ? begin[size_t(after)] : from >= 0 && end[size_t(before)];
                 }
-                between = region(parts, direct, label, depth);
+                between = region(parts, direct, label, depth, false);
                 made.hash = mix(made.hash, regions_[size_t(between)].hash);
             }
             if (to >= 0) made.hash = mix(made.hash, signatures[size_t(after)]);
@@ -254,56 +258,35 @@ class Decomposition {
         return add(std::move(made));
     }
 
-    // Parts with one entry and one exit inside a primitive part: for each closer (by local number) its
-    // fork and what lies between; the outermost only.
-    std::map<int32_t, std::pair<int32_t, Nodes>> enclosed(const Nodes &part) {
+    // Inside a primitive part: for each merge (by local number) the nodes that lead to it and nowhere
+    // else. The outermost merges only.
+    std::map<int32_t, Nodes> enclosed(const Nodes &part) {
         enter(part);
         const int32_t size = int32_t(part.size()), outside = size;
-        auto meet = [outside](const std::vector<int32_t> &up, const std::vector<int32_t> &depth, int32_t a, int32_t b) {
-            while (a != b) {
-                if (a == outside || b == outside) return outside;
-                if (depth[size_t(a)] >= depth[size_t(b)]) a = up[size_t(a)];
-                else b = up[size_t(b)];
-            }
-            return a;
-        };
-        auto dominators = [&](bool forward) {
-            std::vector<int32_t> up(size_t(size) + 1, outside), depth(size_t(size) + 1, 0);
-            for (int32_t k = 0; k < size; ++k) {
-                const int32_t i = forward ? k : size - 1 - k, v = part[size_t(i)];
-                int32_t found = -1;
-                for (const Link &l : forward ? preds_[size_t(v)] : succs_[size_t(v)]) {
-                    const int32_t q = place(l.first) < 0 ? outside : place(l.first);
-                    found = found < 0 ? q : meet(up, depth, found, q);
-                }
-                up[size_t(i)] = found < 0 ? outside : found;
-                depth[size_t(i)] = depth[size_t(up[size_t(i)])] + 1;
-            }
-            return up;
-        };
-        const auto dominator = dominators(true), exit = dominators(false);
-        std::map<int32_t, std::pair<int32_t, Nodes>> found;
-        std::vector<char> inside(size_t(size), 0);
-        for (int32_t v = size - 1; v >= 0; --v) {
-            const int32_t u = dominator[size_t(v)];
-            if (inside[size_t(v)] || u == outside || exit[size_t(u)] != v) continue;
-            Nodes between, todo{v};
-            while (!todo.empty()) {
-                const int32_t w = todo.back();
-                todo.pop_back();
-                for (const Link &l : preds_[size_t(part[size_t(w)])]) {
-                    const int32_t q = place(l.first);
-                    if (q == u || inside[size_t(q)]) continue;
-                    inside[size_t(q)] = 1;
-                    between.push_back(part[size_t(q)]);
-                    todo.push_back(q);
+        std::vector<int32_t> exit(size_t(size) + 1, outside), depth(size_t(size) + 1, 0);
+        for (int32_t i = size - 1; i >= 0; --i) {  // the first node that all paths from i cross
+            int32_t found = -1;
+            for (const Link &l : succs_[size_t(part[size_t(i)])]) {
+                int32_t other = place(l.first) < 0 ? outside : place(l.first);
+                if (found < 0) found = other;
+                while (found != other) {
+                    if (found == outside || other == outside) found = other = outside;
+                    else if (depth[size_t(found)] >= depth[size_t(other)]) found = exit[size_t(found)];
+                    else other = exit[size_t(other)];
                 }
             }
-            if (between.empty()) continue;
-            std::sort(between.begin(), between.end());
-            found[v] = {u, std::move(between)};
+            exit[size_t(i)] = found < 0 ? outside : found;
+            depth[size_t(i)] = depth[size_t(exit[size_t(i)])] + 1;
         }
         leave(part);
+        std::map<int32_t, Nodes> found;
+        std::vector<int32_t> owner(size_t(size), -1);
+        for (int32_t v = size - 1; v >= 0; --v) {
+            if (exit[size_t(v)] != outside) owner[size_t(v)] = owner[size_t(exit[size_t(v)])];
+            if (owner[size_t(v)] < 0 && preds_[size_t(part[size_t(v)])].size() > 1) owner[size_t(v)] = v;
+            else if (owner[size_t(v)] >= 0) found[owner[size_t(v)]].push_back(part[size_t(v)]);
+        }
+        for (auto &[closer, inner] : found) std::reverse(inner.begin(), inner.end());
         return found;
     }
 
@@ -327,8 +310,9 @@ class Decomposition {
     }
 
     int primitive(const Nodes &part, int depth) {
-        const auto closed = depth < MAX_DEPTH ? enclosed(part) : std::map<int32_t, std::pair<int32_t, Nodes>>{};
+        const auto closed = depth < MAX_DEPTH ? enclosed(part) : std::map<int32_t, Nodes>{};
         const auto colour = distinct(part);
+        for (size_t i = 0; i < part.size(); ++i) colour_[size_t(part[i])] = colour[i];
         enter(part);
         const size_t size = part.size();
         std::vector<int32_t> level(size, 0), height(size, 0), hidden(size, 0);
@@ -338,11 +322,12 @@ class Decomposition {
             for (const Link &l : preds_[size_t(part[i])])
                 if (place(l.first) >= 0) level[i] = std::max(level[i], level[size_t(place(l.first))] + 1);
         }
+        for (size_t i = 0; i < size; ++i) level_[size_t(part[i])] = level[i];
         for (size_t i = size; i-- > 0;)
             for (const Link &l : succs_[size_t(part[i])])
                 if (place(l.first) >= 0) height[i] = std::max(height[i], height[size_t(place(l.first))] + 1);
         for (const auto &[closer, inner] : closed)
-            for (int32_t v : inner.second) hidden[size_t(place(v))] = 1;
+            for (int32_t v : inner) hidden[size_t(place(v))] = 1;
         auto earlier = [&](int32_t a, int32_t b) {
             auto key = [&](int32_t i) { return std::tuple(rank_[part[size_t(i)]], -level[size_t(i)], -height[size_t(i)], colour[size_t(i)]); };
             return key(a) < key(b);
@@ -351,12 +336,15 @@ class Decomposition {
         std::vector<int32_t> roots, order;
         for (size_t i = 0; i < size; ++i) {
             if (hidden[i]) continue;
+            auto feeds = [&](int32_t v) {
+                for (const Link &l : preds_[size_t(v)])
+                    if (place(l.first) >= 0 && !hidden[size_t(place(l.first))]) before[i].push_back(place(l.first));
+            };
+            feeds(part[i]);
             const auto at = closed.find(int32_t(i));
-            if (at != closed.end()) before[i].push_back(at->second.first);
-            else
-                for (const Link &l : preds_[size_t(part[i])])
-                    if (place(l.first) >= 0) before[i].push_back(place(l.first));
+            if (at != closed.end()) std::for_each(at->second.begin(), at->second.end(), feeds);
             std::sort(before[i].begin(), before[i].end(), earlier);
+            before[i].erase(std::unique(before[i].begin(), before[i].end()), before[i].end());
             const auto &out = succs_[size_t(part[i])];
             if (std::none_of(out.begin(), out.end(), [this](const Link &l) { return place(l.first) >= 0; })) roots.push_back(int32_t(i));
         }
@@ -387,8 +375,11 @@ class Decomposition {
             int between = -1;
             const auto at = closed.find(i);
             if (at != closed.end()) {
-                const Link *direct = edge_to(part[size_t(at->second.first)], part[size_t(i)]);
-                between = region(components(at->second.second), direct != nullptr, direct ? direct->second : uint16_t(0), depth);
+                bool direct = false;
+                uint16_t label = 0;
+                for (const Link &l : preds_[size_t(part[size_t(i)])])
+                    if (!std::binary_search(at->second.begin(), at->second.end(), l.first)) direct = true, label = uint16_t(label + l.second);
+                between = region(components(at->second), direct, label, depth, true);
                 made.hash = mix(made.hash, regions_[size_t(between)].hash);
             }
             uint64_t sum = 0;
@@ -416,6 +407,7 @@ class Decomposition {
             }
             Placed placed{last, regions_[size_t(item.region)].hash, {}};
             std::vector<uint16_t> tips;
+            const bool linear = regions_[size_t(item.region)].linear;
             for (const Branch &branch : regions_[size_t(item.region)].branches) {
                 if (branch.plan < 0) {
                     placed.runs.push_back({1, 0, branch.hash, branch.label});
@@ -423,11 +415,12 @@ class Decomposition {
                     continue;
                 }
                 const uint16_t low = uint16_t(nodes.size());
-                tips.push_back(emit(branch.plan, last));
+                tips.push_back(emit(branch.plan, linear && low > 0 ? uint16_t(low - 1) : last));
                 placed.runs.push_back({low, uint16_t(nodes.size() - 1), branch.hash, branch.label});
             }
             std::sort(tips.rbegin(), tips.rend());  // the element just before comes first: the kernel counts on it
             tips.erase(std::unique(tips.begin(), tips.end()), tips.end());
+            if (linear) tips.resize(1);
             placed_.push_back(std::move(placed));
             last = element(item.node, tips, uint16_t(placed_.size() - 1));
         }
@@ -438,7 +431,7 @@ class Decomposition {
     const uint64_t *content_;
     const int32_t *rank_, *token_;
     std::vector<std::vector<Link>> preds_, succs_;
-    std::vector<int32_t> place_;
+    std::vector<int32_t> place_, level_;
     std::vector<uint64_t> colour_;
     int64_t spent_ = 0;
     std::vector<Plan> plans_;
