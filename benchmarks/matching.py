@@ -33,20 +33,39 @@ from modelkeeper.matching.segments import Segment
 from modelkeeper.matching.similarity import KNOBS
 
 RESULTS = Path(__file__).parent / "results"
-HELD_OUT = ("densenet", "xdensenet", "shakeshake", "fractalnet", "nasnet", "pnasnet", "darts", "inception", "dla", "hrnet")
+HELD_OUT = (
+    "densenet",
+    "xdensenet",
+    "shakeshake",
+    "fractalnet",
+    "nasnet",
+    "pnasnet",
+    "darts",
+    "inception",
+    "dla",
+    "hrnet",
+)
 DEPTHS = 12  # variations in depth of one real graph
 
 
 def main() -> None:
     """Measure everything, print it and write it down."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=int, nargs="*", default=[1_000, 10_000, 100_000, 1_000_000])
     parser.add_argument("--queries", type=int, default=20, help="queries of each kind for each size")
-    parser.add_argument("--pairs", type=int, default=3_000, help="pairs of CIFAR models, of all ordered pairs")
+    parser.add_argument(
+        "--pairs", type=int, default=3_000, help="pairs of CIFAR models, of all ordered pairs"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS / "matching.json")
     arguments = parser.parse_args()
     report: dict[str, Any] = {
-        "machine": {"cores": os.cpu_count(), "processor": platform.processor() or platform.machine(), "load": os.getloadavg()[0]},
+        "machine": {
+            "cores": os.cpu_count(),
+            "processor": platform.processor() or platform.machine(),
+            "load": os.getloadavg()[0],
+        },
         "pairs": measure_pairs(arguments.pairs),
         "hostile": measure_hostile(),
         "zoos": measure_zoos(sorted(arguments.sizes), arguments.queries),
@@ -56,12 +75,12 @@ def main() -> None:
     print(f"written to {arguments.out}")
 
 
-def clock(work: Callable[[], object], times: int = 1) -> float:
+def clock(work: Callable[..., object], *arguments: object, times: int = 1) -> float:
     """Seconds, the least of several times."""
     best = float("inf")
     for _ in range(times):
         start = time.perf_counter()
-        work()
+        work(*arguments)
         best = min(best, time.perf_counter() - start)
     return best
 
@@ -88,10 +107,10 @@ def measure_pairs(count: int) -> dict[str, Any]:
     score, mapping, whole = [], [], []
     for a, b in chosen:
         one = np.array([place[a]], np.int32)
-        score.append(1e6 * clock(lambda one=one, b=b: scans[b].scores(one), 3))
-        mapping.append(1e6 * clock(lambda a=a, b=b: _map(prepared[a], prepared[b]), 3))
-        whole.append(1e6 * clock(lambda a=a, b=b: align(prepared[a], prepared[b]), 2))
-    preparing = [1e3 * clock(lambda graph=graph: prepare(graph), 2) for graph in found.values()]
+        score.append(1e6 * clock(scans[b].scores, one, times=3))
+        mapping.append(1e6 * clock(_map, prepared[a], prepared[b], times=3))
+        whole.append(1e6 * clock(align, prepared[a], prepared[b], times=2))
+    preparing = [1e3 * clock(prepare, graph, times=2) for graph in found.values()]
     report = {
         "models": len(names),
         "pairs": count,
@@ -108,7 +127,9 @@ def measure_pairs(count: int) -> dict[str, Any]:
 
 
 def _map(parent: Prepared, child: Prepared) -> object:
-    return _native.align_pair(parent.form, child.form, _native.rewards(parent.tokens, child.tokens, KNOBS), KNOBS)
+    return _native.align_pair(
+        parent.form, child.form, _native.rewards(parent.tokens, child.tokens, KNOBS), KNOBS
+    )
 
 
 class Variations:
@@ -139,7 +160,10 @@ def measure_zoos(sizes: list[int], queries: int) -> list[dict[str, Any]]:
         "with relatives": [next(with_relatives) for _ in range(queries)],
         "without relatives": [next(without) for _ in range(queries)],
     }
-    print(f"\nzoos of {len(inside)} real networks, varied; queries without relatives are of {len(outside)} others")
+    print(
+        f"\nzoos of {len(inside)} real networks, varied; "
+        f"queries without relatives are of {len(outside)} others"
+    )
     index, reports = Index(), []
     for size in sizes:
         adding = []
@@ -152,7 +176,9 @@ def measure_zoos(sizes: list[int], queries: int) -> list[dict[str, Any]]:
     return reports
 
 
-def measure_zoo(index: Index, size: int, asked: dict[str, list[Prepared]], adding: list[float]) -> dict[str, Any]:
+def measure_zoo(
+    index: Index, size: int, asked: dict[str, list[Prepared]], adding: list[float]
+) -> dict[str, Any]:
     """One zoo: its queries, its memory, adding and removing, saving and opening."""
     report: dict[str, Any] = {"models": size, "queries": {}}
     snapshot = index.snapshot
@@ -179,20 +205,22 @@ def measure_zoo(index: Index, size: int, asked: dict[str, list[Prepared]], addin
     removing = []
     for key in range(0, size, max(1, size // 200)):
         model = asked["with relatives"][0]
-        removing.append(1e6 * clock(lambda key=key: index.remove(key)))
+        removing.append(1e6 * clock(index.remove, key))
         index.add(key, model)
     report["remove, us"] = spread(removing)
     used = sum(part.segment.nbytes for part in index.snapshot.parts)
     report["bytes a model"] = round(used / size)
     report["resident MB"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     with tempfile.TemporaryDirectory() as folder:
-        report["save, s"] = round(clock(lambda: index.save(Path(folder))), 3)
+        report["save, s"] = round(clock(index.save, Path(folder)), 3)
         index._saved.clear()
-        report["open, s"] = round(clock(lambda: Index.load(Path(folder)), 3), 4)
+        report["open, s"] = round(clock(Index.load, Path(folder), times=3), 4)
         opened = Index.load(Path(folder))
-        report["first query after opening, ms"] = round(1e3 * clock(lambda: opened.search(asked["with relatives"][0])), 1)
-    for key in list(report)[2:]:
-        print(f"  {key:30s} {report[key]}")
+        report["first query after opening, ms"] = round(
+            1e3 * clock(opened.search, asked["with relatives"][0]), 1
+        )
+    for title in list(report)[2:]:
+        print(f"  {title:30s} {report[title]}")
     return report
 
 
@@ -205,7 +233,12 @@ def _chain(length: int, width: int = 8, kinds: int = 1) -> Graph:
 
 
 def _merges(sources: list[list[int]]) -> Graph:
-    return Graph("test", tuple(Layer(str(i), "add" if s else "input", tuple(Edge(q) for q in s)) for i, s in enumerate(sources)))
+    return Graph(
+        "test",
+        tuple(
+            Layer(str(i), "add" if s else "input", tuple(Edge(q) for q in s)) for i, s in enumerate(sources)
+        ),
+    )
 
 
 def measure_hostile() -> dict[str, Any]:
@@ -218,7 +251,7 @@ def measure_hostile() -> dict[str, Any]:
         nested.append([tip, 2 * (1299 - depth)])
         tip = len(nested) - 1
     rng = random.Random(0)
-    tangled = [[]] + [sorted(rng.sample(range(i), min(i, 3))) for i in range(1, 4000)]
+    tangled: list[list[int]] = [[]] + [sorted(rng.sample(range(i), min(i, 3))) for i in range(1, 4000)]
     shapes: dict[str, Callable[[], Graph]] = {
         "a chain of 100,000 layers": lambda: _chain(99_999),
         "a chain of 8,000 layers, all alike": lambda: _chain(8_000),
@@ -238,7 +271,10 @@ def measure_hostile() -> dict[str, Any]:
             prepared = time.perf_counter() - start
             start = time.perf_counter()
             _map(model, model)
-            line: Any = {"prepare": round(prepared, 2), "align with itself": round(time.perf_counter() - start, 2)}
+            line: Any = {
+                "prepare": round(prepared, 2),
+                "align with itself": round(time.perf_counter() - start, 2),
+            }
         except ModelKeeperError as refused:
             line = {"refused after": round(time.perf_counter() - start, 2), "because": str(refused)}
         report[name] = line

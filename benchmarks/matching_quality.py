@@ -1,13 +1,13 @@
 """How good are alignments on real networks? Tables to benchmarks/results/matching-quality.md.
 
-    self      a network aligned with itself by the kernel (no shortcut for equal fingerprints): all covered?
-    twins     the same network with its branches written in another order: mapped onto itself?
-    pairs     for pairs of related networks: the share of the child's parameters that lie in a layer of
-              equal shape (exact) and that the parent could fill (overlap); mappings against the data
-              flow; series mapped to parallel or the other way round; changes when branches are permuted
-    tangled   networks that are not series-parallel, against one chain in canonical order
-    libraries one network as two libraries write it
-    weights   which constants choose the better parent (`--weights`, written to matching-weights.md)
+self      a network aligned with itself by the kernel (no shortcut for equal fingerprints): all covered?
+twins     the same network with its branches written in another order: mapped onto itself?
+pairs     for pairs of related networks: the share of the child's parameters that lie in a layer of
+          equal shape (exact) and that the parent could fill (overlap); mappings against the data
+          flow; series mapped to parallel or the other way round; changes when branches are permuted
+tangled   networks that are not series-parallel, against one chain in canonical order
+libraries one network as two libraries write it
+weights   which constants choose the better parent (`--weights`, written to matching-weights.md)
 """
 
 import argparse
@@ -28,29 +28,36 @@ from modelkeeper.matching.similarity import KNOBS
 
 RESULTS = Path(__file__).parent / "results"
 
-PAIRS = """resnet20_cifar10>resnet56_cifar10 resnet56_cifar10>resnet20_cifar10 resnet56_cifar10>resnet110_cifar10
-resnet20_cifar10>seresnet20_cifar10 seresnet20_cifar10>resnet20_cifar10 resnet20_cifar10>preresnet20_cifar10
-preresnet20_cifar10>sepreresnet56_cifar10 resnet164bn_cifar10>resnet272bn_cifar10 ror3_56_cifar10>resnet56_cifar10
+PAIRS = """resnet20_cifar10>resnet56_cifar10 resnet56_cifar10>resnet20_cifar10
+resnet56_cifar10>resnet110_cifar10 resnet20_cifar10>seresnet20_cifar10 seresnet20_cifar10>resnet20_cifar10
+resnet20_cifar10>preresnet20_cifar10 preresnet20_cifar10>sepreresnet56_cifar10
+resnet164bn_cifar10>resnet272bn_cifar10 ror3_56_cifar10>resnet56_cifar10
 resnet56_cifar10>ror3_56_cifar10 wrn28_10_cifar10>wrn40_8_cifar10 wrn16_10_cifar10>wrn28_10_cifar10
 resnet20_cifar10>wrn16_10_cifar10 densenet40_k12_cifar10>densenet100_k12_cifar10
 densenet40_k12_bc_cifar10>densenet40_k24_bc_cifar10 densenet40_k12_cifar10>densenet40_k12_bc_cifar10
 resnext20_16x4d_cifar10>resnext29_32x4d_cifar10 resnext20_16x4d_cifar10>resnext20_32x4d_cifar10
-pyramidnet110_a48_cifar10>pyramidnet110_a270_cifar10 shakeshakeresnet20_2x16d_cifar10>shakeshakeresnet26_2x32d_cifar10
-resnet20_cifar10>shakeshakeresnet20_2x16d_cifar10 diaresnet20_cifar10>diaresnet56_cifar10 resnet20_cifar10>nin_cifar10
-resnet18>resnet34 resnet34>resnet18 resnet50>resnet101 resnet18>resnet50 resnet50>resnext50_32x4d resnet50>seresnet50
-resnet50>cbam_resnet50 resnet18>vgg16 vgg16>resnet50 vgg11>vgg16 vgg16>bn_vgg16 alexnet>vgg11 densenet121>densenet169
-mobilenet_wd4>mobilenet_w1 mobilenetv2_w1>mobilenetv2b_w1 mobilenetv2_w1>mnasnet_b1 mobilenetv3_small_w1>mobilenetv3_large_w1
-efficientnet_b0>efficientnet_b1 efficientnet_b0>mobilenetv3_large_w1 inceptionv3>inceptionv4 inceptionv3>resnet50
-inceptionv4>inceptionresnetv1 regnetx004>regnety004 bert>electra bert>distilbert vit>bert gpt2>llama bart>t5""".split()
-TANGLED = """hrnet_w18_small_v1>hrnet_w18_small_v2 nasnet_4a1056>pnasnet5large pnasnet5large>nasnet_4a1056 darts>nasnet_4a1056
-nasnet_4a1056>darts dla34>dla60 dpn68>densenet121 fishnet99>resnet50 msdnet22_cifar10>resnet56_cifar10
-hrnet_w18_small_v1>resnet18 resnet18>hrnet_w18_small_v1 fractalnet_cifar10>resnet20_cifar10 polynet>inceptionv4
-vovnet39>hardnet68 sparsenet121>densenet121 201:4>201:6 201:6>201:4 201:4>201:w""".split()
+pyramidnet110_a48_cifar10>pyramidnet110_a270_cifar10
+shakeshakeresnet20_2x16d_cifar10>shakeshakeresnet26_2x32d_cifar10
+resnet20_cifar10>shakeshakeresnet20_2x16d_cifar10 diaresnet20_cifar10>diaresnet56_cifar10
+resnet20_cifar10>nin_cifar10 resnet18>resnet34 resnet34>resnet18 resnet50>resnet101 resnet18>resnet50
+resnet50>resnext50_32x4d resnet50>seresnet50 resnet50>cbam_resnet50 resnet18>vgg16 vgg16>resnet50
+vgg11>vgg16 vgg16>bn_vgg16 alexnet>vgg11 densenet121>densenet169 mobilenet_wd4>mobilenet_w1
+mobilenetv2_w1>mobilenetv2b_w1 mobilenetv2_w1>mnasnet_b1 mobilenetv3_small_w1>mobilenetv3_large_w1
+efficientnet_b0>efficientnet_b1 efficientnet_b0>mobilenetv3_large_w1 inceptionv3>inceptionv4
+inceptionv3>resnet50 inceptionv4>inceptionresnetv1 regnetx004>regnety004 bert>electra bert>distilbert
+vit>bert gpt2>llama bart>t5""".split()
+TANGLED = """hrnet_w18_small_v1>hrnet_w18_small_v2 nasnet_4a1056>pnasnet5large pnasnet5large>nasnet_4a1056
+darts>nasnet_4a1056 nasnet_4a1056>darts dla34>dla60 dpn68>densenet121 fishnet99>resnet50
+msdnet22_cifar10>resnet56_cifar10 hrnet_w18_small_v1>resnet18 resnet18>hrnet_w18_small_v1
+fractalnet_cifar10>resnet20_cifar10 polynet>inceptionv4 vovnet39>hardnet68 sparsenet121>densenet121
+201:4>201:6 201:6>201:4 201:4>201:w""".split()
 
 
 def main() -> None:
     """Make all tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--weights", action="store_true", help="compare constants instead (some minutes)")
     arguments = parser.parse_args()
     found = graphs([*cifar(), *IMAGENET, *TRANSFORMER]) | nas_bench_201()
@@ -66,25 +73,42 @@ def main() -> None:
 def tables(found: dict[str, Graph]) -> list[str]:
     """Every table but that of the constants."""
     prepared = {name: prepare(graph) for name, graph in found.items()}
-    lines = ["# Quality of alignments", "", f"{len(found)} real networks. Made by `python benchmarks/matching_quality.py`.", ""]
+    lines = [
+        "# Quality of alignments",
+        "",
+        f"{len(found)} real networks. Made by `python benchmarks/matching_quality.py`.",
+        "",
+    ]
     covered = [name for name, model in prepared.items() if not by_kernel(model, model).skipped_child]
     lines += ["| question | networks | yes |", "| --- | --- | --- |"]
-    lines.append(f"| aligned with itself by the kernel, every layer is matched | {len(found)} | {len(covered)} |")
+    lines.append(
+        f"| aligned with itself by the kernel, every layer is matched | {len(found)} | {len(covered)} |"
+    )
     rng, onto, same = random.Random(0), 0, 0
     for name, graph in found.items():
         twin = shuffled(graph, rng)
         onto += is_isomorphism(graph, twin, align(prepared[name], twin))
         same += is_isomorphism(graph, twin, by_kernel(prepared[name], prepare(twin)))
     lines.append(f"| a twin with permuted branches is mapped isomorphically | {len(found)} | {onto} |")
-    lines.append(f"| ... by the kernel, without the shortcut for equal fingerprints | {len(found)} | {same} |")
+    lines.append(
+        f"| ... by the kernel, without the shortcut for equal fingerprints | {len(found)} | {same} |"
+    )
     lines += ["", "## One network, two libraries (pytorchcv, transformers)", ""]
-    lines += ["| network | similarity | layers with parameters matched | parameters in layers of equal shape |", "| --- | --- | --- | --- |"]
+    lines += [
+        "| network | similarity | layers with parameters matched | parameters in layers of equal shape |",
+        "| --- | --- | --- | --- |",
+    ]
     for name, (ours, theirs) in twins().items():
         result = align(theirs, ours)
         owning = {v for v, layer in enumerate(ours.layers) if any(not t.buffer for t in layer.tensors)}
         share = len(owning & {c for _, c in result.pairs}) / len(owning)
-        lines.append(f"| {name} | {result.similarity:.3f} | {share:.0%} | {transfer(theirs, ours, result)[0]:.1%} |")
-    for title, names in (("Pairs of related networks", PAIRS), ("Networks that are not series-parallel", TANGLED)):
+        lines.append(
+            f"| {name} | {result.similarity:.3f} | {share:.0%} | {transfer(theirs, ours, result)[0]:.1%} |"
+        )
+    for title, names in (
+        ("Pairs of related networks", PAIRS),
+        ("Networks that are not series-parallel", TANGLED),
+    ):
         lines += ["", f"## {title}", "", *pair_table(found, prepared, names)]
     return lines
 
@@ -92,7 +116,8 @@ def tables(found: dict[str, Graph]) -> list[str]:
 def pair_table(found: dict[str, Graph], prepared: dict[str, Prepared], names: list[str]) -> list[str]:
     """One row for each pair, beside what one chain in canonical order gives."""
     lines = [
-        "| parent > child | similarity | exact / overlap, % of the child's parameters | flips | the same as one chain: score | exact / overlap | flips |",
+        "| parent > child | similarity | exact / overlap, % of the child's parameters | flips "
+        "| as one chain: score | exact / overlap | flips |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     sums, against, changed, count, rng = np.zeros(7), 0, 0, 0, random.Random(1)
@@ -109,14 +134,18 @@ def pair_table(found: dict[str, Graph], prepared: dict[str, Prepared], names: li
         against += reversed_pairs > 0
         changed += align(shuffled(found[a], rng), shuffled(found[b], rng)).similarity != result.similarity
         count += 1
-        sums += np.array([result.similarity, exact, overlap, flips > 0, other / max(score, 1), chain_exact, chain_overlap])
+        sums += np.array(
+            [result.similarity, exact, overlap, flips > 0, other / max(score, 1), chain_exact, chain_overlap]
+        )
         lines.append(
             f"| {name} | {result.similarity:.3f} | {100 * exact:.0f} / {100 * overlap:.0f} | {flips} | "
-            f"{other / max(score, 1):.2f} | {100 * chain_exact:.0f} / {100 * chain_overlap:.0f} | {chain_flips} |"
+            f"{other / max(score, 1):.2f} | {100 * chain_exact:.0f} / {100 * chain_overlap:.0f} "
+            f"| {chain_flips} |"
         )
     mean = sums / count
     lines.append(
-        f"| mean of {count} | {mean[0]:.3f} | {100 * mean[1]:.0f} / {100 * mean[2]:.0f} | in {sums[3]:.0f} pairs | {mean[4]:.2f} | "
+        f"| mean of {count} | {mean[0]:.3f} | {100 * mean[1]:.0f} / {100 * mean[2]:.0f} "
+        f"| in {sums[3]:.0f} pairs | {mean[4]:.2f} | "
         f"{100 * mean[5]:.0f} / {100 * mean[6]:.0f} | |"
     )
     lines += ["", f"Against the data flow: {against} pairs. Changed by permuting branches: {changed} pairs."]
@@ -131,7 +160,10 @@ def by_kernel(parent: Prepared, child: Prepared) -> Alignment:
 def chain(parent: Prepared, child: Prepared) -> Alignment:
     """Both graphs as one chain each, in canonical order, matched by dynamic programming: the plain way."""
     table = _native.rewards(parent.tokens, child.tokens, KNOBS)
-    sides = [[(x, int(t)) for x, t in enumerate(m.form[8 : 8 + int(m.form[0])]) if t != 0xFFFF] for m in (parent, child)]
+    sides = [
+        [(x, int(t)) for x, t in enumerate(m.form[8 : 8 + int(m.form[0])]) if t != 0xFFFF]
+        for m in (parent, child)
+    ]
     gain = table[np.ix_([t for _, t in sides[0]], [t for _, t in sides[1]])].astype(np.int64)
     n, m = gain.shape
     best = np.zeros((n + 1, m + 1), np.int64)
@@ -147,7 +179,9 @@ def chain(parent: Prepared, child: Prepared) -> Alignment:
             i, j = i - 1, j - 1
             elements.append((sides[0][i][0], sides[1][j][0]))
     pairs = tuple(sorted(_layers(parent, child, elements)))
-    return Alignment(pairs, 0.0, int(best[n, m]), _edges(parent, child, elements), parent.total, child.total, (), ())
+    return Alignment(
+        pairs, 0.0, int(best[n, m]), _edges(parent, child, elements), parent.total, child.total, (), ()
+    )
 
 
 def _edges(parent: Prepared, child: Prepared, elements: Iterable[tuple[int, int]]) -> int:
@@ -162,7 +196,9 @@ def _edge_list(model: Prepared) -> list[tuple[int, int, int]]:
     tail = len(form) - 2 * edges
     offsets = form[tail - elements - 1 : tail]
     return [
-        (int(form[tail + e]), x, int(form[tail + edges + e])) for x in range(elements) for e in range(offsets[x], offsets[x + 1])
+        (int(form[tail + e]), x, int(form[tail + edges + e]))
+        for x in range(elements)
+        for e in range(offsets[x], offsets[x + 1])
     ]
 
 
@@ -183,7 +219,7 @@ def transfer(parent: Graph, child: Graph, result: Alignment) -> tuple[float, flo
 
 
 def crossings(parent: Graph, child: Graph, result: Alignment) -> tuple[int, int]:
-    """How many pairs of pairs go against the data flow; how many map series to parallel or parallel to series."""
+    """How many pairs of pairs go against the data flow; how many map series to parallel or back."""
     before, behind = reach(parent), reach(child)
     pairs = np.array(result.pairs).reshape(-1, 2)
     p, c = before[np.ix_(pairs[:, 0], pairs[:, 0])], behind[np.ix_(pairs[:, 1], pairs[:, 1])]
@@ -207,8 +243,12 @@ def is_isomorphism(parent: Graph, child: Graph, result: Alignment) -> bool:
         return False
     for c, layer in enumerate(child.layers):
         other = parent.layers[image[c]]
-        alike = layer.kind == other.kind and [t.shape for t in layer.tensors] == [t.shape for t in other.tensors]
-        if not alike or sorted((image[e.source], e.via) for e in layer.inputs) != sorted((e.source, e.via) for e in other.inputs):
+        alike = layer.kind == other.kind and [t.shape for t in layer.tensors] == [
+            t.shape for t in other.tensors
+        ]
+        if not alike or sorted((image[e.source], e.via) for e in layer.inputs) != sorted(
+            (e.source, e.via) for e in other.inputs
+        ):
             return False
     return True
 
@@ -225,7 +265,11 @@ def nas_bench_201() -> dict[str, Graph]:
             super().__init__()
             self.operations = operations
             self.convs = nn.ModuleList(
-                nn.Sequential(nn.ReLU(), nn.Conv2d(width, width, int(o), padding=int(o) // 2, bias=False), nn.BatchNorm2d(width))
+                nn.Sequential(
+                    nn.ReLU(),
+                    nn.Conv2d(width, width, int(o), padding=int(o) // 2, bias=False),
+                    nn.BatchNorm2d(width),
+                )
                 if o in "13"
                 else nn.Identity()
                 for o in operations
@@ -234,9 +278,15 @@ def nas_bench_201() -> dict[str, Graph]:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             nodes, edge = [x], 0
             for target in range(1, 4):
-                arriving = [self.convs[edge + s](nodes[s]) for s in range(target) if self.operations[edge + s] != "0"]
+                arriving = [
+                    self.convs[edge + s](nodes[s]) for s in range(target) if self.operations[edge + s] != "0"
+                ]
                 edge += target
-                nodes.append(torch.stack([torch.zeros_like(x), *arriving]).sum(0) if not arriving else sum(arriving[1:], arriving[0]))
+                nodes.append(
+                    torch.stack([torch.zeros_like(x), *arriving]).sum(0)
+                    if not arriving
+                    else sum(arriving[1:], arriving[0])
+                )
             return nodes[-1]
 
     def network(operations: str, cells: int, width: int) -> Graph:
@@ -244,11 +294,21 @@ def nas_bench_201() -> dict[str, Graph]:
         for stage in range(3):
             stages += [Cell(operations, width << stage) for _ in range(cells)]
             if stage < 2:
-                stages += [nn.Conv2d(width << stage, width << stage + 1, 3, 2, 1, bias=False), nn.BatchNorm2d(width << stage + 1)]
-        return describe(nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width * 4, 10)), (torch.zeros(1, 3, 32, 32),))
+                stages += [
+                    nn.Conv2d(width << stage, width << stage + 1, 3, 2, 1, bias=False),
+                    nn.BatchNorm2d(width << stage + 1),
+                ]
+        return describe(
+            nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width * 4, 10)),
+            (torch.zeros(1, 3, 32, 32),),
+        )
 
     # the best cell on CIFAR-10 in the benchmark: 3x3 everywhere but one 1x1 and one skip
-    return {"201:4": network("3331s3", 4, 16), "201:6": network("3331s3", 6, 16), "201:w": network("331s33", 4, 24)}
+    return {
+        "201:4": network("3331s3", 4, 16),
+        "201:6": network("3331s3", 6, 16),
+        "201:w": network("331s33", 4, 24),
+    }
 
 
 def compare_constants(found: dict[str, Graph]) -> list[str]:
@@ -257,9 +317,10 @@ def compare_constants(found: dict[str, Graph]) -> list[str]:
     lines = [
         "# Which weights choose the better parent?",
         "",
-        f"Each of {len(names)} real networks as a child, its parent chosen among the others by similarity alone. Overlap: the share",
-        "of the child's parameters that the parent could fill. Family: the parent's name begins alike. Same place: of pairs of",
-        "networks that differ in width alone, the share of parameters that are matched with the layer of the same number.",
+        f"Each of {len(names)} real networks as a child, its parent chosen among the others by similarity",
+        "alone. Overlap: the share of the child's parameters that the parent could fill.",
+        "Family: the parent's name begins alike. Same place: of pairs of networks that differ in width alone, the share of",
+        "parameters that are matched with the layer of the same number.",
         "Whether a warm start helps training is another question; these are proxies.",
         "",
         "| weight of a layer | shape ratio | exact, % | overlap, % | same family, % | same place, % |",
@@ -267,16 +328,19 @@ def compare_constants(found: dict[str, Graph]) -> list[str]:
     ]
     weights = {"each the same": None, "eighth root of parameters": 3, "fourth root": 2, "square root": 1}
     for title, roots in weights.items():
-        for shape_roots, shape_title in ((0, "as it is"), (1, "square root"), (2, "fourth root")):
+        for shape_roots, shape_title in enumerate(("as it is", "square root", "fourth root", "eighth root")):
             chosen = _with(found, names, roots, shape_roots)
-            lines.append(f"| {title} | {shape_title} | " + " | ".join(f"{100 * value:.0f}" for value in chosen) + " |")
+            lines.append(
+                f"| {title} | {shape_title} | " + " | ".join(f"{100 * value:.0f}" for value in chosen) + " |"
+            )
             print(lines[-1], flush=True)
     return lines
 
 
-SAME_DEPTH = """mobilenet_wd4>mobilenet_w1 resnext20_16x4d_cifar10>resnext20_32x4d_cifar10 densenet40_k12_bc_cifar10>densenet40_k24_bc_cifar10
-pyramidnet110_a48_cifar10>pyramidnet110_a270_cifar10 densenet40_k24_bc_cifar10>densenet40_k36_bc_cifar10
-densenet100_k12_cifar10>densenet100_k24_cifar10 pyramidnet110_a48_cifar10>pyramidnet110_a84_cifar10 201:4>201:w""".split()
+SAME_DEPTH = """mobilenet_wd4>mobilenet_w1 resnext20_16x4d_cifar10>resnext20_32x4d_cifar10
+densenet40_k12_bc_cifar10>densenet40_k24_bc_cifar10 pyramidnet110_a48_cifar10>pyramidnet110_a270_cifar10
+densenet40_k24_bc_cifar10>densenet40_k36_bc_cifar10 densenet100_k12_cifar10>densenet100_k24_cifar10
+pyramidnet110_a48_cifar10>pyramidnet110_a84_cifar10 201:4>201:w""".split()
 
 
 def _with(found: dict[str, Graph], names: list[str], roots: int | None, shape_roots: int) -> list[float]:
@@ -289,7 +353,11 @@ def _with(found: dict[str, Graph], names: list[str], roots: int | None, shape_ro
         models = {name: prepare(found[name]) for name in names}
         sums = np.zeros(3)
         for name in names:
-            ranked = {other: align(models[other], models[name]) for other in names if other != name and found[other].fingerprint != found[name].fingerprint}
+            ranked = {
+                other: align(models[other], models[name])
+                for other in names
+                if other != name and found[other].fingerprint != found[name].fingerprint
+            }
             best = max(ranked, key=lambda other: ranked[other].similarity)
             sums += [*transfer(found[best], found[name], ranked[best]), family(best) == family(name)]
         place = []
@@ -299,7 +367,9 @@ def _with(found: dict[str, Graph], names: list[str], roots: int | None, shape_ro
                 result = align(found[a], found[b])
                 straight = replace(result, pairs=tuple((p, c) for p, c in result.pairs if p == c))
                 every = replace(result, pairs=tuple((v, v) for v in range(len(found[a].layers))))
-                place.append(transfer(found[a], found[b], straight)[1] / transfer(found[a], found[b], every)[1])
+                place.append(
+                    transfer(found[a], found[b], straight)[1] / transfer(found[a], found[b], every)[1]
+                )
         return [*(sums / len(names)), float(np.mean(place))]
     finally:
         similarity.WEIGHT_ROOTS, similarity.WEIGHT_SCALE, KNOBS[0] = kept

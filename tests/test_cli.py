@@ -199,3 +199,38 @@ def test_a_model_that_does_not_run_says_why(models: str) -> None:
     result = run(f"{models}:net", "--input", "2,5")
     assert result.exit_code == 1
     assert "cannot describe Net" in result.stderr
+
+
+def diff(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["diff", *arguments])
+
+
+def test_two_models_are_shown_aligned(models: str) -> None:
+    result = diff(f"{models}:Net(8)", f"{models}:Net(16, 5)")
+    assert result.exit_code == 0, result.output
+    for text in (
+        "hidden",
+        "~",
+        "weight 8x4 → 16x4",
+        "bias 3 → 5",
+        "similarity",
+        "only in the child   0 layers",
+    ):
+        assert text in result.stdout
+
+
+def test_an_alignment_as_json_and_from_a_file(models: str, tmp_path: Path) -> None:
+    (tmp_path / "trained.json").write_bytes(run(f"{models}:net", "--json").stdout_bytes)
+    found = json.loads(diff("trained.json", f"{models}:make(9)", "--json").stdout)
+    assert found["format"] == "modelkeeper.alignment"
+    assert [(pair["parent"], pair["child"]) for pair in found["pairs"]] == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert 0.5 < found["similarity"] < 1.0
+    assert found["pairs"][1]["differs"] == ["weight 8x4 → 9x4", "bias 8 → 9"]
+    assert json.loads(diff("trained.json", f"{models}:net", "--json").stdout)["similarity"] == 1.0
+
+
+def test_a_file_that_is_no_graph_is_refused(models: str, tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text("{}")
+    result = diff("other.json", f"{models}:net")
+    assert result.exit_code == 1
+    assert "invalid graph" in result.stderr

@@ -9,6 +9,7 @@ import ast
 import contextlib
 import difflib
 import importlib
+import json
 import os
 import re
 import sys
@@ -21,6 +22,8 @@ from modelkeeper.errors import CannotLoadFactory, ModelKeeperError, UnknownFrame
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from modelkeeper.graph import Graph
 
 
 class Shape(NamedTuple):
@@ -88,20 +91,69 @@ def describe(factory: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
       modelkeeper describe my_models:resnet20
       modelkeeper describe "my_models:make(width=64)" --input 1,3,32,32
     """
-    from modelkeeper.frontends import frontend_for
     from modelkeeper.graph import to_json
 
     with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints must not mix with ours
-        model = load_model(factory)
-        frontend = frontend_for(model)
-        inputs = tuple(frontend.example(shape.sizes, shape.dtype) for shape in shapes)
-        graph = frontend.describe(model, example_inputs=inputs or None)
+        graph = _described(factory, shapes)
     if as_json:
         click.echo(to_json(graph))
     else:
         from modelkeeper.render import report
 
         _console().print(report(graph))
+
+
+@main.command()
+@click.argument("parent")
+@click.argument("child")
+@click.option("--json", "as_json", is_flag=True, help="Print the alignment as JSON.")
+@click.option(
+    "--input",
+    "shapes",
+    callback=_shapes,
+    multiple=True,
+    metavar="SHAPE",
+    help="The shape of an example input of both models; see `modelkeeper describe`.",
+)
+def diff(parent: str, child: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
+    """Align two models, layer against layer: what could PARENT lend to CHILD?
+
+    PARENT and CHILD are factories, as for `modelkeeper describe`, or files that it wrote with --json.
+
+    \b
+      modelkeeper diff my_models:resnet20 my_models:resnet56
+      modelkeeper diff trained.json "my_models:make(width=64)" --json
+    """
+    from modelkeeper.comparison import side_by_side, to_dict
+    from modelkeeper.matching import align
+
+    with contextlib.redirect_stdout(sys.stderr):
+        first, second = _graph(parent, shapes), _graph(child, shapes)
+    found = align(first, second)
+    if as_json:
+        click.echo(json.dumps(to_dict(first, second, found), ensure_ascii=False))
+    else:
+        _console().print(side_by_side((parent, first), (child, second), found))
+
+
+def _graph(source: str, shapes: tuple[Shape, ...]) -> "Graph":
+    """The graph in a file, or of the model that a factory makes."""
+    from modelkeeper.graph import from_json
+
+    if os.path.isfile(source):
+        with open(source, "rb") as file:
+            return from_json(file.read())
+    return _described(source, shapes)
+
+
+def _described(factory: str, shapes: tuple[Shape, ...]) -> "Graph":
+    from modelkeeper.frontends import frontend_for
+
+    model = load_model(factory)
+    frontend = frontend_for(model)
+    inputs = tuple(frontend.example(shape.sizes, shape.dtype) for shape in shapes)
+    graph: Graph = frontend.describe(model, example_inputs=inputs or None)
+    return graph
 
 
 def load_model(factory: str) -> object:

@@ -67,14 +67,14 @@ class InvalidWeights(ModelKeeperError):
 class TooLargeToMatch(ModelKeeperError):
     """A graph has more layers or edges than an alignment takes."""
 
-    def __init__(self, nodes: int, edges: int, max_nodes: int, max_edges: int) -> None:
+    def __init__(self, nodes: str, edges: str, max_nodes: str, max_edges: str) -> None:
         super().__init__(nodes, edges, max_nodes, max_edges)
         self.nodes, self.edges, self.max_nodes, self.max_edges = nodes, edges, max_nodes, max_edges
 
     def __str__(self) -> str:
         return (
-            f"the model has {self.nodes:,} layers and {self.edges:,} connections, too many to be matched "
-            f"(at most {self.max_nodes:,} and {self.max_edges:,}). Describe and match a part of it."
+            f"the model has {self.nodes} layers and {self.edges} connections, too many to be matched "
+            f"(at most {self.max_nodes} and {self.max_edges}). Describe and match a part of it."
         )
 
 
@@ -86,7 +86,8 @@ class InvalidIndex(ModelKeeperError):
         self.path, self.problem = path, problem
 
     def __str__(self) -> str:
-        return f"the index at {self.path} cannot be used: {self.problem}. Delete it; it is made anew from the zoo."
+        advice = "Delete it; it is made anew from the zoo."
+        return f"the index at {self.path} cannot be used: {self.problem}. {advice}"
 
 
 class InvalidSetting(ModelKeeperError):

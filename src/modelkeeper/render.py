@@ -33,15 +33,15 @@ def report(graph: Graph) -> RenderableType:
         seen.update(tensor.name for tensor in layer.tensors)
         table.add_row(
             str(number),
-            _text(layer.name),
-            _text(layer.kind),
-            _text("\n".join(f"{roles} {shape}" for roles, shape, _ in lines)),
-            _text("\n".join(spaces for _, _, spaces in lines)),
-            _text("\n".join(_edge(edge) for edge in layer.inputs)),
-            _text("\n".join(f"{key}={_value(value)}" for key, value in sorted(layer.attributes.items()))),
+            plain(layer.name),
+            plain(layer.kind),
+            plain("\n".join(f"{roles} {shape}" for roles, shape, _ in lines)),
+            plain("\n".join(spaces for _, _, spaces in lines)),
+            plain("\n".join(_edge(edge) for edge in layer.inputs)),
+            plain("\n".join(f"{key}={_value(value)}" for key, value in sorted(layer.attributes.items()))),
             f"{sum(fresh.values()):,}" if fresh else "",
         )
-    notes = [Text("note: ", style="yellow").append_text(_text(str(note))) for note in graph.notes]
+    notes = [Text("note: ", style="yellow").append_text(plain(str(note))) for note in graph.notes]
     return Group(table, totals(graph), *notes)
 
 
@@ -63,10 +63,10 @@ def side_by_side(left: tuple[str, Graph], right: tuple[str, Graph]) -> Renderabl
     table = Table(header_style="bold")
     for name, _ in (left, right):
         table.add_column("#", justify="right", no_wrap=True)
-        table.add_column(_text(name), overflow="fold")
+        table.add_column(plain(name), overflow="fold")
         table.add_column("tensors", overflow="fold")
     for pair in zip_longest(_rows(left[1]), _rows(right[1]), fillvalue=("", "", "")):
-        table.add_row(*(_text(cell) for row in pair for cell in row))
+        table.add_row(*(plain(cell) for row in pair for cell in row))
     table.add_section()
     table.add_row("", totals(left[1]), "", "", totals(right[1]), "")
     return table
@@ -97,6 +97,6 @@ def _value(value: object) -> str:
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _text(text: str) -> Text:
+def plain(text: str) -> Text:
     """Plain text: no markup, and nothing that would steer the terminal it lands on."""
     return Text("".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text))

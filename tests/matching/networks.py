@@ -21,14 +21,23 @@ class Builder:
     def __init__(self) -> None:
         self.layers: list[Layer] = []
 
-    def add(self, kind: str, *sources: int | Edge, shapes: dict[str, Sequence[int]] | None = None, **attributes: object) -> int:
+    def add(
+        self,
+        kind: str,
+        *sources: int | Edge,
+        shapes: dict[str, Sequence[int]] | None = None,
+        **attributes: object,
+    ) -> int:
         name = f"{kind}{len(self.layers)}"
         tensors = tuple(
             Tensor(
                 f"{name}.{role}",
                 role,
                 "float32",
-                tuple(Axis("out" if len(sizes) == 1 else AXIS_ROLES[i], Fixed(size, "test")) for i, size in enumerate(sizes)),
+                tuple(
+                    Axis("out" if len(sizes) == 1 else AXIS_ROLES[i], Fixed(size, "test"))
+                    for i, size in enumerate(sizes)
+                ),
                 buffer=role in ("mean", "variance"),
             )
             for role, sizes in (shapes or {}).items()
@@ -37,12 +46,16 @@ class Builder:
         self.layers.append(Layer(name, kind, inputs, tensors, dict(attributes)))
         return len(self.layers) - 1
 
-    def conv(self, source: int, out: int, into: int, kernel: int = 3, norm: bool = True, **attributes: object) -> int:
+    def conv(
+        self, source: int, out: int, into: int, kernel: int = 3, norm: bool = True, **attributes: object
+    ) -> int:
         at = self.add("conv", source, shapes={"weight": (out, into, kernel, kernel)}, **attributes)
         return self.norm(at, out) if norm else at
 
     def norm(self, source: int, width: int, kind: str = "batch_norm") -> int:
-        return self.add(kind, source, shapes={"gain": (width,), "bias": (width,), "mean": (width,), "variance": (width,)})
+        return self.add(
+            kind, source, shapes={"gain": (width,), "bias": (width,), "mean": (width,), "variance": (width,)}
+        )
 
     def linear(self, source: int | Edge, out: int, into: int) -> int:
         return self.add("linear", source, shapes={"weight": (out, into), "bias": (out,)})
@@ -67,7 +80,9 @@ def vgg(widths: Sequence[int] = (16, 32, 64), norm: bool = True) -> Graph:
     return _finish(b, last, into)
 
 
-def resnet(blocks: Sequence[int] = (2, 2, 2), width: int = 16, squeeze: bool = False, bottleneck: bool = False) -> Graph:
+def resnet(
+    blocks: Sequence[int] = (2, 2, 2), width: int = 16, squeeze: bool = False, bottleneck: bool = False
+) -> Graph:
     b = Builder()
     last, into = b.conv(b.add("input"), width, 3), width
     for stage, count in enumerate(blocks):
@@ -78,7 +93,9 @@ def resnet(blocks: Sequence[int] = (2, 2, 2), width: int = 16, squeeze: bool = F
             else:
                 body = b.conv(b.conv(last, out, into), out, out)
             if squeeze:
-                gate = b.conv(b.conv(body, max(1, out // 4), out, 1, norm=False), out, max(1, out // 4), 1, norm=False)
+                gate = b.conv(
+                    b.conv(body, max(1, out // 4), out, 1, norm=False), out, max(1, out // 4), 1, norm=False
+                )
                 body = b.add("multiply", body, Edge(gate, ("sigmoid",)))
             shortcut = last if into == out else b.conv(last, out, into, 1)
             last, into = b.add("add", body, b.relu(shortcut)), out
@@ -190,7 +207,15 @@ def shuffled(graph: Graph, rng: random.Random) -> tuple[Graph, list[int]]:
         if layer.kind in COMMUTATIVE:
             rng.shuffle(inputs)
         tensors = tuple(
-            Tensor(names.setdefault(t.name, f"t{len(names)}"), t.role, t.dtype, t.axes, t.trainable, t.buffer, t.live)
+            Tensor(
+                names.setdefault(t.name, f"t{len(names)}"),
+                t.role,
+                t.dtype,
+                t.axes,
+                t.trainable,
+                t.buffer,
+                t.live,
+            )
             for t in layer.tensors
         )
         layers.append(Layer(f"l{rng.random()}", layer.kind, tuple(inputs), tensors, layer.attributes))
@@ -204,7 +229,11 @@ def widened(graph: Graph, number: int, axis: int, factor: float = 2.0) -> Graph:
     axes = list(first.axes)
     axes[axis] = Axis(axes[axis].role, Fixed(max(1, round(axes[axis].size * factor)), "test"))
     tensor = Tensor(first.name, first.role, first.dtype, tuple(axes), first.trainable, first.buffer)
-    return replaced(graph, number, Layer(layer.name, layer.kind, layer.inputs, (tensor, *layer.tensors[1:]), layer.attributes))
+    return replaced(
+        graph,
+        number,
+        Layer(layer.name, layer.kind, layer.inputs, (tensor, *layer.tensors[1:]), layer.attributes),
+    )
 
 
 def replaced(graph: Graph, number: int, layer: Layer) -> Graph:
@@ -219,9 +248,13 @@ def lengthened(graph: Graph, number: int, made: Callable[[Builder, int], int]) -
     grown = end - number
     for layer in graph.layers[number + 1 :]:
         moved = tuple(
-            Edge(end if e.source == number else e.source + grown * (e.source > number), e.via) for e in layer.inputs
+            Edge(end if e.source == number else e.source + grown * (e.source > number), e.via)
+            for e in layer.inputs
         )
-        tensors = tuple(Tensor(f"_{t.name}", t.role, t.dtype, t.axes, t.trainable, t.buffer, t.live) for t in layer.tensors)
+        tensors = tuple(
+            Tensor(f"_{t.name}", t.role, t.dtype, t.axes, t.trainable, t.buffer, t.live)
+            for t in layer.tensors
+        )
         b.layers.append(Layer(layer.name, layer.kind, moved, tensors, layer.attributes))
     return b.graph()
 
@@ -234,7 +267,8 @@ def without(graph: Graph, number: int) -> Graph:
         if v == number:
             continue
         inputs = tuple(
-            Edge((lambda s: s - (s > number))(source if e.source == number else e.source), e.via) for e in layer.inputs
+            Edge((lambda s: s - (s > number))(source if e.source == number else e.source), e.via)
+            for e in layer.inputs
         )
         layers.append(Layer(layer.name, layer.kind, inputs, layer.tensors, layer.attributes))
     return Graph(graph.framework, tuple(layers), graph.spaces)
@@ -243,7 +277,9 @@ def without(graph: Graph, number: int) -> Graph:
 widths = st.sampled_from([4, 8, 12, 16, 24, 32])
 series_parallel = st.one_of(
     st.builds(vgg, st.lists(widths, min_size=1, max_size=6), st.booleans()),
-    st.builds(resnet, st.lists(st.integers(1, 3), min_size=1, max_size=3), widths, st.booleans(), st.booleans()),
+    st.builds(
+        resnet, st.lists(st.integers(1, 3), min_size=1, max_size=3), widths, st.booleans(), st.booleans()
+    ),
     st.builds(densenet, st.integers(1, 5), widths),
     st.builds(inception, st.integers(1, 3), widths),
     st.builds(transformer, st.integers(1, 3), widths, widths),
@@ -264,9 +300,17 @@ def tangles(draw: st.DrawFn, most: int = 12) -> Graph:
     b.add("input")
     for _ in range(draw(st.integers(1, most))):
         count = draw(st.integers(1, min(3, len(b.layers))))
-        sources = draw(st.lists(st.integers(0, len(b.layers) - 1), min_size=count, max_size=count, unique=True))
+        sources = draw(
+            st.lists(st.integers(0, len(b.layers) - 1), min_size=count, max_size=count, unique=True)
+        )
         if count == 1:
-            b.conv(sources[0], draw(widths), draw(widths), draw(st.sampled_from([1, 3])), norm=draw(st.booleans()))
+            b.conv(
+                sources[0],
+                draw(widths),
+                draw(widths),
+                draw(st.sampled_from([1, 3])),
+                norm=draw(st.booleans()),
+            )
         else:
             b.add(draw(st.sampled_from(["add", "concat", "subtract"])), *sources)
     return b.graph()

@@ -3,12 +3,12 @@
 import random
 from itertools import combinations
 
+import networks as net
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import networks as net
 from modelkeeper.graph import Graph, Layer
 from modelkeeper.matching import Alignment, Prepared, align, prepare
 from modelkeeper.matching.similarity import EDGE, bucket
@@ -20,7 +20,9 @@ seeds = st.integers(0, 2**32)
 def ancestors(graph: Graph) -> list[set[int]]:
     found: list[set[int]] = []
     for layer in graph.layers:
-        found.append(set().union(*({e.source} | found[e.source] for e in layer.inputs)) if layer.inputs else set())
+        found.append(
+            set().union(*({e.source} | found[e.source] for e in layer.inputs)) if layer.inputs else set()
+        )
     return found
 
 
@@ -73,11 +75,15 @@ def test_names_numbers_and_branch_order_do_not_matter(both: tuple[Graph, Graph],
     first, second = align(*both), align(parent, child)
     assert first.similarity == second.similarity
     kinds = [
-        sorted((g.layers[p].kind, h.layers[c].kind, str([t.shape for t in h.layers[c].tensors])) for p, c in found.pairs)
+        sorted(
+            (g.layers[p].kind, h.layers[c].kind, str([t.shape for t in h.layers[c].tensors]))
+            for p, c in found.pairs
+        )
         for g, h, found in ((*both, first), (parent, child, second))
     ]
     assert kinds[0] == kinds[1]
-    assert sorted(parent_order) == list(range(len(parent.layers))) and sorted(child_order) == list(range(len(child.layers)))
+    assert sorted(parent_order) == list(range(len(parent.layers)))
+    assert sorted(child_order) == list(range(len(child.layers)))
 
 
 @given(pairs)
@@ -90,7 +96,9 @@ def test_no_score_exceeds_what_either_model_scores_alone(both: tuple[Graph, Grap
 def grown(graph: Graph, rng: random.Random) -> Graph:
     """A further layer somewhere, unlike any other."""
     number = rng.choice([v for v, layer in enumerate(graph.layers) if layer.kind != "output"])
-    return net.lengthened(graph, number, lambda b, v: b.add("conv_transpose", v, shapes={"weight": (7, 7, 5, 5)}))
+    return net.lengthened(
+        graph, number, lambda b, v: b.add("conv_transpose", v, shapes={"weight": (7, 7, 5, 5)})
+    )
 
 
 def changed(graph: Graph, rng: random.Random, done: set[tuple[int, int]]) -> Graph | None:
@@ -153,7 +161,8 @@ def test_every_differing_axis_lowers_the_similarity(graph: Graph, seed: int) -> 
 def test_a_wider_twin_earns_part_of_the_credit() -> None:
     narrow, wide, wider = (net.resnet((2, 2, 2), width) for width in (16, 24, 32))
     near, far = align(narrow, wide), align(narrow, wider)
-    assert is_complete(near) and is_complete(far)
+    assert is_complete(near)
+    assert is_complete(far)
     assert 1.0 > near.similarity > far.similarity > 0.3
 
 
@@ -173,7 +182,10 @@ def by_kind(graph: Graph, found: Alignment, other: Graph) -> set[tuple[str, str]
         (net.inception(1, 8), net.inception(3, 16)),
         (net.densenet(2, 8), net.densenet(5, 8)),
         (net.transformer(1, 32), net.transformer(3, 64, 128)),
-        (net.bench201([("conv3", "skip", "conv1", "none", "conv3", "skip")]), net.bench201([("conv3", "skip", "conv1", "none", "conv3", "skip")] * 3, 24)),
+        (
+            net.bench201([("conv3", "skip", "conv1", "none", "conv3", "skip")]),
+            net.bench201([("conv3", "skip", "conv1", "none", "conv3", "skip")] * 3, 24),
+        ),
     ],
     ids=["resnet", "squeeze-excite", "inception", "dense", "attention", "nas-cell"],
 )
@@ -181,8 +193,10 @@ def test_shortcuts_map_to_shortcuts_and_branches_to_branches(parent: Graph, chil
     found = align(parent, child)
     assert not found.skipped_parent
     image = dict(found.pairs)
-    for p, layer in enumerate(parent.layers):
-        if len(layer.inputs) > 1:  # a merge: whatever feeds it feeds its image, by no detour that skips a branch
+    for _p, layer in enumerate(parent.layers):
+        if (
+            len(layer.inputs) > 1
+        ):  # a merge: whatever feeds it feeds its image, by no detour that skips a branch
             fed = {image[e.source] for e in layer.inputs}
             assert len(fed) == len({e.source for e in layer.inputs})
     before, behind = ancestors(parent), ancestors(child)
@@ -195,7 +209,9 @@ def test_queries_lend_to_queries() -> None:
     image = {c: p for p, c in align(small, large).pairs}
     for c, layer in enumerate(large.layers):
         if layer.kind == "attention":
-            assert [image[e.source] for e in layer.inputs] == [e.source for e in small.layers[image[c]].inputs]
+            assert [image[e.source] for e in layer.inputs] == [
+                e.source for e in small.layers[image[c]].inputs
+            ]
 
 
 def test_a_pointwise_convolution_lends_to_a_linear_layer() -> None:
@@ -203,7 +219,8 @@ def test_a_pointwise_convolution_lends_to_a_linear_layer() -> None:
     b.add("output", b.conv(b.add("input"), 32, 16, 1, norm=False))
     c.add("output", c.add("linear", c.add("input"), shapes={"weight": (32, 16)}))
     found = align(b.graph(), c.graph())
-    assert found.pairs == ((0, 0), (1, 1), (2, 2)) and found.similarity < 1.0
+    assert found.pairs == ((0, 0), (1, 1), (2, 2))
+    assert found.similarity < 1.0
 
 
 def test_what_cannot_be_reused_does_not_match() -> None:
@@ -232,9 +249,13 @@ def test_a_huge_layer_weighs_more_than_a_tiny_one() -> None:
 def test_attributes_and_what_lies_on_an_edge_matter() -> None:
     plain = net.vgg((8, 8))
     layer = plain.layers[3]
-    strided = net.replaced(plain, 3, Layer(layer.name, layer.kind, layer.inputs, layer.tensors, {"stride": (2, 2)}))
+    strided = net.replaced(
+        plain, 3, Layer(layer.name, layer.kind, layer.inputs, layer.tensors, {"stride": (2, 2)})
+    )
     assert 0.9 < align(plain, strided).similarity < 1.0
-    rewired = net.replaced(plain, 3, Layer(layer.name, layer.kind, (net.Edge(layer.inputs[0].source, ("tanh",)),), layer.tensors))
+    rewired = net.replaced(
+        plain, 3, Layer(layer.name, layer.kind, (net.Edge(layer.inputs[0].source, ("tanh",)),), layer.tensors)
+    )
     assert 0.9 < align(plain, rewired).similarity < 1.0
 
 
@@ -242,9 +263,11 @@ def test_attributes_and_what_lies_on_an_edge_matter() -> None:
 def test_a_prepared_graph_survives_its_bytes(graph: Graph) -> None:
     made = prepare(graph)
     again = Prepared.from_bytes(made.to_bytes())
-    assert again is not None and again.to_bytes() == made.to_bytes()
+    assert again is not None
+    assert again.to_bytes() == made.to_bytes()
     assert align(again, made).similarity == 1.0
-    assert again.total == made.total and np.array_equal(again.counts, made.counts)
+    assert again.total == made.total
+    assert np.array_equal(again.counts, made.counts)
 
 
 @given(pairs)

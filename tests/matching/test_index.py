@@ -1,5 +1,6 @@
 """A search returns what a full scan would, whatever was added, removed, saved or done at the same time."""
 
+import contextlib
 import random
 import threading
 from pathlib import Path
@@ -19,7 +20,9 @@ from modelkeeper.matching.similarity import bucket
 zoos = st.lists(net.networks | net.tangles(), max_size=12)
 
 
-def full_scan(zoo: dict[int, Prepared], child: Prepared, buckets: int = 1, floor: float = 0.0) -> tuple[Match, ...]:
+def full_scan(
+    zoo: dict[int, Prepared], child: Prepared, buckets: int = 1, floor: float = 0.0
+) -> tuple[Match, ...]:
     every = [Match(key, align(model, child).similarity) for key, model in zoo.items()]
     useful = [match for match in every if match.similarity >= floor]
     top = sorted({bucket(match.similarity) for match in useful}, reverse=True)[:buckets]
@@ -40,7 +43,8 @@ def test_a_search_equals_a_full_scan(graphs: list[Graph], query: Graph, buckets:
     child = prepare(query)
     found = filled(zoo).search(child, buckets=buckets, floor=floor)
     assert found.matches == full_scan(zoo, child, buckets, floor)
-    assert found.proven and found.considered == len(zoo)
+    assert found.proven
+    assert found.considered == len(zoo)
 
 
 @given(zoos, net.networks, st.sets(st.integers(0, 15)))
@@ -71,13 +75,17 @@ def test_one_architecture_is_aligned_once() -> None:
     graph, rng = net.resnet((1, 1)), random.Random(0)
     index = filled({key: prepare(net.shuffled(graph, rng)[0]) for key in range(20)})
     near, same = index.search(prepare(net.resnet((1, 1), 24))), index.search(prepare(graph))
-    assert near.aligned == 1 and len(near.matches) == 20
-    assert same.aligned == 0 and {match.similarity for match in same.matches} == {1.0}
+    assert near.aligned == 1
+    assert len(near.matches) == 20
+    assert same.aligned == 0
+    assert {match.similarity for match in same.matches} == {1.0}
 
 
 @given(zoos, st.sets(st.integers(0, 11)), net.networks)
 @settings(max_examples=30)
-def test_an_index_survives_its_files(tmp_path_factory: pytest.TempPathFactory, graphs: list[Graph], gone: set[int], query: Graph) -> None:
+def test_an_index_survives_its_files(
+    tmp_path_factory: pytest.TempPathFactory, graphs: list[Graph], gone: set[int], query: Graph
+) -> None:
     folder = tmp_path_factory.mktemp("index")
     zoo = {key: prepare(graph) for key, graph in enumerate(graphs)}
     child = prepare(query)
@@ -111,7 +119,9 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
 
 @given(st.data())
 @settings(max_examples=40)
-def test_flipped_bytes_never_crash_a_search(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_flipped_bytes_never_crash_a_search(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     folder = tmp_path_factory.mktemp("index")
     filled({1: prepare(net.vgg()), 2: prepare(net.resnet()), 3: prepare(net.darts())}).save(folder)
     (file,) = folder.glob("*.segment")
@@ -119,10 +129,8 @@ def test_flipped_bytes_never_crash_a_search(tmp_path_factory: pytest.TempPathFac
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     file.write_bytes(bytes(content))
-    try:
+    with contextlib.suppress(InvalidIndex, ValueError, IndexError, UnicodeDecodeError):
         Index.load(folder).search(prepare(net.resnet((1, 2))), buckets=10)
-    except (InvalidIndex, ValueError, IndexError, UnicodeDecodeError):
-        pass
 
 
 class Life(RuleBasedStateMachine):
@@ -205,5 +213,6 @@ def test_settings_that_cannot_work_are_refused() -> None:
     with pytest.raises(InvalidSetting, match="at least 1"):
         Index().search(prepare(net.vgg()), buckets=0)
     empty = Index().search(prepare(net.vgg()))
-    assert empty.matches == () and empty.proven
+    assert empty.matches == ()
+    assert empty.proven
     assert np.array_equal(Index().snapshot.keys, np.empty(0, np.int64))

@@ -24,7 +24,9 @@ def cluster(snapshot: Snapshot, count: int, sample: int, seed: int, threads: int
     ]
     rng = np.random.default_rng(seed)
     chosen = rng.choice(len(everything), min(sample, len(everything)), replace=False)
-    models = [snapshot.parts[number].segment.prepared(kind) for number, kind in (everything[i] for i in chosen)]
+    models = [
+        snapshot.parts[number].segment.prepared(kind) for number, kind in (everything[i] for i in chosen)
+    ]
     if len(models) > count:
         found = kmedoids.fasterpam(_distances(models, threads), count, random_state=seed)
         models = [models[i] for i in found.medoids]
@@ -46,7 +48,9 @@ def cluster(snapshot: Snapshot, count: int, sample: int, seed: int, threads: int
 def _distances(models: list[Prepared], threads: int) -> NDArray[np.float64]:
     """One minus the similarity of each pair, taken both ways round."""
     store = Segment()
-    place = [store.columns["kinds"][row] for row in (store.add(key, model) for key, model in enumerate(models))]
+    place = [
+        store.columns["kinds"][row] for row in (store.add(key, model) for key, model in enumerate(models))
+    ]
     which = np.array(place, np.int32)
     similarity = np.zeros((len(models), len(models)))
     totals = np.array([model.total for model in models], np.float64)

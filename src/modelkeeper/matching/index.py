@@ -86,7 +86,9 @@ class Index:
                 parts.append(_part(Segment()))
                 row = parts[-1].segment.add(key, model)
                 if row is None:
-                    raise InvalidSetting("model", f"{len(model.form)} words", "it does not fit into an empty segment")
+                    raise InvalidSetting(
+                        "model", f"{len(model.form)} words", "it does not fit into an empty segment"
+                    )
             last = parts[-1]
             last.alive[row] = True
             parts[-1] = Part(last.segment, last.segment.rows, last.segment.architectures, last.alive)
@@ -192,7 +194,9 @@ class Index:
             return
         stale = clusters is None or self._changes - clusters.changes > max(1, len(self._row_of or ()) // 4)
         if stale and (self._clustering is None or not self._clustering.is_alive()):
-            self._clustering = threading.Thread(target=self.refresh_clusters, name="modelkeeper-clusters", daemon=True)
+            self._clustering = threading.Thread(
+                target=self.refresh_clusters, name="modelkeeper-clusters", daemon=True
+            )
             self._clustering.start()
 
 

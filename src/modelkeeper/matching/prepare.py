@@ -83,7 +83,12 @@ class Prepared:
         at = _HEAD.size
         parts: list[NDArray[np.generic]] = []
         elements = (len(data) - at - 2 * words - 8 * FIELDS * tokens - 16 * unused) // 8
-        for dtype, count in ((np.int64, FIELDS * tokens), (np.int64, 2 * unused), (np.int32, 2 * elements), (np.uint16, words)):
+        for dtype, count in (
+            (np.int64, FIELDS * tokens),
+            (np.int64, 2 * unused),
+            (np.int32, 2 * elements),
+            (np.uint16, words),
+        ):
             width = np.dtype(dtype).itemsize * count
             if count < 0 or at + width > len(data):
                 raise InvalidGraph("prepared graph", "its bytes end too soon")
@@ -111,14 +116,16 @@ def prepare(graph: Graph) -> Prepared:
     """
     users = consumers(graph)
     layers = graph.layers
-    unused = tuple(v for v, layer in enumerate(layers) if layer.kind == "unused" or not (layer.inputs or users[v]))
+    unused = tuple(
+        v for v, layer in enumerate(layers) if layer.kind == "unused" or not (layer.inputs or users[v])
+    )
     outside = set(unused)
     norm_of = _foldable(layers, users)
     folded = {norm: layer for layer, norm in norm_of.items()}
     nodes = [v for v in range(len(layers)) if v not in folded and v not in outside]
     edges = sum(len(layers[v].inputs) for v in nodes)
     if len(nodes) > MAX_NODES or edges > MAX_EDGES:
-        raise TooLargeToMatch(len(nodes), edges, MAX_NODES, MAX_EDGES)
+        raise TooLargeToMatch(*(f"{count:,}" for count in (len(nodes), edges, MAX_NODES, MAX_EDGES)))
 
     place = {v: i for i, v in enumerate(nodes)}
     place |= {norm: place[layer] for norm, layer in folded.items()}

@@ -113,7 +113,9 @@ class Snapshot:
             threads: How many threads to align on.
         """
         if buckets < 1 or threads < 1 or (budget is not None and budget < 1):
-            raise InvalidSetting("buckets, threads, budget", f"{buckets}, {threads}, {budget}", "give each at least 1")
+            raise InvalidSetting(
+                "buckets, threads, budget", f"{buckets}, {threads}, {budget}", "give each at least 1"
+            )
         run = _Search(self, child, buckets, floor, threads)
         run.collect(among)
         proven = run.align(budget, self.clusters)
@@ -124,7 +126,13 @@ class _Search:
     """The state of one search: for each candidate (an architecture of a part) a bound, then a similarity."""
 
     def __init__(self, snapshot: Snapshot, child: Prepared, buckets: int, floor: float, threads: int) -> None:
-        self.parts, self.child, self.buckets, self.floor, self.threads = snapshot.parts, child, buckets, floor, threads
+        self.parts, self.child, self.buckets, self.floor, self.threads = (
+            snapshot.parts,
+            child,
+            buckets,
+            floor,
+            threads,
+        )
         self.lowest = 0  # the lowest bucket that still matters
         self.aligned = self.considered = 0
 
@@ -189,7 +197,9 @@ class _Search:
 
     def found(self, proven: bool) -> Found:
         chosen = np.flatnonzero(self.similarity >= 0)
-        chosen = chosen[(_bucket(self.similarity[chosen]) >= self.lowest) & (self.similarity[chosen] >= self.floor)]
+        chosen = chosen[
+            (_bucket(self.similarity[chosen]) >= self.lowest) & (self.similarity[chosen] >= self.floor)
+        ]
         matches = []
         for number, part in enumerate(self.parts):
             here = chosen[self.part[chosen] == number]
@@ -199,7 +209,9 @@ class _Search:
             value[self.kind[here]] = self.similarity[here]
             of_row = value[part.kinds]
             rows = np.flatnonzero(self.masks[number] & (of_row >= 0))
-            matches += [Match(key, s) for key, s in zip(part.keys[rows].tolist(), of_row[rows].tolist(), strict=True)]
+            matches += [
+                Match(key, s) for key, s in zip(part.keys[rows].tolist(), of_row[rows].tolist(), strict=True)
+            ]
         matches.sort(key=lambda match: (-match.similarity, match.key))
         return Found(tuple(matches), proven, self.aligned, self.considered)
 
@@ -225,7 +237,9 @@ class _Search:
 
     def _score(self, candidates: NDArray[np.int64]) -> None:
         for number, here in self._by_part(candidates):
-            self.similarity[here] = self._similarity(self.scans[number].scores(self.kind[here]), self.total[here])
+            self.similarity[here] = self._similarity(
+                self.scans[number].scores(self.kind[here]), self.total[here]
+            )
         self.aligned += len(candidates)
 
     def _by_part(self, candidates: NDArray[np.int64]) -> Sequence[tuple[int, NDArray[np.int64]]]:

@@ -132,8 +132,21 @@ class Segment:
     @property
     def _sizes(self) -> dict[str, int]:
         a, r = self.architectures, self.rows
-        sizes = {"words": self._words, "tokens": self._tokens, "carried": self._carried, "counts": self._carried}
-        return sizes | {"forms": a, "offsets": a + 1, "totals": a, "links": a, "fingerprints": a, "keys": r, "kinds": r}
+        sizes = {
+            "words": self._words,
+            "tokens": self._tokens,
+            "carried": self._carried,
+            "counts": self._carried,
+        }
+        return sizes | {
+            "forms": a,
+            "offsets": a + 1,
+            "totals": a,
+            "links": a,
+            "fingerprints": a,
+            "keys": r,
+            "kinds": r,
+        }
 
     @property
     def nbytes(self) -> int:
@@ -171,7 +184,9 @@ class Segment:
         except (ValueError, KeyError, TypeError) as problem:
             raise InvalidIndex(str(path), "its head is damaged") from problem
         if head["version"] != VERSION:
-            raise InvalidIndex(str(path), f"it was written by version {head['version']} of the matcher, this is {VERSION}")
+            raise InvalidIndex(
+                str(path), f"it was written by version {head['version']} of the matcher, this is {VERSION}"
+            )
         made = cls.__new__(cls)
         made.columns = {}
         for name, size in sizes.items():
