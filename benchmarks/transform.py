@@ -72,7 +72,9 @@ def copy(size: int, rng: np.random.Generator) -> tuple[AxisMap, AxisMap]:
     return AxisMap(), AxisMap()
 
 
-def maps_of(kind: str, shape: Sequence[int], operator: Callable[..., tuple[AxisMap, AxisMap]]) -> list[AxisMap]:
+def maps_of(
+    kind: str, shape: Sequence[int], operator: Callable[..., tuple[AxisMap, AxisMap]]
+) -> list[AxisMap]:
     """One map for each axis: outputs first, then inputs, kernels as they are; the rows of an embedding too."""
     rng = np.random.default_rng(len(shape) + sum(shape))
     if kind == "embedding":
@@ -150,7 +152,9 @@ def measure(
     times: dict[tuple[str, int], list[float]] = {}
     for _ in range(repeats):
         for threads in THREADS:
-            times.setdefault(("copy", threads), []).append(seconds(lambda t=threads: copy_all(plain, outs, t)))  # type: ignore[misc]
+            times.setdefault(("copy", threads), []).append(
+                seconds(lambda t=threads: copy_all(plain, outs, t))
+            )  # type: ignore[misc]
             times.setdefault(("gather", threads), []).append(seconds(lambda t=threads: transform(t)))  # type: ignore[misc]
     written = sum(out.nbytes for out in outs)
     extra = peak(lambda: transform(max(THREADS)))

@@ -11,8 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from modelkeeper.errors import InvalidWeights
-from modelkeeper.graph import Atom, Axis, Expression, Fixed, Graph, Product, Tensor
-from modelkeeper.graph.expressions import Concat
+from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Layer, Product, Tensor, leaves
 from modelkeeper.transform.gather import AxisMap, gather
 from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.spaces import TensorPair
@@ -44,6 +43,7 @@ class _Run:
     def __init__(self, plan: Plan, tensors: Mapping[str, Array]) -> None:
         self._plan, self._tensors = plan, tensors
         self._importance: dict[int, Shares] = {}
+        self._layers: dict[str, Layer] = {layer.name: layer for layer in plan.child.layers}
         self._on_space = _tensors_by_space(plan.parent)
 
     def make(self, entry: Entry) -> Array:
@@ -64,7 +64,9 @@ class _Run:
         except KeyError:
             raise InvalidWeights(tensor.name, "the parent's weights do not hold it") from None
         if tuple(array.shape) != tensor.shape:
-            raise InvalidWeights(tensor.name, f"shape {tuple(array.shape)}, the parent's graph says {tensor.shape}")
+            raise InvalidWeights(
+                tensor.name, f"shape {tuple(array.shape)}, the parent's graph says {tensor.shape}"
+            )
         return array
 
     def _gathered(self, pair: TensorPair) -> Array:
@@ -72,7 +74,9 @@ class _Run:
         order = [number for number in pair.axes if number is not None]
         rest = [number for number in range(array.ndim) if number not in order]
         array = array.transpose(order + rest).reshape([array.shape[number] for number in order])
-        shape = [axis.size for axis, number in zip(pair.child.axes, pair.axes, strict=True) if number is not None]
+        shape = [
+            axis.size for axis, number in zip(pair.child.axes, pair.axes, strict=True) if number is not None
+        ]
         maps, means = [], []
         for position, (ours, theirs) in enumerate(pair.expressions()):
             index, factor = self._plan.maps.gather(ours, theirs, self.importance)
@@ -108,7 +112,7 @@ class _Run:
         return known
 
     def _epsilon(self, entry: Entry) -> float:
-        layer = next(layer for layer in self._plan.child.layers if layer.name == entry.layer)
+        layer = self._layers[entry.layer]
         value = layer.attributes.get("eps", 0.0)
         return float(value) if layer.kind == "batch_norm" and isinstance(value, (int, float)) else 0.0
 
@@ -117,7 +121,8 @@ class _Run:
         out = next(n for n, axis in enumerate(tensor.axes) if axis.role == "out")
         taken = next(n for n, axis in enumerate(tensor.axes) if axis.role == "in")
         made = np.zeros(tensor.shape)
-        middle = tuple((size - 1) // 2 for n, size in enumerate(tensor.shape) if n not in (out, taken))
+        kernel = [size for n, size in enumerate(tensor.shape) if n not in (out, taken)]
+        middle: tuple[Any, ...] = tuple((size - 1) // 2 for size in kernel)
         groups = self._groups(entry)
         rows, columns = tensor.shape[out], tensor.shape[taken]
         source_out, _ = self._origin(tensor.axes[out])
@@ -128,12 +133,11 @@ class _Run:
         else:
             matrix = (source_out[:, None] == source_in[None, :]) * share[None, :]
         view = np.moveaxis(made, (out, taken), (0, 1))
-        view[(slice(None), slice(None), *middle)] = matrix
+        view[(..., *middle)] = matrix
         return made
 
     def _groups(self, entry: Entry) -> int:
-        layer = next(layer for layer in self._plan.child.layers if layer.name == entry.layer)
-        value = layer.attributes.get("groups", 1)
+        value = self._layers[entry.layer].attributes.get("groups", 1)
         return value if isinstance(value, int) else 1
 
     def _origin(self, axis: Axis) -> tuple[Index | None, Shares]:
@@ -148,10 +152,8 @@ class _Run:
 
 def dtype_of(name: str) -> np.dtype[Any]:
     """A NumPy type by the name a graph gives it."""
-    try:
-        return np.dtype(name)
-    except TypeError:
-        return np.dtype(getattr(ml_dtypes, name))
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
+    return found
 
 
 _FLOATS = frozenset(dtype_of(name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"))
@@ -163,17 +165,9 @@ def _tensors_by_space(graph: Graph) -> dict[int, list[tuple[Tensor, int]]]:
         if tensor.buffer or not tensor.live:
             continue
         for number, axis in enumerate(tensor.axes):
-            for space in {leaf.space for leaf in _atoms(axis.of)}:
+            for space in {leaf.space for leaf in leaves(axis.of) if isinstance(leaf, Atom)}:
                 found.setdefault(space, []).append((tensor, number))
     return found
-
-
-def _atoms(expression: Expression) -> Iterator[Atom]:
-    from modelkeeper.graph import leaves
-
-    for leaf in leaves(expression):
-        if isinstance(leaf, Atom):
-            yield leaf
 
 
 def _units(expression: Expression, space: int) -> Index:

@@ -21,6 +21,34 @@ NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm", "r
 PROJECTIONS = frozenset({"conv", "linear"})
 # Applied twice in a row they do what they do once.
 IDEMPOTENT = frozenset({"relu", "relu6", "hardtanh", "clamp_min[0]"})
+# Operations that take nothing out of the range of a rectifier.
+STAYS_RECTIFIED = (
+    "avg_pool",
+    "max_pool",
+    "adaptive_",
+    "permute",
+    "slice",
+    "upsample_nearest",
+    "upsample_bilinear",
+)
+# Operations that make zero of zero, by how they are written on an edge.
+ZERO_STAYS = (
+    *(
+        "relu",
+        "leaky_relu",
+        "prelu",
+        "elu",
+        "gelu",
+        "silu",
+        "hardswish",
+        "tanh",
+        "hardtanh",
+        "mul",
+        "div",
+        "neg",
+    ),
+    *("avg_pool", "max_pool", "adaptive_", "permute", "slice", "upsample", "roll", "flip"),
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +101,7 @@ class Depth:
         other = 1 - main
         if not fresh[other] or not weights[other]:
             return  # both operands were there before: nothing to silence
-        last = self._last(branches[other])
+        last = self._silencer(layer.inputs[other])
         if last is None:
             return
         self._main[number] = main
@@ -105,7 +133,9 @@ class Depth:
             if old:
                 self._main[number] = old[0]
         elif layer.tensors:
-            self.layers[number] = Inserted("kept", exact=False, why=f"a {layer.kind} that the parent does not have")
+            self.layers[number] = Inserted(
+                "kept", exact=False, why=f"a {layer.kind} that the parent does not have"
+            )
 
     def _normed_again(self, number: int, kind: str) -> bool:
         """Is all that goes out of here normalised once more? Then once less is the same."""
@@ -135,28 +165,35 @@ class Depth:
         fork = (up[0] & up[1]).bit_length() - 1
         return [[n for n in range(fork + 1, len(self._graph.layers)) if way >> n & 1] for way in up]
 
-    def _last(self, branch: list[int]) -> int | None:
-        """The last layer of a branch whose zero makes the whole branch zero."""
-        for node in reversed(branch):
-            layer = self._graph.layers[node]
-            if layer.kind in NORMS or layer.kind in PROJECTIONS or layer.kind == "scale":
-                return node
-            if layer.kind not in ("multiply", "add"):
-                return None
+    def _silencer(self, edge: Edge) -> int | None:
+        """A layer whose zero makes all that arrives over this edge zero."""
+        if not all(_keeps_zero(step) for step in edge.via):
+            return None
+        layer = self._graph.layers[edge.source]
+        if edge.source in self._matched:
+            return None
+        if layer.kind in NORMS or layer.kind in PROJECTIONS or layer.kind == "scale":
+            return edge.source
+        if layer.kind == "multiply":  # a gate may be anything: what it gates is zero
+            return next((n for n in map(self._silencer, layer.inputs) if n is not None), None)
         return None
 
     def _neighbour(self, number: int, branch: list[int]) -> dict[int, int]:
         """For each node of a branch, its counterpart in the nearest matched branch of the same make."""
         wanted = [signature(self._graph, node) for node in branch]
         near = sorted(
-            (n for n in self._matched if self._graph.layers[n].kind == "add" and len(self._graph.layers[n].inputs) == 2),
+            (
+                n
+                for n in self._matched
+                if self._graph.layers[n].kind == "add" and len(self._graph.layers[n].inputs) == 2
+            ),
             key=lambda n: (abs(n - number), n),
         )
         for add in near:
             for candidate in self._branches(self._graph.layers[add]):
-                if len(candidate) == len(branch) and all(node in self._matched for node in candidate):
-                    if [signature(self._graph, node) for node in candidate] == wanted:
-                        return dict(zip(branch, candidate, strict=True))
+                whole = len(candidate) == len(branch) and all(node in self._matched for node in candidate)
+                if whole and [signature(self._graph, node) for node in candidate] == wanted:
+                    return dict(zip(branch, candidate, strict=True))
         return {}
 
 
@@ -166,11 +203,22 @@ def signature(graph: Graph, number: int) -> object:
     return layer.kind, sorted(layer.attributes.items()), [(t.role, t.shape) for t in layer.tensors]
 
 
+def _keeps_zero(step: str) -> bool:
+    return step.startswith(ZERO_STAYS)
+
+
 def _compress(via: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out what does nothing the second time: a relu after a relu, also with pooling between them."""
     kept: list[str] = []
+    held = ""  # the rectifier that what arrives has gone through
     for step in via:
-        if not (kept and kept[-1] == step and step in IDEMPOTENT):
-            kept.append(step)
+        if step == held:
+            continue
+        if step in IDEMPOTENT:
+            held = step
+        elif not step.startswith(STAYS_RECTIFIED):
+            held = ""
+        kept.append(step)
     return tuple(kept)
 
 

@@ -80,7 +80,9 @@ class Maps:
         if pins:
             return Verdict("widened", False, f"{parents} units became {size}, but: {pins[0]}")
         if (ours.averaged or theirs.averaged) and size % parents:
-            return Verdict("widened", False, f"a statistic is taken over {size} units, no multiple of {parents}")
+            return Verdict(
+                "widened", False, f"a statistic is taken over {size} units, no multiple of {parents}"
+            )
         return Verdict("widened", True, f"{parents} units became {size}")
 
     # -- gathering ------------------------------------------------------------------------------
@@ -90,7 +92,12 @@ class Maps:
         return self._gather(ours.of, theirs.of, dict(ours.degrees), ours.role, importance)
 
     def _gather(
-        self, ours: Expression, theirs: Expression | None, degrees: dict[int, int], role: str, importance: Importance
+        self,
+        ours: Expression,
+        theirs: Expression | None,
+        degrees: dict[int, int],
+        role: str,
+        importance: Importance,
     ) -> tuple[Index, Shares]:
         match ours, theirs:
             case _, None:
@@ -132,7 +139,9 @@ class Maps:
         for part, number in zip(mine, self._partners.concatenated(mine, others), strict=True):
             found = others[number] if number is not None else None
             index, factor = self._gather(part, found, degrees, role, importance)
-            indices.append(np.where(index < 0, NOTHING, index + (starts[number] if number is not None else 0)))
+            indices.append(
+                np.where(index < 0, NOTHING, index + (starts[number] if number is not None else 0))
+            )
             factors.append(factor)
         return np.concatenate(indices), np.concatenate(factors)
 

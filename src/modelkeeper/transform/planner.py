@@ -87,7 +87,13 @@ class _Planner:
     def _entry(self, number: int, layer: Layer, tensor: Tensor) -> Entry:
         def entry(action: str, exact: bool, why: str, **rest: str) -> Entry:
             return Entry(
-                tensor=tensor.name, layer=layer.name, action=action, parameters=tensor.size, exact=exact, why=why, **rest
+                tensor=tensor.name,
+                layer=layer.name,
+                action=action,
+                parameters=tensor.size,
+                exact=exact,
+                why=why,
+                **rest,
             )
 
         if tensor.name in self.fresh:
@@ -97,7 +103,9 @@ class _Planner:
             verdicts = [self.maps.judge(ours, theirs) for ours, theirs in pair.expressions()]
             changed = {verdict.action for verdict in verdicts} - {"copied"}
             action = "copied" if not changed else changed.pop() if len(changed) == 1 else "resized"
-            why = next((v.why for v in verdicts if not v.exact), "") or next((v.why for v in verdicts if v.why), "")
+            why = next((v.why for v in verdicts if not v.exact), "") or next(
+                (v.why for v in verdicts if v.why), ""
+            )
             return entry(action, all(v.exact for v in verdicts), why, source=pair.parent.name)
         if not tensor.live:
             return entry("kept", True, "the model never uses it")
@@ -128,7 +136,13 @@ class _Planner:
                 if tensor.role == "bias":
                     return entry("inserted", True, inserted.why, value="zero")
             case "neutral":
-                value = {"gain": "neutral", "bias": "zero", "mean": "zero", "variance": "one", "weight": "one"}.get(tensor.role)
+                value = {
+                    "gain": "neutral",
+                    "bias": "zero",
+                    "mean": "zero",
+                    "variance": "one",
+                    "weight": "one",
+                }.get(tensor.role)
                 if value is not None:
                     return entry("inserted", inserted.exact, inserted.why, value=value)
         if inserted.like >= 0:
@@ -149,13 +163,19 @@ class _Planner:
         for entry in entries:
             if not entry.exact:
                 yield f"{entry.tensor} is {entry.action}: {entry.why}"
-        used = {theirs for theirs in self.partner.values()}
+        used = set(self.partner.values())
         lent = {pair.parent.name for pair in self.pairs.values()}
         for number, layer in enumerate(self.parent.layers):
             if number not in used and layer.kind not in ENDS:
                 yield f"the parent's {layer.kind} {layer.name} is not used"
             for tensor in layer.tensors:
-                if tensor.live and tensor.name not in lent and tensor.role != "count" and layer.kind not in ENDS and tensor.stored:
+                if (
+                    tensor.live
+                    and tensor.name not in lent
+                    and tensor.role != "count"
+                    and layer.kind not in ENDS
+                    and tensor.stored
+                ):
                     yield f"the parent's {tensor.name} is not used"
         for number, layer in enumerate(self.child.layers):
             if number in self.partner:
@@ -202,7 +222,7 @@ def _spaces_of(expression: Expression) -> list[int]:
 
 
 def _heads(graph: Graph) -> set[int]:
-    """The layers that make the outputs: the last ones with tensors on each way, if the outputs are theirs alone."""
+    """The layers that make the outputs: the last ones with a weight on each way."""
     found: set[int] = set()
     todo = [edge.source for layer in graph.layers if layer.kind == "output" for edge in layer.inputs]
     while todo:
@@ -216,7 +236,13 @@ def _heads(graph: Graph) -> set[int]:
 
 
 def _makes_outputs(graph: Graph, layer: Layer) -> bool:
-    spaces = {s for t in layer.tensors for axis in t.axes if axis.role in ("out", "row") for s in _spaces_of(axis.of)}
+    spaces = {
+        s
+        for t in layer.tensors
+        for axis in t.axes
+        if axis.role in ("out", "row")
+        for s in _spaces_of(axis.of)
+    }
     return any("output" in graph.spaces[space].pins for space in spaces)
 
 

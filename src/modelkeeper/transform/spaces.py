@@ -96,16 +96,18 @@ class Partners:
             if isinstance(mine, Atom) and isinstance(other, Atom):
                 yield mine.space, other.space
 
-    def parts(self, ours: Expression, theirs: Expression | None) -> Iterator[tuple[Expression, Expression | None]]:
+    def parts(
+        self, ours: Expression, theirs: Expression | None
+    ) -> Iterator[tuple[Expression, Expression | None]]:
         """Two expressions taken apart as long as they have the same form."""
         match ours, theirs:
             case Product(mine), Product(others) if len(mine) == len(others):
                 for a, b in zip(mine, others, strict=True):
                     yield from self.parts(a, b)
-            case Concat(mine), Concat() | Atom() | Product():
-                others = pieces(theirs)
-                for part, number in zip(mine, self.concatenated(mine, others), strict=True):
-                    yield from self.parts(part, others[number] if number is not None else None)
+            case Concat(parts), Concat() | Atom() | Product():
+                there = pieces(theirs)
+                for part, number in zip(parts, self.concatenated(parts, there), strict=True):
+                    yield from self.parts(part, there[number] if number is not None else None)
             case _:
                 yield ours, theirs
 

@@ -2,8 +2,8 @@
 
 A unit map goes from a parent's space to a child's.
 
-    wider      every source is kept; some are copied. The copies of a source are read by shares that sum to
-               one, so that what is computed stays the same; the shares differ, so that copies part in training
+    wider      every source is kept; some are copied. Copies of a source are read by shares that sum to one,
+               so that what is computed stays the same, and that differ, so that copies part in training
     narrower   the most important units of the whole space are kept, in their order
     rows       looked up by identity: row i stays row i; new rows are the mean of the old ones
     centred    a kernel keeps its middle

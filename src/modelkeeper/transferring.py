@@ -7,19 +7,22 @@ fits is copied, what is wider or narrower is gathered unit by unit over whole sp
 as the identity. Where the target contains the source, it computes what the source computes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from modelkeeper.errors import InvalidWeights
 from modelkeeper.frontends import frontend_for
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Alignment, align
 from modelkeeper.matching.twins import twin_pairs
+from modelkeeper.render import as_text, plan_table
 from modelkeeper.transform import Plan, apply, make_plan
 
-Array = Any
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Report:
 
     plan: Plan
     alignment: Alignment
+    difference: float | None = None  # of the two models' outputs on random inputs, if that was asked for
 
     @property
     def exact(self) -> bool:
@@ -36,6 +40,7 @@ class Report:
 
     @property
     def similarity(self) -> float:
+        """How alike the two architectures are, from 0 to 1."""
         return self.alignment.similarity
 
     @property
@@ -47,12 +52,12 @@ class Report:
     def unexpected_keys(self) -> list[str]:
         """Tensors of the source that nothing was taken from."""
         taken = {entry.source for entry in self.plan.entries}
-        return [name for name, tensor in self.plan.parent.tensors.items() if tensor.stored and name not in taken]
+        return [
+            name for name, tensor in self.plan.parent.tensors.items() if tensor.stored and name not in taken
+        ]
 
     def __str__(self) -> str:
-        from modelkeeper.render import plain, plan_table
-
-        return plain(plan_table(self.plan, self.alignment.similarity))
+        return as_text(plan_table(self.plan, self.similarity, self.difference))
 
 
 def transfer(
@@ -63,6 +68,8 @@ def transfer(
     weights: Mapping[str, Array] | str | Path | None = None,
     same_task: bool = True,
     seed: int = 0,
+    shrink_perturb: tuple[float, float] | None = None,
+    verify: bool = False,
 ) -> Report:
     """Load the weights of `source` into `target`, in place.
 
@@ -73,6 +80,9 @@ def transfer(
         weights: The source's tensors by name, or a safetensors file of them; only with a Graph.
         same_task: Do both predict the same things? If not, the target's head keeps its own values.
         seed: Of which units are copied, and by which shares they are read.
+        shrink_perturb: Two factors, for the weights that are transferred and for the target's own initial
+            values, which are added: a start between warm and cold, e.g. (0.5, 0.2). Never exact.
+        verify: Run both models on random inputs and report by how much they differ.
 
     Raises:
         CannotDescribe: A model did not run on the inputs there were.
@@ -83,17 +93,33 @@ def transfer(
     if isinstance(source, Graph):
         if weights is None:
             raise InvalidWeights("source", "a Graph has no weights; pass weights=")
-        parent = source
-        tensors = _safetensors(weights) if isinstance(weights, (str, Path)) else weights
+        if verify:
+            raise InvalidWeights("source", "verify=True runs both models, and a Graph cannot run")
+        parent, tensors = source, _safetensors(weights) if isinstance(weights, (str, Path)) else weights
     else:
         lender = frontend_for(source)
-        parent = lender.describe(source, example_inputs)
-        tensors = dict(lender.read(source))
+        parent, tensors = lender.describe(source, example_inputs), dict(lender.read(source))
     alignment = align(parent, child)
-    pairs = twin_pairs(parent, child) or alignment.pairs
-    plan = make_plan(parent, child, pairs, same_task=same_task, seed=seed)
-    frontend.load(target, dict(apply(plan, tensors)))
-    return Report(plan, alignment)
+    plan = make_plan(
+        parent, child, twin_pairs(parent, child) or alignment.pairs, same_task=same_task, seed=seed
+    )
+    made: Iterator[tuple[str, Array]] = apply(plan, tensors)
+    if shrink_perturb is not None:
+        made = _shrink_perturb(made, dict(frontend.read(target)), child, *shrink_perturb)
+    frontend.load(target, dict(made))
+    found = frontend.difference(source, target, example_inputs) if verify else None
+    return Report(plan, alignment, found)
+
+
+def _shrink_perturb(
+    made: Iterator[tuple[str, Array]], own: Mapping[str, Array], child: Graph, shrink: float, perturb: float
+) -> Iterator[tuple[str, Array]]:
+    """Between warm and cold: parameters with two axes or more, which is where models remember."""
+    for name, array in made:
+        tensor = child.tensors[name]
+        if not tensor.buffer and len(tensor.axes) > 1:
+            array = (shrink * array + perturb * own[name]).astype(array.dtype)
+        yield name, array
 
 
 def _safetensors(path: str | Path) -> Mapping[str, Array]:
