@@ -4,6 +4,8 @@ Every one is small, runs on CPU in microseconds, and is built fresh by its class
 each the inputs it takes.
 """
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -272,6 +274,47 @@ class RootMeanSquare(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.a(x)
         return self.b(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.gain)
+
+
+class Block(nn.Module):
+    """One of several shapes of block, from `taken` channels to some number of its own."""
+
+    def __init__(self, kind: str, taken: int, width: int) -> None:
+        super().__init__()
+        self.kind = kind
+        self.made = {"chain": width, "concat": taken + width, "chunk": width}.get(kind, taken)
+        self.a = conv_norm(2 * width if kind == "chunk" else width, taken)
+        self.b = conv_norm(taken if kind in ("residual", "excite") else width, width)
+        self.c = nn.Conv2d(taken, taken, 3, padding=1, groups=taken)
+
+    def forward(self, x: Tensor) -> Tensor:
+        match self.kind:
+            case "chain":
+                return torch.relu(self.b(torch.relu(self.a(x))))
+            case "residual":
+                return torch.relu(x + self.b(torch.relu(self.a(x))))
+            case "concat":
+                return torch.cat([x, self.b(torch.relu(self.a(x)))], 1)
+            case "chunk":
+                left, right = self.a(x).chunk(2, 1)
+                return self.b(left * torch.sigmoid(right))
+            case "excite":
+                return x * torch.sigmoid(self.b(self.a(x.mean((2, 3), keepdim=True))))
+            case _:
+                return torch.relu(self.c(x))
+
+
+BLOCKS = ("chain", "residual", "concat", "chunk", "excite", "depthwise")
+
+
+def network(width: int, kinds: Sequence[tuple[str, int]], classes: int = 3) -> nn.Sequential:
+    """A network of such blocks, each with an inner width of its own."""
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1)]
+    for kind, inner in kinds:
+        block = Block(kind, width, inner)
+        layers.append(block)
+        width = block.made
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
 
 
 IMAGE, VECTOR, SEQUENCE = torch.randn(2, 3, 8, 8), torch.randn(2, 6), torch.randn(2, 7, 6)
