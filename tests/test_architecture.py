@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "modelkeeper"
-ORDER = ("errors", "_native", "graph", "frontends", "render", "cli", "__main__")
+ORDER = ("errors", "_native", "graph", "frontends", "transform", "render", "cli", "__main__")
 FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "onnx", "transformers"}
 GENERATED = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 
