@@ -40,8 +40,9 @@ format: $(READY) ## format the code, fix what lint can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## how fast describing is, against a plain forward on shapes
+bench: $(READY) ## how fast describing is, against a plain forward; and transforming, against a copy
 	$(BIN)/python benchmarks/describe.py $(ARGS)
+	$(BIN)/python benchmarks/transform.py $(ARGS)
 
 coverage: $(READY) ## describe every real architecture there is, and count
 	$(BIN)/python benchmarks/coverage.py $(ARGS)
