@@ -24,7 +24,7 @@ from modelkeeper.matching.prepare import Prepared
 from modelkeeper.matching.segments import Segment
 from modelkeeper.matching.similarity import BELOW_ONE, BUCKETS, PARENT_SHARE
 
-FIRST = 256  # candidates that get a fine bound at a time, to begin with
+FIRST = 64  # candidates that get a fine bound at a time, to begin with
 BATCH = 4  # alignments before the first look at the threshold; then twice as many each time ...
 MOST = 64  # ... up to so many, for each thread
 
