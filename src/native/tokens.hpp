@@ -35,7 +35,7 @@ struct Knobs {
 };
 
 // All loops that take time are compiled for several kinds of processors; the right one is chosen at load.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__GLIBC__)
 #define MODELKEEPER_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define MODELKEEPER_WIDE

@@ -77,22 +77,10 @@ class Index:
     def add(self, key: int, model: Prepared) -> None:
         """Add a model, or replace the one with this key."""
         with self._writing:
-            rows = self._rows()
-            if key in rows:
+            if key in self._rows():
                 self._remove(key)
             parts = list(self._snapshot.parts)
-            row = self._open(parts).segment.add(key, model)
-            if row is None:
-                parts.append(_part(Segment()))
-                row = parts[-1].segment.add(key, model)
-                if row is None:
-                    raise InvalidSetting(
-                        "model", f"{len(model.form)} words", "it does not fit into an empty segment"
-                    )
-            last = parts[-1]
-            last.alive[row] = True
-            parts[-1] = Part(last.segment, last.segment.rows, last.segment.architectures, last.alive)
-            rows[key] = len(parts) - 1, row
+            self._append(parts, key, model)
             self._publish(parts)
 
     def remove(self, key: int) -> bool:
@@ -111,9 +99,14 @@ class Index:
             self._snapshot = Snapshot(self._snapshot.parts, Clusters(made.medoids, made.labels, changes))
 
     def save(self, folder: Path) -> None:
-        """Write the index to a folder. A crash on the way leaves the one that was there."""
+        """Write the index to a folder. A crash on the way leaves the one that was there.
+
+        If more models were removed than are left, those that are left are first moved together.
+        """
         with self._writing:
             folder.mkdir(parents=True, exist_ok=True)
+            if sum(part.rows for part in self._snapshot.parts) > 2 * len(self._rows()) + CAPACITY // 64:
+                self._compact()
             names = []
             for number, part in enumerate(self._snapshot.parts):
                 full = part.rows == CAPACITY or number < len(self._snapshot.parts) - 1
@@ -177,6 +170,20 @@ class Index:
         self._growing = True
         return parts[-1]
 
+    def _append(self, parts: list[Part], key: int, model: Prepared) -> None:
+        row = self._open(parts).segment.add(key, model)
+        if row is None:
+            parts.append(_part(Segment()))
+            row = parts[-1].segment.add(key, model)
+            if row is None:
+                raise InvalidSetting(
+                    "model", f"{len(model.form)} words", "it does not fit into an empty segment"
+                )
+        last = parts[-1]
+        last.alive[row] = True
+        parts[-1] = Part(last.segment, last.segment.rows, last.segment.architectures, last.alive)
+        self._rows()[key] = len(parts) - 1, row
+
     def _remove(self, key: int) -> None:
         number, row = self._rows().pop(key)
         parts = list(self._snapshot.parts)
@@ -185,6 +192,16 @@ class Index:
         alive[row] = False
         parts[number] = Part(part.segment, part.rows, part.architectures, alive)
         self._publish(parts)
+
+    def _compact(self) -> None:
+        """Start anew with the models that are left; snapshots keep what they have."""
+        old, rows = self._snapshot.parts, sorted(self._rows().items(), key=lambda item: item[1])
+        parts: list[Part] = []
+        self._row_of, self._saved, self._growing = {}, {}, False
+        for key, (number, row) in rows:
+            segment = old[number].segment
+            self._append(parts, key, segment.prepared(int(segment.columns["kinds"][row])))
+        self._snapshot = Snapshot(tuple(parts))
 
     def _publish(self, parts: list[Part]) -> None:
         clusters = self._snapshot.clusters
