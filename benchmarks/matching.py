@@ -111,7 +111,7 @@ def measure_pairs(count: int) -> dict[str, Any]:
     rng = random.Random(0)
     store = Segment()
     place = {name: store.columns["kinds"][store.add(key, prepared[name])] for key, name in enumerate(names)}
-    scans = {name: store.scan(prepared[name], store.architectures, 1) for name in names}
+    scans = {name: store.scan(prepared[name], store.architectures, store.tokens, 1) for name in names}
     chosen = [(rng.choice(names), rng.choice(names)) for _ in range(count)]
     score, mapping, whole = [], [], []
     for a, b in chosen:

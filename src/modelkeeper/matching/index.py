@@ -14,6 +14,7 @@ import json
 import os
 import threading
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +92,7 @@ class Index:
             self._remove(key)
             return True
 
-    def refresh_clusters(self, count: int = 32, sample: int = 400, seed: int = 0) -> None:
+    def refresh_clusters(self, count: int = 24, sample: int = 128, seed: int = 0) -> None:
         """Group the architectures around `count` medoids, chosen on a sample of them."""
         snapshot, changes = self._snapshot, self._changes
         made = cluster(snapshot, count, sample, seed, self.threads)
@@ -166,7 +167,7 @@ class Index:
             parts.append(_part(Segment()))
         elif not self._growing:
             last = parts[-1]
-            parts[-1] = Part(last.segment.writable(), last.rows, last.architectures, last.alive)
+            parts[-1] = _part(last.segment.writable(), last.alive)
         self._growing = True
         return parts[-1]
 
@@ -181,7 +182,7 @@ class Index:
                 )
         last = parts[-1]
         last.alive[row] = True
-        parts[-1] = Part(last.segment, last.segment.rows, last.segment.architectures, last.alive)
+        parts[-1] = _part(last.segment, last.alive)
         self._rows()[key] = len(parts) - 1, row
 
     def _remove(self, key: int) -> None:
@@ -190,7 +191,7 @@ class Index:
         part = parts[number]
         alive = part.alive.copy()  # snapshots keep theirs
         alive[row] = False
-        parts[number] = Part(part.segment, part.rows, part.architectures, alive)
+        parts[number] = replace(part, alive=alive)
         self._publish(parts)
 
     def _compact(self) -> None:
@@ -217,5 +218,7 @@ class Index:
             self._clustering.start()
 
 
-def _part(segment: Segment) -> Part:
-    return Part(segment, segment.rows, segment.architectures, np.zeros(CAPACITY, np.bool_))
+def _part(segment: Segment, alive: NDArray[np.bool_] | None = None) -> Part:
+    """All that a segment holds now."""
+    alive = np.zeros(CAPACITY, np.bool_) if alive is None else alive
+    return Part(segment, segment.rows, segment.architectures, segment.tokens, alive)
