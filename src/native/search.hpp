@@ -67,7 +67,8 @@ class Glance {
     // Which token of the child is this one? -1: none.
     int32_t same(const Token &a, size_t group) const {
         for (size_t j = first_[group]; j < first_[group + 1]; ++j)
-            if (detail_[j] == a.detail && size_[0][j] == float(a.axes[0]) && number_[j] >= 0 && a == child_[number_[j]]) return number_[j];
+            if (detail_[j] == a.detail && size_[0][j] == float(a.axes[0]) && number_[j] >= 0 && a == child_[number_[j]])
+                return number_[j];
         return -1;
     }
 
@@ -93,13 +94,16 @@ class Glance {
     static constexpr size_t LANES = 16, FIELDS = Token::AXES + 1;
     static constexpr float ABOVE = 1.00001f;  // single precision errs by less
 
-    static float field(const Token &token, size_t i) { return float(i < Token::AXES ? token.axes[i] : token.norm_width); }
+    static float field(const Token &token, size_t i) {
+        return float(i < Token::AXES ? token.axes[i] : token.norm_width);
+    }
 
     void add(int32_t number, const Token &token, bool real) {
         number_.push_back(number);
         detail_.push_back(token.detail);
         norm_group_.push_back(real && token.norm_group != 0 ? token.norm_group : -1);
-        for (size_t i = 0; i < FIELDS; ++i) size_[i].push_back(field(token, i)), inverse_[i].push_back(1.0f / field(token, i));
+        for (size_t i = 0; i < FIELDS; ++i)
+            size_[i].push_back(field(token, i)), inverse_[i].push_back(1.0f / field(token, i));
         weight_.push_back(float(token.weight));
         norm_.push_back(float(token.norm_weight));
     }
@@ -121,7 +125,8 @@ class Glance {
                     ratio[j] *= up < down ? up : down;
                 }
             }
-            const float *const other = size_[Token::AXES].data() + from, *const its = inverse_[Token::AXES].data() + from;
+            const float *const other = size_[Token::AXES].data() + from, *const its =
+                                                                             inverse_[Token::AXES].data() + from;
             for (size_t j = 0; j < LANES; ++j) {
                 const float up = size[Token::AXES] * its[j], down = other[j] * inverse[Token::AXES];
                 norm[j] = up < down ? up : down;
@@ -132,7 +137,8 @@ class Glance {
             const int64_t *const detail = detail_.data() + from, *const group = norm_group_.data() + from;
             float *const worth = worth_.data() + from;
             for (size_t j = 0; j < LANES; ++j) {
-                const float own = ratio[j] * (weights[j] < weight ? weights[j] : weight) * (detail[j] == a.detail ? 1.0f : less_);
+                const float own =
+                    ratio[j] * (weights[j] < weight ? weights[j] : weight) * (detail[j] == a.detail ? 1.0f : less_);
                 const float of_norm = norm[j] * (norms[j] < norm_weight ? norms[j] : norm_weight);
                 worth[j] = own + (group[j] == a.norm_group ? of_norm : 0.0f);
             }
@@ -153,8 +159,15 @@ class Bounds {
     static constexpr size_t GROUPS = 32;  // further groups share the last: the bound stays one
 
     // The child has `counts[j]` of its token j. All `n` tokens of the store are looked at here, once.
-    Bounds(const Token *tokens, int64_t n, const Form &form, const Token *child, const int32_t *counts, const Knobs &knobs, int threads)
-        : tokens_(tokens), child_(child), counts_(counts), k_(form.tokens), knobs_(knobs), own_(child, form.tokens, knobs), sums_(size_t(n)) {
+    Bounds(const Token *tokens, int64_t n, const Form &form, const Token *child, const int32_t *counts,
+           const Knobs &knobs, int threads)
+        : tokens_(tokens),
+          child_(child),
+          counts_(counts),
+          k_(form.tokens),
+          knobs_(knobs),
+          own_(child, form.tokens, knobs),
+          sums_(size_t(n)) {
         count_links(form, child, links_);
         for (size_t g = 0; g < own_.groups(); ++g)
             for (int32_t j = 0; j < own_.group_size(g); ++j) {
@@ -183,7 +196,9 @@ class Bounds {
         Glance glance;
         std::vector<int32_t> best, shared;
     };
-    Scratch scratch() const { return {Glance(own_, child_, knobs_), std::vector<int32_t>(size_t(k_)), std::vector<int32_t>(size_t(k_))}; }
+    Scratch scratch() const {
+        return {Glance(own_, child_, knobs_), std::vector<int32_t>(size_t(k_)), std::vector<int32_t>(size_t(k_))};
+    }
 
     // The same, and the child's side likewise: what each of its tokens can earn from this parent.
     int64_t fine(const Histograms &models, int64_t at, Scratch &scratch) const {
@@ -202,7 +217,8 @@ class Bounds {
         for (size_t g = 0; g < own_.groups(); ++g)
             for (int32_t j = 0; j < own_.group_size(g); ++j) {
                 const int32_t t = own_.group_of(g, j), shared = scratch.shared[size_t(t)];
-                others[std::min(g, GROUPS - 1)] += shared * weight(t) + int64_t(counts_[t] - shared) * scratch.best[size_t(t)];
+                others[std::min(g, GROUPS - 1)] +=
+                    shared * weight(t) + int64_t(counts_[t] - shared) * scratch.best[size_t(t)];
             }
         for (size_t g = 0; g < GROUPS; ++g) total += std::min(sums[g], others[g]);
         return total + edges(models, at);
@@ -210,9 +226,9 @@ class Bounds {
 
   private:
     struct Summary {
-        int32_t own = 0, best = 0;        // the reward against the same token; what no reward against another exceeds
-        uint16_t limit = 0, group = 0;    // how many of the same token the child has
-        int32_t same = -1;                // which one it is
+        int32_t own = 0, best = 0;      // the reward against the same token; what no reward against another exceeds
+        uint16_t limit = 0, group = 0;  // how many of the same token the child has
+        int32_t same = -1;              // which one it is
     };
 
     int64_t weight(int32_t t) const { return child_[t].weight + child_[t].norm_weight; }
