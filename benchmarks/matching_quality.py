@@ -79,7 +79,7 @@ cells of different design then share too little: NASNet > PNASNet fell from 0.35
 paths that may also cross all branches in turn, kept: no pair of NAS networks scores below the chain, and
 there are fewer flips. What paths leave over is filled in where it lies between the same matched layers.
 
-Law 3 (every further difference lowers the similarity) is proven by tests for series-parallel graphs. On
+That every further difference lowers the similarity is a law that tests hold for series-parallel graphs. On
 generated NAS cells and towers it failed for 17 of 1,200 inserted layers and 37 of 1,200 changed axes:
 there, a change can move a branch to another place in the canonical order.
 """.strip().splitlines()
