@@ -20,7 +20,7 @@ PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench coverage pairs constraints clean
+.PHONY: help test demo check format bench matching coverage pairs constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ format: $(READY) ## format the code, fix what lint can fix
 bench: $(READY) ## how fast describing is, against a plain forward; and transforming, against a copy
 	$(BIN)/python benchmarks/describe.py $(ARGS)
 	$(BIN)/python benchmarks/transform.py $(ARGS)
+
+matching: $(READY) ## how fast and how good matching is (ARGS='--sizes 1000 10000' for a short run)
+	$(BIN)/python benchmarks/matching.py $(ARGS)
+	$(BIN)/python benchmarks/matching_quality.py
 
 coverage: $(READY) ## describe every real architecture there is, and count
 	$(BIN)/python benchmarks/coverage.py $(ARGS)

@@ -70,6 +70,21 @@ def main() -> None:
     print("\n".join(lines))
 
 
+NOTES = """
+Where no node is crossed by every path (NAS networks, HRNet), a graph has no series-parallel regions. Tried
+there, in this order: one chain in canonical order (the columns on the right; it covers most, but maps series
+to parallel); regions only where a part has one entry and one exit (helps HRNet, finds nothing in NAS cells);
+a region for every merge, of all that leads to it alone, its branches matched as branches (fewest flips, but
+cells of different design then share too little: NASNet > PNASNet fell from 0.352 to 0.328); the same, with
+paths that may also cross all branches in turn, kept: no pair of NAS networks scores below the chain, and
+there are fewer flips. What paths leave over is filled in where it lies between the same matched layers.
+
+That every further difference lowers the similarity is a law that tests hold for series-parallel graphs. On
+generated NAS cells and towers it failed for 17 of 1,200 inserted layers and 37 of 1,200 changed axes:
+there, a change can move a branch to another place in the canonical order.
+""".strip().splitlines()
+
+
 def tables(found: dict[str, Graph]) -> list[str]:
     """Every table but that of the constants."""
     prepared = {name: prepare(graph) for name, graph in found.items()}
@@ -110,7 +125,7 @@ def tables(found: dict[str, Graph]) -> list[str]:
         ("Networks that are not series-parallel", TANGLED),
     ):
         lines += ["", f"## {title}", "", *pair_table(found, prepared, names)]
-    return lines
+    return [*lines, "", *NOTES]
 
 
 def pair_table(found: dict[str, Graph], prepared: dict[str, Prepared], names: list[str]) -> list[str]:
@@ -319,8 +334,8 @@ def compare_constants(found: dict[str, Graph]) -> list[str]:
         "",
         f"Each of {len(names)} real networks as a child, its parent chosen among the others by similarity",
         "alone. Overlap: the share of the child's parameters that the parent could fill.",
-        "Family: the parent's name begins alike. Same place: of pairs of networks that differ in width alone, the share of",
-        "parameters that are matched with the layer of the same number.",
+        "Family: the parent's name begins alike. Same place: of pairs of networks that differ in width",
+        "alone, the share of parameters that are matched with the layer of the same number.",
         "Whether a warm start helps training is another question; these are proxies.",
         "",
         "| weight of a layer | shape ratio | exact, % | overlap, % | same family, % | same place, % |",

@@ -13,48 +13,22 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <memory>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "assignment.hpp"
 #include "colours.hpp"
 #include "form.hpp"
 #include "tokens.hpp"
 
 namespace modelkeeper {
 
-// Scratch memory that is given back in the reverse order of asking.
-class Arena {
-  public:
-    using Mark = std::pair<size_t, size_t>;
-    Mark mark() const { return {block_, top_}; }
-    void release(Mark mark) { std::tie(block_, top_) = mark; }
-
-    template <class T> T *take(size_t count) {
-        const size_t bytes = (count * sizeof(T) + 63) & ~size_t(63);
-        while (block_ < blocks_.size() && top_ + bytes > blocks_[block_].second) ++block_, top_ = 0;
-        if (block_ == blocks_.size()) {
-            const size_t size = std::max(bytes, size_t(1) << 20);
-            blocks_.emplace_back(std::unique_ptr<char[]>(new char[size]), size);
-            top_ = 0;
-        }
-        char *at = blocks_[block_].first.get() + top_;
-        top_ += bytes;
-        return reinterpret_cast<T *>(at);
-    }
-
-  private:
-    std::vector<std::pair<std::unique_ptr<char[]>, size_t>> blocks_;
-    size_t block_ = 0, top_ = 0;
-};
-
 MODELKEEPER_WIDE inline void largest(int32_t *__restrict into, const int32_t *__restrict other, int32_t n) {
     for (int32_t j = 0; j < n; ++j) into[j] = into[j] > other[j] ? into[j] : other[j];
 }
 
-MODELKEEPER_WIDE inline void skip_or_match(int32_t *__restrict here, const int32_t *__restrict best, const int32_t *__restrict gain,
-                                           int32_t n) {
+MODELKEEPER_WIDE inline void skip_or_match(int32_t *__restrict here, const int32_t *__restrict best,
+                                           const int32_t *__restrict gain, int32_t n) {
     for (int32_t j = 1; j < n; ++j) {
         const int32_t match = best[j - 1] + gain[j];
         here[j] = best[j] > match ? best[j] : match;
@@ -142,9 +116,12 @@ class Aligner {
             Joint joint{j, -1, 0, -1, joined_count, joined_count};
             for (int32_t e = q.step_offset[y]; e < q.step_offset[y + 1]; ++e) {
                 const int32_t from = row(q.step[e], c);
-                if (from == j - 1) joint.before = from, joint.follows = -1;
-                else if (joint.from < 0) joint.from = from;
-                else joined[joined_count++] = from;
+                if (from == j - 1)
+                    joint.before = from, joint.follows = -1;
+                else if (joint.from < 0)
+                    joint.from = from;
+                else
+                    joined[joined_count++] = from;
             }
             joint.last = joined_count;
             if (joint.before < 0) joint.before = joint.from;
@@ -185,7 +162,8 @@ class Aligner {
             for (int32_t k = 0; k < joint_count; ++k) {
                 const Joint &joint = joints[k];
                 for (; j < joint.column; ++j) here[j] = value = std::max(value, here[j]);
-                value = std::max({here[j], value & joint.follows, here[joint.from]});  // no load of what was just stored
+                value =
+                    std::max({here[j], value & joint.follows, here[joint.from]});  // no load of what was just stored
                 for (int32_t e = joint.first; e < joint.last; ++e) value = std::max(value, here[joined[e]]);
                 here[j++] = value;
             }
@@ -227,79 +205,17 @@ class Aligner {
         int32_t *const values = arena_.take<int32_t>(size_t(n) * size_t(m));
         for (int32_t i = 0; i < n; ++i)
             for (int32_t j = 0; j < m; ++j) values[size_t(i) * size_t(m) + size_t(j)] = branch(first + i, other + j);
-        partner_.assign(size_t(n), -1);
         const int64_t work = int64_t(std::min(n, m)) * std::min(n, m) * std::max(n, m);
-        if (cells_ > MAX_CELLS || work > MAX_ASSIGNMENT) in_order(values, n, m);
-        else hungarian(values, n, m);
+        if (cells_ > MAX_CELLS || work > MAX_ASSIGNMENT)
+            assign_in_order(values, n, m, partner_);
+        else
+            assign_best(values, n, m, partner_, arena_);
         cells_ += work <= MAX_ASSIGNMENT ? work : int64_t(n) * m;
         int32_t sum = 0;
         for (int32_t i = 0; i < n; ++i)
             if (partner_[size_t(i)] >= 0) sum += values[size_t(i) * size_t(m) + size_t(partner_[size_t(i)])];
         arena_.release(mark);
         return sum;
-    }
-
-    void in_order(const int32_t *values, int32_t n, int32_t m) {  // for regions of very many branches
-        std::vector<char> used(size_t(m), 0);
-        for (int32_t i = 0; i < n; ++i) {
-            int32_t best = -1, value = 0;
-            for (int32_t j = 0; j < m; ++j) {
-                const int32_t v = values[size_t(i) * size_t(m) + size_t(j)];
-                if (!used[size_t(j)] && v > value) best = j, value = v;
-            }
-            if (best >= 0) used[size_t(best)] = 1, partner_[size_t(i)] = best;
-        }
-    }
-
-    void hungarian(const int32_t *values, int32_t n, int32_t m) {
-        if (n == 1 && m == 1) {
-            if (values[0] > 0) partner_[0] = 0;
-            return;
-        }
-        if (n == 2 && m == 2) {
-            const bool crossed = values[1] + values[2] > values[0] + values[3];
-            if (values[crossed ? 1 : 0] > 0) partner_[0] = crossed;
-            if (values[crossed ? 2 : 3] > 0) partner_[1] = !crossed;
-            return;
-        }
-        const bool turned = n > m;
-        const int32_t rows = std::min(n, m), columns = std::max(n, m);
-        auto value = [&](int32_t i, int32_t j) {
-            return turned ? values[size_t(j) * size_t(m) + size_t(i)] : values[size_t(i) * size_t(m) + size_t(j)];
-        };
-        const size_t size = size_t(columns) + 1;
-        int64_t *const u = arena_.take<int64_t>(size), *const v = arena_.take<int64_t>(size), *const least = arena_.take<int64_t>(size);
-        int32_t *const holder = arena_.take<int32_t>(size), *const way = arena_.take<int32_t>(size);
-        char *const used = arena_.take<char>(size);
-        std::fill_n(u, size, 0), std::fill_n(v, size, 0), std::fill_n(holder, size, 0), std::fill_n(way, size, 0);
-        for (int32_t i = 1; i <= rows; ++i) {
-            holder[0] = i;
-            int32_t column = 0;
-            std::fill_n(least, size, INT64_MAX), std::fill_n(used, size, 0);
-            do {
-                used[column] = 1;
-                const int32_t at = holder[column];
-                int32_t next = 0;
-                int64_t delta = INT64_MAX;
-                for (int32_t j = 1; j <= columns; ++j) {
-                    if (used[j]) continue;
-                    const int64_t cost = -int64_t(value(at - 1, j - 1)) - u[at] - v[j];
-                    if (cost < least[j]) least[j] = cost, way[j] = column;
-                    if (least[j] < delta) delta = least[j], next = j;
-                }
-                for (int32_t j = 0; j <= columns; ++j) {
-                    if (used[j]) u[holder[j]] += delta, v[j] -= delta;
-                    else if (least[j] != INT64_MAX) least[j] -= delta;
-                }
-                column = next;
-            } while (holder[column]);
-            for (; column; column = way[column]) holder[column] = holder[way[column]];
-        }
-        for (int32_t j = 1; j <= columns; ++j) {
-            if (!holder[j] || value(holder[j] - 1, j - 1) == 0) continue;
-            if (turned) partner_[size_t(j) - 1] = holder[j] - 1;
-            else partner_[size_t(holder[j]) - 1] = j - 1;
-        }
     }
 
     // Walk back through the best values. Ties: skip the parent's, skip the child's, jump, match; so
@@ -314,9 +230,15 @@ class Aligner {
             const uint16_t *const steps = p.step + p.step_offset[x], *const steps_end = p.step + p.step_offset[x + 1];
             const uint16_t *const moves = q.step + q.step_offset[y], *const moves_end = q.step + q.step_offset[y + 1];
             auto skip = std::find_if(steps, steps_end, [&](uint16_t s) { return best.at(row(s, a), j) == value; });
-            if (skip != steps_end) { i = row(*skip, a); continue; }
+            if (skip != steps_end) {
+                i = row(*skip, a);
+                continue;
+            }
             skip = std::find_if(moves, moves_end, [&](uint16_t s) { return best.at(i, row(s, c)) == value; });
-            if (skip != moves_end) { j = row(*skip, c); continue; }
+            if (skip != moves_end) {
+                j = row(*skip, c);
+                continue;
+            }
             const int32_t gain = worth(x, y);
             if (gain > 0) pairs.push_back({uint16_t(x), uint16_t(y)});
             const uint16_t r = p.region[x], s = q.region[y];
@@ -353,7 +275,9 @@ class Aligner {
     struct Gap {
         uint64_t between;  // a hash of the pairs before and behind an element
         uint16_t element;
-        bool operator<(const Gap &other) const { return std::pair(between, element) < std::pair(other.between, other.element); }
+        bool operator<(const Gap &other) const {
+            return std::pair(between, element) < std::pair(other.between, other.element);
+        }
     };
 
     // The elements without a partner that could have one, with the pairs they lie between.
@@ -415,12 +339,16 @@ class Aligner {
         const Table best{cells, width};
         for (int32_t i = 1; i <= n; ++i)
             for (int32_t j = 1; j <= m; ++j)
-                cells[size_t(i) * size_t(width) + size_t(j)] = std::max(
-                    {best.at(i - 1, j), best.at(i, j - 1), best.at(i - 1, j - 1) + worth(xs[i - 1].element, ys[j - 1].element)});
+                cells[size_t(i) * size_t(width) + size_t(j)] =
+                    std::max({best.at(i - 1, j), best.at(i, j - 1),
+                              best.at(i - 1, j - 1) + worth(xs[i - 1].element, ys[j - 1].element)});
         for (int32_t i = n, j = m; i > 0 && j > 0;) {
-            if (best.at(i - 1, j) == best.at(i, j)) --i;
-            else if (best.at(i, j - 1) == best.at(i, j)) --j;
-            else pairs.push_back({xs[--i].element, ys[--j].element});
+            if (best.at(i - 1, j) == best.at(i, j))
+                --i;
+            else if (best.at(i, j - 1) == best.at(i, j))
+                --j;
+            else
+                pairs.push_back({xs[--i].element, ys[--j].element});
         }
         arena_.release(mark);
     }

@@ -4,8 +4,8 @@
 // one region, and each is decomposed in turn. A component without cuts is primitive (the cells of a NAS
 // network, each fed by two others): there, what leads to one merge and nowhere else still becomes a
 // region of that merge, and the rest is put in canonical order (post-order from the exits;
-// predecessors by kind, shape, level, height, then by colour). Nothing
-// depends on how nodes were numbered; the budget for telling symmetric nodes apart is stated below.
+// predecessors by kind, shape, level, height, then by colour). Nothing depends on how nodes were
+// numbered, as far as the budget for telling symmetric nodes apart reaches (parts.hpp).
 #pragma once
 #include <algorithm>
 #include <map>
@@ -15,37 +15,19 @@
 #include <utility>
 #include <vector>
 
-#include "colours.hpp"
 #include "form.hpp"
+#include "parts.hpp"
 
 namespace modelkeeper {
 
-class Decomposition {
+class Decomposition : Parts {
   public:
-    static constexpr int MAX_DEPTH = 24;             // regions nested deeper are put in plain order
-    static constexpr int64_t TIE_BUDGET = 20'000'000;  // edge visits spent on symmetric nodes: 0.1 s
+    static constexpr int MAX_DEPTH = 24;  // regions nested deeper are put in plain order
 
-    // The graph: for node v its content (a hash), its place among kinds and shapes, its token, and
-    // its predecessors with the labels of the edges.
-    Decomposition(size_t n, const uint64_t *content, const int32_t *rank, const int32_t *token,
-                  const int32_t *offset, const int32_t *source, const uint16_t *label)
-        : n_(int(n)), content_(content), rank_(rank), token_(token), preds_(n), succs_(n), place_(n, -1), level_(n, 0) {
-        for (int v = 0; v < n_; ++v) {
-            auto &in = preds_[size_t(v)];
-            for (int32_t e = offset[v]; e < offset[v + 1]; ++e) in.push_back({source[e], label[e]});
-            std::sort(in.begin(), in.end());
-            size_t kept = 0;  // an edge given twice is one edge whose label tells so
-            for (const auto &edge : in) {
-                if (kept && in[kept - 1].first == edge.first) in[kept - 1].second = uint16_t(in[kept - 1].second + edge.second);
-                else in[kept++] = edge;
-            }
-            in.resize(kept);
-            for (const auto &edge : in) succs_[size_t(edge.first)].push_back({v, edge.second});
-        }
-        colour_.assign(content, content + n);
-        const Local whole = local(all());
-        const Dag dag = whole.dag();
-        Refiner(dag).refine(colour_, TIE_BUDGET);
+    // The graph as in parts.hpp, and for each node its place among kinds and shapes, and its token.
+    Decomposition(size_t n, const uint64_t *content, const int32_t *rank, const int32_t *token, const int32_t *offset,
+                  const int32_t *source, const uint16_t *label)
+        : Parts(n, content, offset, source, label), rank_(rank), token_(token), level_(n, 0) {
         emit(plan(all(), 0), NONE);
     }
 
@@ -90,8 +72,9 @@ class Decomposition {
         }
         if (edge.size() >= NONE || steps_.size() >= NONE || nodes.size() >= NONE || low.size() >= NONE)
             throw std::length_error("the graph is too large to be aligned");
-        std::vector<uint16_t> form{uint16_t(nodes.size()), uint16_t(tokens.size()),      uint16_t(steps_.size()),
-                                   uint16_t(fork.size()),  uint16_t(low.size()),         uint16_t(branch_class.size()),
+        std::vector<uint16_t> form{uint16_t(nodes.size()),        uint16_t(tokens.size()),
+                                   uint16_t(steps_.size()),       uint16_t(fork.size()),
+                                   uint16_t(low.size()),          uint16_t(branch_class.size()),
                                    uint16_t(region_class.size()), uint16_t(edge.size())};
         for (const auto *part : {&token, &closes_, &step_offset_, &steps_, &fork, &kind, &branch_offset, &low, &high,
                                  &sort, &label, &edge_offset, &edge, &edge_label})
@@ -100,81 +83,37 @@ class Decomposition {
     }
 
   private:
-    using Link = std::pair<int32_t, uint16_t>;  // a node and the label of the edge
-    using Nodes = std::vector<int32_t>;         // in topological order
-
-    struct Branch { int plan; uint64_t hash; size_t size; uint16_t label; int64_t level; uint64_t colour; };  // plan -1: a bare edge
-    struct Region { std::vector<Branch> branches; uint64_t hash; bool linear; };  // linear: a path may cross all branches in turn
-    struct Item { int region; int32_t node; };  // branches, then the node that closes them; either may be absent
-    struct Plan { std::vector<Item> items; uint64_t hash = 0; };
-    struct Run { uint16_t low, high; uint64_t hash; uint16_t label; };
-    struct Placed { uint16_t fork; uint64_t hash; std::vector<Run> runs; };
-
-    struct Local {  // a part of the graph with numbers of its own
-        std::vector<uint64_t> colour, edge;
-        std::vector<int32_t> offset{0}, source;
-        Dag dag() const { return {colour.size(), colour.data(), offset.data(), source.data(), edge.data()}; }
+    struct Branch {
+        int plan;
+        uint64_t hash;
+        size_t size;
+        uint16_t label;
+        int64_t level;
+        uint64_t colour;
+    };  // plan -1: a bare edge
+    struct Region {
+        std::vector<Branch> branches;
+        uint64_t hash;
+        bool linear;
+    };  // linear: a path may cross all branches in turn
+    struct Item {
+        int region;
+        int32_t node;
+    };  // branches, then the node that closes them; either may be absent
+    struct Plan {
+        std::vector<Item> items;
+        uint64_t hash = 0;
     };
-
-    Nodes all() const {
-        Nodes nodes(static_cast<size_t>(n_));
-        std::iota(nodes.begin(), nodes.end(), 0);
-        return nodes;
-    }
-
-    int32_t place(int32_t v) const { return place_[size_t(v)]; }  // its number in the part at hand, or -1
-    void enter(const Nodes &part) { for (size_t i = 0; i < part.size(); ++i) place_[size_t(part[i])] = int32_t(i); }
-    void leave(const Nodes &part) { for (int32_t v : part) place_[size_t(v)] = -1; }
-
-    Local local(const Nodes &part) {
-        enter(part);
-        Local found;
-        for (int32_t v : part) {
-            found.colour.push_back(colour_[size_t(v)]);
-            for (const auto &[q, label] : preds_[size_t(v)])
-                if (place(q) >= 0) found.source.push_back(place(q)), found.edge.push_back(label);
-            found.offset.push_back(int32_t(found.source.size()));
-        }
-        leave(part);
-        return found;
-    }
-
-    bool begins(int32_t v) const {  // takes something from outside the part, or nothing at all
-        const auto &in = preds_[size_t(v)];
-        return in.empty() || std::any_of(in.begin(), in.end(), [this](const Link &l) { return place(l.first) < 0; });
-    }
-    bool ends(int32_t v) const {
-        const auto &out = succs_[size_t(v)];
-        return out.empty() || std::any_of(out.begin(), out.end(), [this](const Link &l) { return place(l.first) < 0; });
-    }
-
-    uint64_t signature(int32_t v) const {  // its content and what comes in, seen from inside the part
-        uint64_t sum = 0;
-        for (const auto &[q, label] : preds_[size_t(v)]) sum += mix(label, place(q) >= 0 ? 1 : 2);
-        return mix(content_[v], sum);
-    }
-
-    std::vector<Nodes> components(const Nodes &part) {
-        enter(part);
-        std::vector<int32_t> root(part.size());
-        std::iota(root.begin(), root.end(), 0);
-        auto find = [&root](int32_t x) {
-            while (root[size_t(x)] != x) x = root[size_t(x)] = root[size_t(root[size_t(x)])];
-            return x;
-        };
-        for (int32_t v : part)
-            for (const Link &l : preds_[size_t(v)])
-                if (place(l.first) >= 0) root[size_t(find(place(v)))] = find(place(l.first));
-        std::map<int32_t, size_t> number;
-        std::vector<Nodes> found;
-        for (int32_t v : part) {
-            const size_t at = number.try_emplace(find(place(v)), found.size()).first->second;
-            if (at == found.size()) found.emplace_back();
-            found[at].push_back(v);
-        }
-        leave(part);
-        return found;
-    }
+    struct Run {
+        uint16_t low, high;
+        uint64_t hash;
+        uint16_t label;
+    };
+    struct Placed {
+        uint16_t fork;
+        uint64_t hash;
+        std::vector<Run> runs;
+    };
 
     int region(const std::vector<Nodes> &components, bool direct, uint16_t direct_label, int depth, bool linear) {
         Region found{{}, 0x5e91, linear};
@@ -189,7 +128,8 @@ class Decomposition {
             int64_t level = 0;  // branches of equal content may be fed from different places: the earlier one first
             uint64_t colour = 0;
             for (int32_t v : part) level += level_[size_t(v)], colour += mix(colour_[size_t(v)], 3);
-            found.branches.push_back({inner, mix(plans_[size_t(inner)].hash, label), part.size(), label, level, colour});
+            found.branches.push_back(
+                {inner, mix(plans_[size_t(inner)].hash, label), part.size(), label, level, colour});
         }
         if (direct) found.branches.push_back({-1, mix(0xed9e, direct_label), 0, direct_label, 0, 0});
         std::sort(found.branches.begin(), found.branches.end(), [](const Branch &a, const Branch &b) {
@@ -198,12 +138,6 @@ class Decomposition {
         for (const Branch &branch : found.branches) found.hash = mix(found.hash, branch.hash);
         regions_.push_back(std::move(found));
         return int(regions_.size()) - 1;
-    }
-
-    const Link *edge_to(int32_t from, int32_t to) const {
-        for (const Link &l : preds_[size_t(to)])
-            if (l.first == from) return &l;
-        return nullptr;
     }
 
     int add(Plan &&made) {
@@ -258,57 +192,6 @@ class Decomposition {
         return add(std::move(made));
     }
 
-    // Inside a primitive part: for each merge (by local number) the nodes that lead to it and nowhere
-    // else. The outermost merges only.
-    std::map<int32_t, Nodes> enclosed(const Nodes &part) {
-        enter(part);
-        const int32_t size = int32_t(part.size()), outside = size;
-        std::vector<int32_t> exit(size_t(size) + 1, outside), depth(size_t(size) + 1, 0);
-        for (int32_t i = size - 1; i >= 0; --i) {  // the first node that all paths from i cross
-            int32_t found = -1;
-            for (const Link &l : succs_[size_t(part[size_t(i)])]) {
-                int32_t other = place(l.first) < 0 ? outside : place(l.first);
-                if (found < 0) found = other;
-                while (found != other) {
-                    if (found == outside || other == outside) found = other = outside;
-                    else if (depth[size_t(found)] >= depth[size_t(other)]) found = exit[size_t(found)];
-                    else other = exit[size_t(other)];
-                }
-            }
-            exit[size_t(i)] = found < 0 ? outside : found;
-            depth[size_t(i)] = depth[size_t(exit[size_t(i)])] + 1;
-        }
-        leave(part);
-        std::map<int32_t, Nodes> found;
-        std::vector<int32_t> owner(size_t(size), -1);
-        for (int32_t v = size - 1; v >= 0; --v) {
-            if (exit[size_t(v)] != outside) owner[size_t(v)] = owner[size_t(exit[size_t(v)])];
-            if (owner[size_t(v)] < 0 && preds_[size_t(part[size_t(v)])].size() > 1) owner[size_t(v)] = v;
-            else if (owner[size_t(v)] >= 0) found[owner[size_t(v)]].push_back(part[size_t(v)]);
-        }
-        for (auto &[closer, inner] : found) std::reverse(inner.begin(), inner.end());
-        return found;
-    }
-
-    // Colours for a part in which no two nodes share one, as far as the budget reaches: pick a node
-    // of the first shared colour, mark it, let the mark spread.
-    std::vector<uint64_t> distinct(const Nodes &part) {
-        const Local sub = local(part);
-        const Dag dag = sub.dag();
-        std::vector<uint64_t> colour = sub.colour, sorted;
-        Refiner refiner(dag);
-        for (;;) {
-            sorted = colour;
-            std::sort(sorted.begin(), sorted.end());
-            const auto tie = std::adjacent_find(sorted.begin(), sorted.end());
-            if (tie == sorted.end() || spent_ > TIE_BUDGET) return colour;
-            auto &marked = *std::find(colour.begin(), colour.end(), *tie);
-            marked = mix(marked, 7);
-            refiner.refine(colour, TIE_BUDGET - spent_);
-            spent_ += 3 * refiner.visits();
-        }
-    }
-
     int primitive(const Nodes &part, int depth) {
         const auto closed = depth < MAX_DEPTH ? enclosed(part) : std::map<int32_t, Nodes>{};
         const auto colour = distinct(part);
@@ -329,7 +212,9 @@ class Decomposition {
         for (const auto &[closer, inner] : closed)
             for (int32_t v : inner) hidden[size_t(place(v))] = 1;
         auto earlier = [&](int32_t a, int32_t b) {
-            auto key = [&](int32_t i) { return std::tuple(rank_[part[size_t(i)]], -level[size_t(i)], -height[size_t(i)], colour[size_t(i)]); };
+            auto key = [&](int32_t i) {
+                return std::tuple(rank_[part[size_t(i)]], -level[size_t(i)], -height[size_t(i)], colour[size_t(i)]);
+            };
             return key(a) < key(b);
         };
         std::vector<std::vector<int32_t>> before(size);
@@ -346,7 +231,8 @@ class Decomposition {
             std::sort(before[i].begin(), before[i].end(), earlier);
             before[i].erase(std::unique(before[i].begin(), before[i].end()), before[i].end());
             const auto &out = succs_[size_t(part[i])];
-            if (std::none_of(out.begin(), out.end(), [this](const Link &l) { return place(l.first) >= 0; })) roots.push_back(int32_t(i));
+            if (std::none_of(out.begin(), out.end(), [this](const Link &l) { return place(l.first) >= 0; }))
+                roots.push_back(int32_t(i));
         }
         leave(part);
         std::sort(roots.begin(), roots.end(), earlier);
@@ -378,7 +264,8 @@ class Decomposition {
                 bool direct = false;
                 uint16_t label = 0;
                 for (const Link &l : preds_[size_t(part[size_t(i)])])
-                    if (!std::binary_search(at->second.begin(), at->second.end(), l.first)) direct = true, label = uint16_t(label + l.second);
+                    if (!std::binary_search(at->second.begin(), at->second.end(), l.first))
+                        direct = true, label = uint16_t(label + l.second);
                 between = region(components(at->second), direct, label, depth, true);
                 made.hash = mix(made.hash, regions_[size_t(between)].hash);
             }
@@ -427,13 +314,8 @@ class Decomposition {
         return last;
     }
 
-    const int n_;
-    const uint64_t *content_;
     const int32_t *rank_, *token_;
-    std::vector<std::vector<Link>> preds_, succs_;
-    std::vector<int32_t> place_, level_;
-    std::vector<uint64_t> colour_;
-    int64_t spent_ = 0;
+    std::vector<int32_t> level_;
     std::vector<Plan> plans_;
     std::vector<Region> regions_;
     std::vector<Placed> placed_;

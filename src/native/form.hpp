@@ -17,16 +17,16 @@ struct Form {
 
     uint16_t elements, tokens, regions, branches, branch_classes, region_classes;
     uint32_t edges, steps;
-    const uint16_t *token;          // of each element, or NONE for a virtual join
-    const uint16_t *region;         // that each element closes, or NONE
-    const uint16_t *step_offset;    // the elements a path may come from: step[step_offset[i] ..]
+    const uint16_t *token;        // of each element, or NONE for a virtual join
+    const uint16_t *region;       // that each element closes, or NONE
+    const uint16_t *step_offset;  // the elements a path may come from: step[step_offset[i] ..]
     const uint16_t *step;
     const uint16_t *fork;           // of each region: an element, or NONE
     const uint16_t *region_class;   // equal for regions of equal content
     const uint16_t *branch_offset;  // the branches of each region
     const uint16_t *low, *high;     // of each branch: its elements; low > high: a bare edge
     const uint16_t *branch_class, *branch_label;
-    const uint16_t *edge_offset;    // the graph's own edges into each element
+    const uint16_t *edge_offset;  // the graph's own edges into each element
     const uint16_t *edge, *edge_label;
 
     static size_t words(const uint16_t *h) {
@@ -35,10 +35,20 @@ struct Form {
     }
 
     explicit Form(const uint16_t *h)
-        : elements(h[0]), tokens(h[1]), regions(h[3]), branches(h[4]), branch_classes(h[5]),
-          region_classes(h[6]), edges(h[7]), steps(h[2]) {
+        : elements(h[0]),
+          tokens(h[1]),
+          regions(h[3]),
+          branches(h[4]),
+          branch_classes(h[5]),
+          region_classes(h[6]),
+          edges(h[7]),
+          steps(h[2]) {
         const uint16_t *at = h + HEADER;
-        auto take = [&at](size_t n) { const uint16_t *here = at; at += n; return here; };
+        auto take = [&at](size_t n) {
+            const uint16_t *here = at;
+            at += n;
+            return here;
+        };
         token = take(elements);
         region = take(elements);
         step_offset = take(size_t(elements) + 1);

@@ -39,8 +39,9 @@ inline Knobs knobs(const In<int64_t> &array) {
     return {array.data()[0], array.data()[1], array.data()[2], array.data()[3]};
 }
 
-inline std::tuple<Out<uint16_t>, Out<int32_t>, Out<int32_t>> decompose(In<uint64_t> content, In<int32_t> rank, In<int32_t> token,
-                                                                       In<int32_t> offset, In<int32_t> source, In<uint16_t> label) {
+inline std::tuple<Out<uint16_t>, Out<int32_t>, Out<int32_t>> decompose(In<uint64_t> content, In<int32_t> rank,
+                                                                       In<int32_t> token, In<int32_t> offset,
+                                                                       In<int32_t> source, In<uint16_t> label) {
     const size_t n = content.size();
     demand(rank.size() == n && token.size() == n && offset.size() == n + 1 && source.size() == label.size() &&
                offset.data()[0] == 0 && size_t(offset.data()[n]) == source.size(),
@@ -63,7 +64,8 @@ inline std::tuple<Out<uint16_t>, Out<int32_t>, Out<int32_t>> decompose(In<uint64
 }
 
 inline Out<uint16_t> links(In<uint16_t> form, In2<int64_t> its_tokens) {
-    demand(Form::valid(form.data(), form.size()) && form.data()[1] == its_tokens.shape(0), "the tokens do not fit the form");
+    demand(Form::valid(form.data(), form.size()) && form.data()[1] == its_tokens.shape(0),
+           "the tokens do not fit the form");
     std::vector<uint16_t> found(LINKS);
     count_links(Form(form.data()), tokens(its_tokens), found.data());
     return give(found);
@@ -71,7 +73,8 @@ inline Out<uint16_t> links(In<uint16_t> form, In2<int64_t> its_tokens) {
 
 inline bool valid_form(In<uint16_t> words) { return Form::valid(words.data(), words.size()); }
 
-inline nb::ndarray<nb::numpy, int32_t, nb::ndim<2>> rewards(In2<int64_t> parents, In2<int64_t> child, In<int64_t> settings) {
+inline nb::ndarray<nb::numpy, int32_t, nb::ndim<2>> rewards(In2<int64_t> parents, In2<int64_t> child,
+                                                            In<int64_t> settings) {
     const Token *const a = tokens(parents);
     const size_t n = parents.shape(0), k = child.shape(0);
     ChildTokens own(tokens(child), k, knobs(settings));
@@ -85,16 +88,30 @@ inline nb::ndarray<nb::numpy, int32_t, nb::ndim<2>> rewards(In2<int64_t> parents
 // those of modelkeeper.matching.segments; they must not change below what `offset` and `parents` cover.
 class Scan {
   public:
-    Scan(In<uint16_t> words, In<int64_t> forms, In<int64_t> offset, In<int32_t> token, In<uint16_t> count, In2<uint16_t> links,
-         In2<int64_t> parents, In<uint16_t> child, In2<int64_t> child_tokens, In<int32_t> child_counts, In<int64_t> settings, int threads)
-        : words_(words), forms_(forms), offset_(offset), token_(token), count_(count), links_(links), child_(child), child_tokens_(child_tokens),
-          child_counts_(child_counts), parents_(parents), knobs_(knobs(settings)), threads_(threads) {
+    Scan(In<uint16_t> words, In<int64_t> forms, In<int64_t> offset, In<int32_t> token, In<uint16_t> count,
+         In2<uint16_t> links, In2<int64_t> parents, In<uint16_t> child, In2<int64_t> child_tokens,
+         In<int32_t> child_counts, In<int64_t> settings, int threads)
+        : words_(words),
+          forms_(forms),
+          offset_(offset),
+          token_(token),
+          count_(count),
+          links_(links),
+          child_(child),
+          child_tokens_(child_tokens),
+          child_counts_(child_counts),
+          parents_(parents),
+          knobs_(knobs(settings)),
+          threads_(threads) {
         demand(Form::valid(child.data(), child.size()), "the child is no form");
-        demand(child.data()[1] == child_tokens.shape(0) && child_counts.size() == child_tokens.shape(0), "the child's tokens do not fit it");
-        demand(forms.size() + 1 == offset.size() && token.size() == count.size() && links.shape(0) == forms.size() && links.shape(1) == LINKS,
+        demand(child.data()[1] == child_tokens.shape(0) && child_counts.size() == child_tokens.shape(0),
+               "the child's tokens do not fit it");
+        demand(forms.size() + 1 == offset.size() && token.size() == count.size() && links.shape(0) == forms.size() &&
+                   links.shape(1) == LINKS,
                "the arrays do not describe one store");
         nb::gil_scoped_release release;
-        bounds_.emplace(tokens(parents), int64_t(parents.shape(0)), Form(child.data()), tokens(child_tokens), child_counts.data(), knobs_, threads);
+        bounds_.emplace(tokens(parents), int64_t(parents.shape(0)), Form(child.data()), tokens(child_tokens),
+                        child_counts.data(), knobs_, threads);
     }
 
     Out<int64_t> bounds(In<int32_t> which, bool fine) const {
@@ -107,7 +124,8 @@ class Scan {
             spread(n, 1024, threads_, [&] {
                 return [&, scratch = bounds_->scratch()](int64_t begin, int64_t end) mutable {
                     for (int64_t i = begin; i < end; ++i)
-                        result[size_t(i)] = fine ? bounds_->fine(all, which.data()[i], scratch) : bounds_->coarse(all, which.data()[i]);
+                        result[size_t(i)] =
+                            fine ? bounds_->fine(all, which.data()[i], scratch) : bounds_->coarse(all, which.data()[i]);
                 };
             });
         }
@@ -123,12 +141,14 @@ class Scan {
             nb::gil_scoped_release release;
             const Form child(child_.data());
             spread(n, 4, threads_, [&] {
-                return [&, aligner = std::make_shared<Aligner>(), own = ChildTokens(tokens(child_tokens_), child.tokens, knobs_),
-                        table = std::vector<int32_t>(), rows = std::vector<const int32_t *>()](int64_t begin, int64_t end) mutable {
+                return [&, aligner = std::make_shared<Aligner>(),
+                        own = ChildTokens(tokens(child_tokens_), child.tokens, knobs_), table = std::vector<int32_t>(),
+                        rows = std::vector<const int32_t *>()](int64_t begin, int64_t end) mutable {
                     for (int64_t i = begin; i < end; ++i) {
                         const int32_t at = which.data()[i];
                         const uint16_t *const form = words_.data() + forms_.data()[at];
-                        if (!Form::valid(form, Form::words(form)) || form[1] != offset_.data()[at + 1] - offset_.data()[at]) {
+                        if (!Form::valid(form, Form::words(form)) ||
+                            form[1] != offset_.data()[at + 1] - offset_.data()[at]) {
                             damaged = true;
                             continue;
                         }
@@ -137,7 +157,8 @@ class Scan {
                         rows.clear();
                         for (size_t t = 0; t < form[1]; ++t) {
                             rows.push_back(table.data() + t * child.tokens);
-                            own.row(tokens(parents_)[token_.data()[first + int64_t(t)]], table.data() + t * child.tokens);
+                            own.row(tokens(parents_)[token_.data()[first + int64_t(t)]],
+                                    table.data() + t * child.tokens);
                         }
                         const Score score = aligner->align(Form(form), child, rows.data(), knobs_);
                         result[size_t(i)] = score.layers + score.edges;
@@ -177,7 +198,8 @@ class Scan {
 };
 
 // One pair: the scores of layers and of edges, and the matched elements, parent's and child's in turn.
-inline std::tuple<int64_t, int64_t, Out<int32_t>> align_pair(In<uint16_t> parent, In<uint16_t> child, In2<int32_t> table, In<int64_t> settings) {
+inline std::tuple<int64_t, int64_t, Out<int32_t>> align_pair(In<uint16_t> parent, In<uint16_t> child,
+                                                             In2<int32_t> table, In<int64_t> settings) {
     demand(Form::valid(parent.data(), parent.size()) && Form::valid(child.data(), child.size()), "no form");
     const Form p(parent.data()), c(child.data());
     demand(table.shape(0) == p.tokens && table.shape(1) == c.tokens, "the table fits neither side");
@@ -197,15 +219,17 @@ inline std::tuple<int64_t, int64_t, Out<int32_t>> align_pair(In<uint16_t> parent
 }
 
 inline void bind_matching(nb::module_ &m) {
-    m.def("decompose", &decompose, nb::arg("content"), nb::arg("rank"), nb::arg("token"), nb::arg("offsets"), nb::arg("sources"), nb::arg("labels"));
+    m.def("decompose", &decompose, nb::arg("content"), nb::arg("rank"), nb::arg("token"), nb::arg("offsets"),
+          nb::arg("sources"), nb::arg("labels"));
     m.def("valid_form", &valid_form, nb::arg("words"));
     m.def("links", &links, nb::arg("form"), nb::arg("tokens"));
     m.def("rewards", &rewards, nb::arg("parents"), nb::arg("child"), nb::arg("knobs"));
     nb::class_<Scan>(m, "Scan")
-        .def(nb::init<In<uint16_t>, In<int64_t>, In<int64_t>, In<int32_t>, In<uint16_t>, In2<uint16_t>, In2<int64_t>, In<uint16_t>,
-                      In2<int64_t>, In<int32_t>, In<int64_t>, int>(),
-             nb::arg("words"), nb::arg("forms"), nb::arg("offsets"), nb::arg("tokens"), nb::arg("counts"), nb::arg("links"), nb::arg("parents"),
-             nb::arg("child"), nb::arg("child_tokens"), nb::arg("child_counts"), nb::arg("knobs"), nb::arg("threads"))
+        .def(nb::init<In<uint16_t>, In<int64_t>, In<int64_t>, In<int32_t>, In<uint16_t>, In2<uint16_t>, In2<int64_t>,
+                      In<uint16_t>, In2<int64_t>, In<int32_t>, In<int64_t>, int>(),
+             nb::arg("words"), nb::arg("forms"), nb::arg("offsets"), nb::arg("tokens"), nb::arg("counts"),
+             nb::arg("links"), nb::arg("parents"), nb::arg("child"), nb::arg("child_tokens"), nb::arg("child_counts"),
+             nb::arg("knobs"), nb::arg("threads"))
         .def("bounds", &Scan::bounds, nb::arg("which"), nb::arg("fine"))
         .def("scores", &Scan::scores, nb::arg("which"));
     m.def("align_pair", &align_pair, nb::arg("parent"), nb::arg("child"), nb::arg("rewards"), nb::arg("knobs"));

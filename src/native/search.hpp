@@ -53,75 +53,105 @@ struct Histograms {  // of each model: which tokens, how many of each, and how m
 // A whole zoo's tokens are looked at for every query, so this is where a search begins to cost.
 class Glance {
   public:
-    Glance(const ChildTokens &own, const Token *child, const Knobs &knobs) : knobs_(knobs) {
+    Glance(const ChildTokens &own, const Token *child, const Knobs &knobs)
+        : child_(child), roots_(knobs.roots), less_(float(knobs.detail) / 1024) {
         for (size_t g = 0; g < own.groups(); ++g) {
-            first_.push_back(tokens_.size());
-            for (int32_t j = 0; j < own.group_size(g); ++j) {
-                const Token &token = child[own.group_of(g, j)];
-                tokens_.push_back(&token);
-                for (size_t i = 0; i < FIELDS; ++i) size_[i].push_back(field(token, i)), inverse_[i].push_back(1.0f / field(token, i));
-                weight_.push_back(float(token.weight));
-                norm_.push_back(float(token.norm_weight));
-            }
-            while (tokens_.size() % LANES) {  // a lane that earns nothing
-                tokens_.push_back(nullptr);
-                for (size_t i = 0; i < FIELDS; ++i) size_[i].push_back(1), inverse_[i].push_back(1);
-                weight_.push_back(0);
-                norm_.push_back(0);
-            }
+            first_.push_back(number_.size());
+            for (int32_t j = 0; j < own.group_size(g); ++j) add(own.group_of(g, j), child[own.group_of(g, j)], true);
+            while (number_.size() % LANES) add(-1, Token{0, 0, 0, 0, 1, 0, 0, 1, {1, 1, 1, 1, 1, 1, 1, 1}}, false);
         }
-        first_.push_back(tokens_.size());
-        worth_.resize(tokens_.size());
-        norm_worth_.resize(tokens_.size());
+        first_.push_back(number_.size());
+        worth_.resize(number_.size());
     }
 
-    int32_t best(const Token &a, size_t group, const Token *except) {
-        const size_t from = first_[group], to = first_[group + 1];
-        float size[FIELDS], inverse[FIELDS];
-        for (size_t i = 0; i < FIELDS; ++i) size[i] = field(a, i), inverse[i] = 1.0f / size[i];
-        size_t count = Token::AXES;
-        while (count > 0 && a.axes[count - 1] == 1) --count;
-        // Axes that `a` does not use are left out: that only raises the ratio.
-        ratios(0, count, from, to, size, inverse, float(a.weight), weight_.data(), worth_.data());
-        if (a.norm_group != 0) ratios(Token::AXES, FIELDS, from, to, size, inverse, float(a.norm_weight), norm_.data(), norm_worth_.data());
+    // Which token of the child is this one? -1: none.
+    int32_t same(const Token &a, size_t group) const {
+        for (size_t j = first_[group]; j < first_[group + 1]; ++j)
+            if (detail_[j] == a.detail && size_[0][j] == float(a.axes[0]) && number_[j] >= 0 && a == child_[number_[j]])
+                return number_[j];
+        return -1;
+    }
+
+    // What no reward of `a` against a token of this group, but for one, exceeds.
+    int32_t best(const Token &a, size_t group, int32_t except) {
+        look(a, first_[group], first_[group + 1]);
         float best = 0;
-        const float less = float(knobs_.detail) / 1024;
-        for (size_t j = from; j < to && tokens_[j]; ++j) {
-            const Token &b = *tokens_[j];
-            if (&b == except) continue;
-            float worth = a.detail == b.detail ? worth_[j] : worth_[j] * less;
-            if (a.norm_group != 0 && a.norm_group == b.norm_group) worth += norm_worth_[j];
-            best = std::max(best, worth);
+        for (size_t j = first_[group]; j < first_[group + 1]; ++j)
+            if (worth_[j] > best && number_[j] != except) best = worth_[j];
+        return int32_t(best * ABOVE) + 1;
+    }
+
+    // The same for each token of the group: raises what `bests` holds, by tokens of the child.
+    void raise(const Token &a, size_t group, int32_t except, int32_t *bests) {
+        look(a, first_[group], first_[group + 1]);
+        for (size_t j = first_[group]; j < first_[group + 1]; ++j) {
+            const int32_t t = number_[j];
+            if (t >= 0 && t != except) bests[t] = std::max(bests[t], int32_t(worth_[j] * ABOVE) + 1);
         }
-        return int32_t(best * 1.00001f) + 1;
     }
 
   private:
     static constexpr size_t LANES = 16, FIELDS = Token::AXES + 1;
-    static float field(const Token &token, size_t i) { return float(i < Token::AXES ? token.axes[i] : token.norm_width); }
+    static constexpr float ABOVE = 1.00001f;  // single precision errs by less
 
-    MODELKEEPER_WIDE void ratios(size_t low, size_t high, size_t from, size_t to, const float *size, const float *inverse, float weight,
-                                 const float *weights, float *result) const {
+    static float field(const Token &token, size_t i) {
+        return float(i < Token::AXES ? token.axes[i] : token.norm_width);
+    }
+
+    void add(int32_t number, const Token &token, bool real) {
+        number_.push_back(number);
+        detail_.push_back(token.detail);
+        norm_group_.push_back(real && token.norm_group != 0 ? token.norm_group : -1);
+        for (size_t i = 0; i < FIELDS; ++i)
+            size_[i].push_back(field(token, i)), inverse_[i].push_back(1.0f / field(token, i));
+        weight_.push_back(float(token.weight));
+        norm_.push_back(float(token.norm_weight));
+    }
+
+    // Axes that `a` does not use are left out: that only raises the ratio. So does the rank.
+    MODELKEEPER_WIDE void look(const Token &a, size_t from, size_t to) {
+        float size[FIELDS], inverse[FIELDS];
+        for (size_t i = 0; i < FIELDS; ++i) size[i] = field(a, i), inverse[i] = 1.0f / size[i];
+        size_t count = Token::AXES;
+        while (count > 0 && a.axes[count - 1] == 1) --count;
+        const float weight = float(a.weight), norm_weight = float(a.norm_weight);
         for (; from < to; from += LANES) {
-            float ratio[LANES];
+            float ratio[LANES], norm[LANES];
             for (size_t j = 0; j < LANES; ++j) ratio[j] = 1;
-            for (size_t i = low; i < high; ++i) {
+            for (size_t i = 0; i < count; ++i) {
                 const float *const other = size_[i].data() + from, *const its = inverse_[i].data() + from;
                 for (size_t j = 0; j < LANES; ++j) {
                     const float up = size[i] * its[j], down = other[j] * inverse[i];
                     ratio[j] *= up < down ? up : down;
                 }
             }
-            for (int64_t r = 0; r < knobs_.roots; ++r)
-                for (size_t j = 0; j < LANES; ++j) ratio[j] = std::sqrt(ratio[j]);
-            for (size_t j = 0; j < LANES; ++j) result[from + j] = ratio[j] * (weights[from + j] < weight ? weights[from + j] : weight);
+            const float *const other = size_[Token::AXES].data() + from, *const its =
+                                                                             inverse_[Token::AXES].data() + from;
+            for (size_t j = 0; j < LANES; ++j) {
+                const float up = size[Token::AXES] * its[j], down = other[j] * inverse[Token::AXES];
+                norm[j] = up < down ? up : down;
+            }
+            for (int64_t r = 0; r < roots_; ++r)
+                for (size_t j = 0; j < LANES; ++j) ratio[j] = std::sqrt(ratio[j]), norm[j] = std::sqrt(norm[j]);
+            const float *const weights = weight_.data() + from, *const norms = norm_.data() + from;
+            const int64_t *const detail = detail_.data() + from, *const group = norm_group_.data() + from;
+            float *const worth = worth_.data() + from;
+            for (size_t j = 0; j < LANES; ++j) {
+                const float own =
+                    ratio[j] * (weights[j] < weight ? weights[j] : weight) * (detail[j] == a.detail ? 1.0f : less_);
+                const float of_norm = norm[j] * (norms[j] < norm_weight ? norms[j] : norm_weight);
+                worth[j] = own + (group[j] == a.norm_group ? of_norm : 0.0f);
+            }
         }
     }
 
-    const Knobs knobs_;
+    const Token *child_;
+    int64_t roots_;
+    float less_;
     std::vector<size_t> first_;
-    std::vector<const Token *> tokens_;
-    std::vector<float> size_[FIELDS], inverse_[FIELDS], weight_, norm_, worth_, norm_worth_;
+    std::vector<int32_t> number_;
+    std::vector<int64_t> detail_, norm_group_;
+    std::vector<float> size_[FIELDS], inverse_[FIELDS], weight_, norm_, worth_;
 };
 
 class Bounds {
@@ -129,8 +159,15 @@ class Bounds {
     static constexpr size_t GROUPS = 32;  // further groups share the last: the bound stays one
 
     // The child has `counts[j]` of its token j. All `n` tokens of the store are looked at here, once.
-    Bounds(const Token *tokens, int64_t n, const Form &form, const Token *child, const int32_t *counts, const Knobs &knobs, int threads)
-        : tokens_(tokens), child_(child), counts_(counts), k_(form.tokens), knobs_(knobs), own_(child, form.tokens, knobs), sums_(size_t(n)) {
+    Bounds(const Token *tokens, int64_t n, const Form &form, const Token *child, const int32_t *counts,
+           const Knobs &knobs, int threads)
+        : tokens_(tokens),
+          child_(child),
+          counts_(counts),
+          k_(form.tokens),
+          knobs_(knobs),
+          own_(child, form.tokens, knobs),
+          sums_(size_t(n)) {
         count_links(form, child, links_);
         for (size_t g = 0; g < own_.groups(); ++g)
             for (int32_t j = 0; j < own_.group_size(g); ++j) {
@@ -156,10 +193,12 @@ class Bounds {
 
     // What a thread needs to look closer.
     struct Scratch {
-        ChildTokens tokens;
+        Glance glance;
         std::vector<int32_t> best, shared;
     };
-    Scratch scratch() const { return {own_, std::vector<int32_t>(size_t(k_)), std::vector<int32_t>(size_t(k_))}; }
+    Scratch scratch() const {
+        return {Glance(own_, child_, knobs_), std::vector<int32_t>(size_t(k_)), std::vector<int32_t>(size_t(k_))};
+    }
 
     // The same, and the child's side likewise: what each of its tokens can earn from this parent.
     int64_t fine(const Histograms &models, int64_t at, Scratch &scratch) const {
@@ -167,23 +206,19 @@ class Bounds {
         std::fill(scratch.best.begin(), scratch.best.end(), 0);
         std::fill(scratch.shared.begin(), scratch.shared.end(), 0);
         for (int64_t e = models.offset[at]; e < models.offset[at + 1]; ++e) {
-            const int32_t token = models.token[e];
-            const Summary &sum = sums_[size_t(token)];
+            const Token &token = tokens_[models.token[e]];
+            const Summary &sum = sums_[size_t(models.token[e])];
             sums[sum.group] += value(sum, models.count[e]);
             if (sum.same >= 0) scratch.shared[size_t(sum.same)] = std::min<int32_t>(models.count[e], sum.limit);
             if (sum.best == 0) continue;
-            const size_t group = size_t(own_.group(tokens_[token]));
-            const int32_t *const worth = scratch.tokens.within(tokens_[token], group);
-            for (int32_t j = 0; j < own_.group_size(group); ++j) {
-                const int32_t t = own_.group_of(group, j);
-                if (t != sum.same) scratch.best[size_t(t)] = std::max(scratch.best[size_t(t)], worth[j]);
-            }
+            const size_t group = size_t(own_.group(token));
+            scratch.glance.raise(token, group, sum.same, scratch.best.data());
         }
         for (size_t g = 0; g < own_.groups(); ++g)
             for (int32_t j = 0; j < own_.group_size(g); ++j) {
-                const size_t t = size_t(own_.group_of(g, j));
+                const int32_t t = own_.group_of(g, j), shared = scratch.shared[size_t(t)];
                 others[std::min(g, GROUPS - 1)] +=
-                    int64_t(scratch.shared[t]) * weight(int32_t(t)) + int64_t(counts_[t] - scratch.shared[t]) * scratch.best[t];
+                    shared * weight(t) + int64_t(counts_[t] - shared) * scratch.best[size_t(t)];
             }
         for (size_t g = 0; g < GROUPS; ++g) total += std::min(sums[g], others[g]);
         return total + edges(models, at);
@@ -191,9 +226,9 @@ class Bounds {
 
   private:
     struct Summary {
-        int32_t own = 0, best = 0;        // the reward against the same token; what no reward against another exceeds
-        uint16_t limit = 0, group = 0;    // how many of the same token the child has
-        int32_t same = -1;                // which one it is
+        int32_t own = 0, best = 0;      // the reward against the same token; what no reward against another exceeds
+        uint16_t limit = 0, group = 0;  // how many of the same token the child has
+        int32_t same = -1;              // which one it is
     };
 
     int64_t weight(int32_t t) const { return child_[t].weight + child_[t].norm_weight; }
@@ -203,11 +238,9 @@ class Bounds {
         const int32_t group = own_.group(token);
         if (group < 0) return sum;
         sum.group = uint16_t(std::min(size_t(group), GROUPS - 1));
-        for (int32_t j = 0; j < own_.group_size(size_t(group)); ++j) {
-            const int32_t t = own_.group_of(size_t(group), j);
-            if (token.detail == child_[t].detail && token == child_[t]) sum.same = t, sum.own = int32_t(weight(t)), sum.limit = uint16_t(counts_[t]);
-        }
-        sum.best = glance.best(token, size_t(group), sum.same < 0 ? nullptr : child_ + sum.same);
+        sum.same = glance.same(token, size_t(group));
+        if (sum.same >= 0) sum.own = int32_t(weight(sum.same)), sum.limit = uint16_t(counts_[sum.same]);
+        sum.best = glance.best(token, size_t(group), sum.same);
         return sum;
     }
 

@@ -28,14 +28,14 @@ struct Token {
 static_assert(sizeof(Token) == Token::FIELDS * sizeof(int64_t));
 
 struct Knobs {
-    int64_t roots;         // how often the ratio of two shapes is put under a square root
-    int64_t detail;        // in 1/1024: what is left of a reward when attributes differ
-    int64_t edge;          // the worth of an edge whose ends are both matched to those of an edge
-    int64_t other_label;   // the same where what lies on the two edges differs
+    int64_t roots;        // how often the ratio of two shapes is put under a square root
+    int64_t detail;       // in 1/1024: what is left of a reward when attributes differ
+    int64_t edge;         // the worth of an edge whose ends are both matched to those of an edge
+    int64_t other_label;  // the same where what lies on the two edges differs
 };
 
 // All loops that take time are compiled for several kinds of processors; the right one is chosen at load.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__GLIBC__)
 #define MODELKEEPER_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define MODELKEEPER_WIDE
@@ -51,7 +51,8 @@ class ChildTokens {
         });
         for (int32_t j : order_) {
             const Token &token = tokens[j];
-            if (groups_.empty() || groups_.back().group != token.group) groups_.push_back({token.group, int32_t(sorted_.size()), 0, 0});
+            if (groups_.empty() || groups_.back().group != token.group)
+                groups_.push_back({token.group, int32_t(sorted_.size()), 0, 0});
             Group &group = groups_.back();
             ++group.size;
             group.axes = std::max(group.axes, used(token));
@@ -71,7 +72,8 @@ class ChildTokens {
 
     // The number of the child's group that this token may match, or -1.
     int32_t group(const Token &a) const {
-        const auto at = std::lower_bound(groups_.begin(), groups_.end(), a.group, [](const Group &g, int64_t value) { return g.group < value; });
+        const auto at = std::lower_bound(groups_.begin(), groups_.end(), a.group,
+                                         [](const Group &g, int64_t value) { return g.group < value; });
         return at == groups_.end() || at->group != a.group || a.group == 0 ? -1 : int32_t(at - groups_.begin());
     }
 
@@ -88,17 +90,21 @@ class ChildTokens {
         const bool pointwise = a.pointwise();
         for (int32_t j = 0; j < group.size; ++j) {
             const Token &b = sorted_[first + size_t(j)];
-            if (a.rank != b.rank && !(pointwise && b.pointwise())) worth_[size_t(j)] = 0;
-            else if (a.groups != b.groups && std::max(a.groups, b.groups) % std::min(a.groups, b.groups)) worth_[size_t(j)] = 0;
+            if (a.rank != b.rank && !(pointwise && b.pointwise()))
+                worth_[size_t(j)] = 0;
+            else if (a.groups != b.groups && std::max(a.groups, b.groups) % std::min(a.groups, b.groups))
+                worth_[size_t(j)] = 0;
             else if (a.detail != b.detail || a.rank != b.rank || a.groups != b.groups)
                 worth_[size_t(j)] = int32_t(int64_t(worth_[size_t(j)]) * knobs_.detail / 1024);
         }
         if (a.norm_group != 0) {
             norm_.resize(size_t(group.size));
             const double *width = norm_width_.data() + first, own = double(a.norm_width);
-            share(norm_.data(), group.size, double(a.norm_weight), norm_weight_.data() + first, &width, &own, 1, knobs_.roots);
+            share(norm_.data(), group.size, double(a.norm_weight), norm_weight_.data() + first, &width, &own, 1,
+                  knobs_.roots);
             for (int32_t j = 0; j < group.size; ++j)
-                if (worth_[size_t(j)] > 0 && sorted_[first + size_t(j)].norm_group == a.norm_group) worth_[size_t(j)] += norm_[size_t(j)];
+                if (worth_[size_t(j)] > 0 && sorted_[first + size_t(j)].norm_group == a.norm_group)
+                    worth_[size_t(j)] += norm_[size_t(j)];
         }
         return worth_.data();
     }
@@ -113,7 +119,11 @@ class ChildTokens {
     }
 
   private:
-    struct Group { int64_t group; int32_t first, size; size_t axes; };
+    struct Group {
+        int64_t group;
+        int32_t first, size;
+        size_t axes;
+    };
 
     static size_t used(const Token &token) {
         size_t count = Token::AXES;
@@ -122,8 +132,9 @@ class ChildTokens {
     }
 
     // worth[j] = the smaller weight, times the ratio of the two shapes under so many square roots.
-    MODELKEEPER_WIDE static void share(int32_t *__restrict worth, int32_t n, double weight, const double *__restrict weights,
-                                       const double *const *axes, const double *sizes, size_t count, int64_t roots) {
+    MODELKEEPER_WIDE static void share(int32_t *__restrict worth, int32_t n, double weight,
+                                       const double *__restrict weights, const double *const *axes, const double *sizes,
+                                       size_t count, int64_t roots) {
         constexpr int32_t LANES = 16;
         for (int32_t from = 0; from < n; from += LANES) {
             const int32_t lanes = std::min(LANES, n - from);

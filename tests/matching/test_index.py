@@ -104,6 +104,23 @@ def test_an_index_survives_its_files(
     assert len(list(folder.glob("*.segment"))) == 1
 
 
+def test_what_was_removed_does_not_stay_on_disk_for_ever(tmp_path: Path) -> None:
+    models = [prepare(net.vgg((8, width))) for width in range(1, 30)]
+    index, child = Index(threads=1), prepare(net.vgg((8, 9)))
+    for key in range(5000):
+        index.add(key, models[key % len(models)])
+    before = index.snapshot
+    for key in range(4000):
+        index.remove(key)
+    index.save(tmp_path)
+    assert sum(part.rows for part in index.snapshot.parts) == len(index) == 1000
+    assert len(before) == 5000
+    expected = full_scan({key: models[key % len(models)] for key in range(4000, 5000)}, child)
+    assert index.search(child).matches == Index.load(tmp_path).search(child).matches == expected
+    index.add(1, child)
+    assert index.search(child).matches[0] == Match(1, 1.0)
+
+
 def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidIndex, match="cannot be used"):
         Index.load(tmp_path)

@@ -36,7 +36,7 @@ def cluster(snapshot: Snapshot, count: int, sample: int, seed: int, threads: int
         every = np.arange(part.architectures, dtype=np.int32)
         best, label = np.full(part.architectures, -1.0), np.zeros(part.architectures, np.int16)
         for number, medoid in enumerate(models):
-            scan = part.segment.scan(medoid, part.architectures, threads)
+            scan = part.scan(medoid, threads)
             total = PARENT_SHARE * columns["totals"][every] + (1 - PARENT_SHARE) * medoid.total
             bound = scan.bounds(every, False) / np.maximum(total, 1)
             label[bound > best] = number
@@ -46,17 +46,20 @@ def cluster(snapshot: Snapshot, count: int, sample: int, seed: int, threads: int
 
 
 def _distances(models: list[Prepared], threads: int) -> NDArray[np.float64]:
-    """One minus the similarity of each pair, taken both ways round."""
+    """One minus the similarity of each pair, the mean of both ways round. A pair is aligned one way only."""
     store = Segment()
     place = [
         store.columns["kinds"][row] for row in (store.add(key, model) for key, model in enumerate(models))
     ]
     which = np.array(place, np.int32)
-    similarity = np.zeros((len(models), len(models)))
     totals = np.array([model.total for model in models], np.float64)
+    similarity = np.ones((len(models), len(models)))
     for i, model in enumerate(models):
-        scores = store.scan(model, store.architectures, threads).scores(which)
-        similarity[:, i] = scores / np.maximum(PARENT_SHARE * totals + (1 - PARENT_SHARE) * model.total, 1)
-    distances: NDArray[np.float64] = 1.0 - np.minimum((similarity + similarity.T) / 2, 1.0)
-    np.fill_diagonal(distances, 0.0)
+        scan = store.scan(model, store.architectures, store.tokens, threads)
+        scores = scan.scores(which[i + 1 :])
+        lent = PARENT_SHARE * totals[i + 1 :] + (1 - PARENT_SHARE) * model.total
+        received = PARENT_SHARE * model.total + (1 - PARENT_SHARE) * totals[i + 1 :]
+        mean = (scores / np.maximum(lent, 1) + scores / np.maximum(received, 1)) / 2
+        similarity[i, i + 1 :] = similarity[i + 1 :, i] = np.minimum(mean, 1.0)
+    distances: NDArray[np.float64] = 1.0 - similarity
     return distances

@@ -14,6 +14,7 @@ import json
 import os
 import threading
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,22 +78,10 @@ class Index:
     def add(self, key: int, model: Prepared) -> None:
         """Add a model, or replace the one with this key."""
         with self._writing:
-            rows = self._rows()
-            if key in rows:
+            if key in self._rows():
                 self._remove(key)
             parts = list(self._snapshot.parts)
-            row = self._open(parts).segment.add(key, model)
-            if row is None:
-                parts.append(_part(Segment()))
-                row = parts[-1].segment.add(key, model)
-                if row is None:
-                    raise InvalidSetting(
-                        "model", f"{len(model.form)} words", "it does not fit into an empty segment"
-                    )
-            last = parts[-1]
-            last.alive[row] = True
-            parts[-1] = Part(last.segment, last.segment.rows, last.segment.architectures, last.alive)
-            rows[key] = len(parts) - 1, row
+            self._append(parts, key, model)
             self._publish(parts)
 
     def remove(self, key: int) -> bool:
@@ -103,7 +92,7 @@ class Index:
             self._remove(key)
             return True
 
-    def refresh_clusters(self, count: int = 32, sample: int = 400, seed: int = 0) -> None:
+    def refresh_clusters(self, count: int = 24, sample: int = 128, seed: int = 0) -> None:
         """Group the architectures around `count` medoids, chosen on a sample of them."""
         snapshot, changes = self._snapshot, self._changes
         made = cluster(snapshot, count, sample, seed, self.threads)
@@ -111,9 +100,14 @@ class Index:
             self._snapshot = Snapshot(self._snapshot.parts, Clusters(made.medoids, made.labels, changes))
 
     def save(self, folder: Path) -> None:
-        """Write the index to a folder. A crash on the way leaves the one that was there."""
+        """Write the index to a folder. A crash on the way leaves the one that was there.
+
+        If more models were removed than are left, those that are left are first moved together.
+        """
         with self._writing:
             folder.mkdir(parents=True, exist_ok=True)
+            if sum(part.rows for part in self._snapshot.parts) > 2 * len(self._rows()) + CAPACITY // 64:
+                self._compact()
             names = []
             for number, part in enumerate(self._snapshot.parts):
                 full = part.rows == CAPACITY or number < len(self._snapshot.parts) - 1
@@ -173,9 +167,23 @@ class Index:
             parts.append(_part(Segment()))
         elif not self._growing:
             last = parts[-1]
-            parts[-1] = Part(last.segment.writable(), last.rows, last.architectures, last.alive)
+            parts[-1] = _part(last.segment.writable(), last.alive)
         self._growing = True
         return parts[-1]
+
+    def _append(self, parts: list[Part], key: int, model: Prepared) -> None:
+        row = self._open(parts).segment.add(key, model)
+        if row is None:
+            parts.append(_part(Segment()))
+            row = parts[-1].segment.add(key, model)
+            if row is None:
+                raise InvalidSetting(
+                    "model", f"{len(model.form)} words", "it does not fit into an empty segment"
+                )
+        last = parts[-1]
+        last.alive[row] = True
+        parts[-1] = _part(last.segment, last.alive)
+        self._rows()[key] = len(parts) - 1, row
 
     def _remove(self, key: int) -> None:
         number, row = self._rows().pop(key)
@@ -183,8 +191,18 @@ class Index:
         part = parts[number]
         alive = part.alive.copy()  # snapshots keep theirs
         alive[row] = False
-        parts[number] = Part(part.segment, part.rows, part.architectures, alive)
+        parts[number] = replace(part, alive=alive)
         self._publish(parts)
+
+    def _compact(self) -> None:
+        """Start anew with the models that are left; snapshots keep what they have."""
+        old, rows = self._snapshot.parts, sorted(self._rows().items(), key=lambda item: item[1])
+        parts: list[Part] = []
+        self._row_of, self._saved, self._growing = {}, {}, False
+        for key, (number, row) in rows:
+            segment = old[number].segment
+            self._append(parts, key, segment.prepared(int(segment.columns["kinds"][row])))
+        self._snapshot = Snapshot(tuple(parts))
 
     def _publish(self, parts: list[Part]) -> None:
         clusters = self._snapshot.clusters
@@ -200,5 +218,7 @@ class Index:
             self._clustering.start()
 
 
-def _part(segment: Segment) -> Part:
-    return Part(segment, segment.rows, segment.architectures, np.zeros(CAPACITY, np.bool_))
+def _part(segment: Segment, alive: NDArray[np.bool_] | None = None) -> Part:
+    """All that a segment holds now."""
+    alive = np.zeros(CAPACITY, np.bool_) if alive is None else alive
+    return Part(segment, segment.rows, segment.architectures, segment.tokens, alive)

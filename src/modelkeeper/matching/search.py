@@ -8,8 +8,8 @@ bound, until no bound reaches the buckets that are asked for. What was not align
     fine bound     those that may matter, from both sides: 1 us each
     alignment      those that still may: 50 us each
 
-With a budget the search stops after so many alignments. Clusters then say where to look first: the
-query is aligned with the medoids, and models whose medoid is near come first.
+With a budget the search stops after so many alignments. If half of them have proven nothing, clusters
+say where to look next: the query is aligned with the medoids, and models whose medoid is near come first.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,12 +19,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from modelkeeper import _native
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.matching.prepare import Prepared
 from modelkeeper.matching.segments import Segment
 from modelkeeper.matching.similarity import BELOW_ONE, BUCKETS, PARENT_SHARE
 
-FIRST = 256  # candidates that get a fine bound at a time, to begin with
+FIRST = 64  # candidates that get a fine bound at a time, to begin with
 BATCH = 4  # alignments before the first look at the threshold; then twice as many each time ...
 MOST = 64  # ... up to so many, for each thread
 
@@ -58,17 +59,22 @@ class Clusters:
 
 @dataclass(frozen=True)
 class Part:
-    """What a snapshot sees of one segment: rows and architectures up to a number, some rows gone."""
+    """What a snapshot sees of one segment: all up to a number, and some rows gone."""
 
     segment: Segment
     rows: int
     architectures: int
+    tokens: int
     alive: NDArray[np.bool_]
 
     @property
     def keys(self) -> NDArray[np.int64]:
         keys: NDArray[np.int64] = self.segment.columns["keys"][: self.rows]
         return keys
+
+    def scan(self, child: Prepared, threads: int) -> _native.Scan:
+        """The child against all architectures of this part."""
+        return self.segment.scan(child, self.architectures, self.tokens, threads)
 
     @property
     def kinds(self) -> NDArray[np.int32]:
@@ -152,7 +158,7 @@ class _Search:
             which = np.flatnonzero(present).astype(np.int32)
             columns = part.segment.columns
             same = (columns["fingerprints"][which] == own).all(axis=1)
-            scan = part.segment.scan(self.child, part.architectures, self.threads)
+            scan = part.scan(self.child, self.threads)
             total = columns["totals"][which]
             parts.append(np.full(len(which), number, np.int16))
             kinds.append(which)
@@ -169,18 +175,29 @@ class _Search:
         self._raise_threshold()
 
     def align(self, budget: int | None, clusters: Clusters | None) -> bool:
-        """Align what may reach the buckets asked for. Is the answer proven?"""
+        """Align what may reach the buckets asked for. Is the answer proven?
+
+        Half of a budget goes by bounds alone: that finds relatives at once. If it proved nothing, the
+        other half goes where the medoids say.
+        """
+        if budget is None or clusters is None or not clusters.medoids:
+            return self._align(budget, self.bound)
+        if self._align((budget + 1) // 2, self.bound):
+            return True
+        return self._align(budget, self._nearness(clusters))
+
+    def _align(self, budget: int | None, rank: NDArray[np.float64]) -> bool:
+        """Align in descending order of rank, until the budget or all that matters is used up."""
         waiting = self._reaching(np.flatnonzero(self.similarity < 0))
-        near = self._nearness(clusters) if budget is not None and clusters and len(waiting) > budget else None
         take, batch = FIRST, BATCH
         while len(waiting):
-            rank = self.bound[waiting] if near is None else near[waiting]
-            top = np.argpartition(-rank, take - 1)[:take] if take < len(waiting) else np.arange(len(waiting))
+            top = np.arange(len(waiting))
+            if take < len(waiting):
+                top = np.argpartition(-rank[waiting], take - 1)[:take]
             chosen = waiting[top]
             self._refine(chosen)
             chosen = self._reaching(chosen)
-            rank = self.bound[chosen] if near is None else self.bound[chosen] + near[chosen]
-            chosen = chosen[np.lexsort((chosen, -rank))]
+            chosen = chosen[np.lexsort((chosen, -rank[chosen]))]
             while len(chosen):
                 if budget is not None and self.aligned >= budget:
                     return False

@@ -50,7 +50,7 @@ class Segment:
             name: np.empty((size, *shape), dtype) for name, (dtype, shape, size) in COLUMNS.items()
         }
         self.columns["offsets"][0] = 0
-        self.rows = self.architectures = self._words = self._tokens = self._carried = 0
+        self.rows = self.architectures = self.tokens = self._words = self._carried = 0
         self._kind_of: dict[bytes, int] = {}
         self._form_of: dict[bytes, int] = {}
         self._token_of: dict[bytes, int] = {}
@@ -72,7 +72,7 @@ class Segment:
 
     def _add_architecture(self, fingerprint: bytes, model: Prepared) -> int | None:
         c, count, here = self.columns, len(model.tokens), self.architectures
-        full = self._carried + count > MAX_CARRIED or self._tokens + count > MAX_TOKENS
+        full = self._carried + count > MAX_CARRIED or self.tokens + count > MAX_TOKENS
         if full or self._words + len(model.form) > MAX_WORDS:
             return None
         content = model.form.tobytes()
@@ -85,9 +85,9 @@ class Segment:
             raw = token.tobytes()
             number = self._token_of.get(raw)
             if number is None:
-                number = self._token_of[raw] = self._tokens
+                number = self._token_of[raw] = self.tokens
                 c["tokens"][number] = token
-                self._tokens += 1
+                self.tokens += 1
             c["carried"][self._carried] = number
             self._carried += 1
         c["counts"][self._carried - count : self._carried] = model.counts
@@ -98,11 +98,10 @@ class Segment:
         self.architectures += 1
         return here
 
-    def scan(self, child: Prepared, architectures: int, threads: int) -> _native.Scan:
-        """The child against the first so many architectures."""
+    def scan(self, child: Prepared, architectures: int, tokens: int, threads: int) -> _native.Scan:
+        """The child against the first so many architectures, which use the first so many tokens."""
         c = self.columns
         end = int(c["offsets"][architectures])
-        used = int(c["carried"][:end].max(initial=-1)) + 1
         return _native.Scan(
             c["words"],
             c["forms"][:architectures],
@@ -110,7 +109,7 @@ class Segment:
             c["carried"][:end],
             c["counts"][:end],
             c["links"][:architectures],
-            c["tokens"][:used],
+            c["tokens"][:tokens],
             child.form,
             child.tokens,
             child.counts,
@@ -134,7 +133,7 @@ class Segment:
         a, r = self.architectures, self.rows
         sizes = {
             "words": self._words,
-            "tokens": self._tokens,
+            "tokens": self.tokens,
             "carried": self._carried,
             "counts": self._carried,
         }
@@ -199,7 +198,7 @@ class Segment:
             at = end
         made._check(str(path), sizes)
         made.rows, made.architectures = sizes["keys"], sizes["forms"]
-        made._words, made._tokens, made._carried = sizes["words"], sizes["tokens"], sizes["carried"]
+        made._words, made.tokens, made._carried = sizes["words"], sizes["tokens"], sizes["carried"]
         return made
 
     def _check(self, path: str, sizes: dict[str, int]) -> None:
@@ -223,7 +222,7 @@ class Segment:
         for name, size in self._sizes.items():
             made.columns[name][:size] = self.columns[name]
         made.rows, made.architectures = self.rows, self.architectures
-        made._words, made._tokens, made._carried = self._words, self._tokens, self._carried
+        made._words, made.tokens, made._carried = self._words, self.tokens, self._carried
         made._kind_of = {row.tobytes(): i for i, row in enumerate(self.columns["fingerprints"])}
         made._token_of = {row.tobytes(): i for i, row in enumerate(self.columns["tokens"])}
         for at in np.unique(self.columns["forms"]).tolist():
