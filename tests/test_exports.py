@@ -27,7 +27,15 @@ EXPORTS = {
     ],
     "modelkeeper.transform": ["Entry", "Plan", "apply", "make_plan"],
     "modelkeeper.frontends": ["frontend_for"],
-    "modelkeeper.frontends.torch": ["MODEL", "describe", "difference", "example", "load", "read", "recalibrate"],
+    "modelkeeper.frontends.torch": [
+        "MODEL",
+        "describe",
+        "difference",
+        "example",
+        "load",
+        "read",
+        "recalibrate",
+    ],
 }
 
 

@@ -1,4 +1,4 @@
-"""Unit maps: every source is kept when widening, shares sum to one, what is kept when narrowing matters most."""
+"""Unit maps: widening keeps every source, shares sum to one, narrowing keeps what matters most."""
 
 import numpy as np
 from hypothesis import given
