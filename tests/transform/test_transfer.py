@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import BLOCKS, SCENARIOS, Chain, Residual, TiedLanguageModel, network
+from pairs import PAIRS, measure
 from permutation import randomise
 from torch import nn
 
@@ -16,7 +17,6 @@ from modelkeeper.errors import InvalidWeights
 from modelkeeper.frontends.torch import describe, difference, read, recalibrate
 from modelkeeper.matching import align
 from modelkeeper.transform import apply, make_plan
-from pairs import PAIRS, measure
 
 IMAGE = torch.randn(4, 3, 6, 6)
 Blueprint = list[tuple[str, int]]
