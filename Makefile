@@ -42,7 +42,7 @@ format: $(READY) ## format the code, fix what lint can fix
 
 bench: $(READY) ## how fast describing is, against a plain forward; and transforming, against a copy
 	$(BIN)/python benchmarks/describe.py $(ARGS)
-	$(BIN)/python benchmarks/transform.py $(ARGS)
+	$(BIN)/python benchmarks/transform.py
 
 coverage: $(READY) ## describe every real architecture there is, and count
 	$(BIN)/python benchmarks/coverage.py $(ARGS)
