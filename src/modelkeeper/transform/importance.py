@@ -1,12 +1,8 @@
 """Which units of a parent matter most, and what stands in for a unit that is dropped?
 
-A unit matters by how large it is times how much of it is read:
-
-    large   its gains, where norms have the last word on how large it is; otherwise the weights that make it
-    read    the weights that read it
-
-Both are root sums of squares over all tensors on the space. Scaling a unit up and its readers down changes
-nothing that a network computes, and nothing here.
+A unit matters by how much of it is read: the root sum of squares of all weights that read it. Where no norm
+says how large it is, that is multiplied by the same of the weights that make it: scaling a unit up and its
+readers down changes nothing that such a network computes, and nothing here.
 
 A dropped unit is folded into the kept one that is most like it, by the weights that make them (as their batch
 norms scale them): what read the dropped unit reads more of the kept one, by the projection of one on the
@@ -44,19 +40,25 @@ class Importance:
         known = self._known.get(space)
         if known is None:
             size = self._graph.spaces[space].size
-            gains, makers, readers = np.zeros(size), np.zeros(size), np.zeros(size)
-            for tensor, number in self._on_space.get(space, ()):
-                squares = (_rows(self._source(tensor), tensor, number, space) ** 2).sum(1)
+            makers, readers = np.zeros(size), np.zeros(size)
+            on_space = self._on_space.get(space, ())
+            normed = any(tensor.role == "gain" for tensor, _ in on_space)
+            for tensor, number in on_space:
                 if _reads(tensor.axes[number], space):
-                    readers += squares
-                elif tensor.role == "gain":
-                    gains += squares
+                    readers += self._squares(tensor, number, space)
                 elif len(tensor.axes) > 1:
-                    makers += squares
-            large = next((each for each in (gains, makers) if each.any()), np.ones(size))
-            known = np.sqrt(large * (readers if readers.any() else 1.0))
+                    makers += self._squares(tensor, number, space)
+            if not readers.any():
+                known = np.sqrt(makers)
+            elif normed or not makers.any():
+                known = np.sqrt(readers)
+            else:
+                known = np.sqrt(makers) * np.sqrt(readers)
             self._known[space] = known
         return known
+
+    def _squares(self, tensor: Tensor, number: int, space: int) -> Shares:
+        return _squares(_rows(self._source(tensor), tensor, number, space))
 
     def fold(self, space: int, kept: Index) -> tuple[Index, Shares] | None:
         """For each unit the kept one that stands in for it, and by how much; None where that means nothing.
@@ -81,7 +83,7 @@ class Importance:
                 rows = _rows(self._source(tensor), tensor, number, space)
                 rows *= self._scale(tensor, space)[:, None]
                 like += rows[dropped] @ rows[kept].T
-                squares += (rows**2).sum(1)
+                squares += _squares(rows)
         if not readers or not like.size or not squares.any():
             return None
         length = np.sqrt(squares)
@@ -131,6 +133,11 @@ def _rows(array: Array, tensor: Tensor, number: int, space: int) -> Array:
     place = _positions(tensor.axes[number].of, space)
     rows = np.moveaxis(array, number, 0)[place.reshape(-1)]
     return rows.reshape(len(place), -1).astype(np.result_type(array.dtype, np.float32))
+
+
+def _squares(rows: Array) -> Shares:
+    found: Shares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return found
 
 
 def _positions(expression: Expression, space: int) -> Index:
