@@ -49,8 +49,9 @@ class _Run:
         self, plan: Plan, tensors: Mapping[str, Array], importance: Callable[[int], Shares] | None
     ) -> None:
         self._plan, self._tensors = plan, tensors
-        self._own = Importance(plan.parent, self._source) if importance is None else None
-        self._importance: Callable[[int], Shares] = importance or self._own or (lambda _: np.ones(0))
+        own = Importance(plan.parent, self._source)
+        self._importance: Callable[[int], Shares] = importance or own
+        self._fold = own.fold if importance is None else None
         self._layers: dict[str, Layer] = {layer.name: layer for layer in plan.child.layers}
 
     def make(self, entry: Entry) -> Array:
@@ -107,10 +108,10 @@ class _Run:
     def _folded(self, pair: TensorPair) -> Array:
         """A tensor of the parent, in which kept units stand in for dropped ones."""
         array = self._source(pair.parent)
-        if self._own is not None:
+        if self._fold is not None:
             for (ours, theirs), number in zip(pair.expressions(), pair.parents(), strict=True):
                 for space, kept in self._plan.maps.dropping(ours, theirs, self._importance):
-                    fold = self._own.fold(space, kept)
+                    fold = self._fold(space, kept)
                     if fold is not None:
                         array = folded(array, theirs, number, space, fold)
         return array

@@ -1,8 +1,13 @@
 """Which units of a parent matter most, and what stands in for a unit that is dropped?
 
-A unit matters by how much of it is read: the root sum of squares of all weights that read it. Where no norm
-says how large it is, that is multiplied by the same of the weights that make it: scaling a unit up and its
-readers down changes nothing that such a network computes, and nothing here.
+A unit matters by how much of it is read, times how large it is where that is known from the weights; both
+are root sums of squares over all tensors on the space:
+
+    read    the weights that read it
+    large   behind a batch norm, all units are about as large: 1
+            on a space that layer norms normalise as a whole: their gains
+            without norms: the weights that make it. Scaling a unit up and its readers down changes nothing
+            that such a network computes, and nothing here
 
 A dropped unit is folded into the kept one that is most like it, by the weights that make them (as their batch
 norms scale them): what read the dropped unit reads more of the kept one, by the projection of one on the
@@ -40,25 +45,22 @@ class Importance:
         known = self._known.get(space)
         if known is None:
             size = self._graph.spaces[space].size
-            makers, readers = np.zeros(size), np.zeros(size)
-            on_space = self._on_space.get(space, ())
-            normed = any(tensor.role == "gain" for tensor, _ in on_space)
-            for tensor, number in on_space:
+            gains, makers, readers = np.zeros(size), np.zeros(size), np.zeros(size)
+            for tensor, number in self._on_space.get(space, ()):
+                squares = _squares(_rows(self._source(tensor), tensor, number, space))
                 if _reads(tensor.axes[number], space):
-                    readers += self._squares(tensor, number, space)
+                    readers += squares
+                elif tensor.role == "gain":
+                    gains += squares
                 elif len(tensor.axes) > 1:
-                    makers += self._squares(tensor, number, space)
-            if not readers.any():
-                known = np.sqrt(makers)
-            elif normed or not makers.any():
-                known = np.sqrt(readers)
-            else:
-                known = np.sqrt(makers) * np.sqrt(readers)
+                    makers += squares
+            large = gains if gains.any() else makers
+            if gains.any() and readers.any() and not self._graph.spaces[space].averaged:
+                large = np.ones(size)
+            known = np.sqrt(large if large.any() else 1.0) * np.sqrt(readers if readers.any() else 1.0)
+            known = np.broadcast_to(known, size)
             self._known[space] = known
         return known
-
-    def _squares(self, tensor: Tensor, number: int, space: int) -> Shares:
-        return _squares(_rows(self._source(tensor), tensor, number, space))
 
     def fold(self, space: int, kept: Index) -> tuple[Index, Shares] | None:
         """For each unit the kept one that stands in for it, and by how much; None where that means nothing.
