@@ -171,6 +171,17 @@ class Projected(nn.Module):
         return self.head(self.lstm(x)[0])
 
 
+class LastStates(nn.Module):
+    """A classifier on the last states of stacked cells, which lie in one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(5, 6, num_layers=2, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.lstm(x)[1][0][-1])
+
+
 class Encoder(nn.Module):
     """PyTorch's own encoder layer, whose fused kernel must not hide its parts."""
 
@@ -290,6 +301,7 @@ SCENARIOS: dict[type[nn.Module], Tensor] = {
     TiedLanguageModel: torch.arange(14).reshape(2, 7) % 11,
     Recurrent: torch.randn(2, 7, 5),
     Projected: torch.randn(2, 7, 5),
+    LastStates: torch.randn(2, 7, 5),
     Encoder: torch.randn(2, 7, 8),
     WeightNormed: VECTOR,
     GroupNormed: IMAGE,

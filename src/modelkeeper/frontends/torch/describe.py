@@ -8,12 +8,14 @@ cannot run on shapes, the model runs once for real on the CPU.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from modelkeeper.errors import CannotDescribe
+from modelkeeper.frontends.terms import Solver
 from modelkeeper.frontends.torch.assemble import Assembly
 from modelkeeper.frontends.torch.degrees import infer_degrees
 from modelkeeper.frontends.torch.inputs import Inputs, candidates
@@ -22,7 +24,7 @@ from modelkeeper.frontends.torch.quiet import quietly
 from modelkeeper.frontends.torch.record import CPU, META, Owned, Recorder, Recording, map_tensors, tensors_in
 from modelkeeper.frontends.torch.rules import RULES
 from modelkeeper.frontends.torch.spaces import Inference
-from modelkeeper.frontends.torch.trace import trace
+from modelkeeper.frontends.torch.trace import Trace, trace
 from modelkeeper.graph import Graph, Note
 
 MODEL = nn.Module
@@ -49,6 +51,21 @@ def describe(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs =
     Raises:
         CannotDescribe: The model did not run on the inputs there were; the message says what to pass.
     """
+    return study(model, example_inputs, outputs=outputs).graph
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A graph together with the evidence for it: what ran, and which term each of its axes is."""
+
+    graph: Graph
+    trace: Trace
+    solver: Solver
+    spaces: dict[int, int]  # the number of an atom -> the space it is in the graph
+
+
+def study(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None) -> Account:
+    """What `describe` does, with all that it knew when it wrote the graph."""
     owned = owned_tensors(model)
     with quietly(model) as bare:
         recording, inputs, returned, notes = _run(bare, owned, example_inputs)
@@ -63,7 +80,8 @@ def describe(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs =
         assembly.leftover(owned, recording.touched)
     notes += [Note("opaque", where, f"aten::{name}") for name, where in inference.opaque.items()]
     notes += [Note("conflict", where, "no placement of shares is exact here") for where in conflicts]
-    return Graph("torch", tuple(assembly.layers), tuple(assembly.tensors.spaces), tuple(notes))
+    graph = Graph("torch", tuple(assembly.layers), tuple(assembly.tensors.spaces), tuple(notes))
+    return Account(graph, run, inference.solver, assembly.tensors.numbers)
 
 
 def example(shape: Iterable[int], dtype: str = "float32") -> Tensor:

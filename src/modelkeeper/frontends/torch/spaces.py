@@ -36,6 +36,7 @@ class Inference:
     def __init__(self) -> None:
         self.solver = Solver()
         self.opaque: dict[str, str] = {}  # operation -> where it was first met
+        self.read: set[int] = set()  # values that something needs
         self._last = "the input"
         self._name = ""
 
@@ -45,6 +46,8 @@ class Inference:
 
     def walk(self, trace: Trace) -> None:
         """Give every value of the trace its axes."""
+        self.read = {value.number for step in trace.steps for value in step.inputs}
+        self.read.update(value.number for value in trace.outputs)
         for value in trace.inputs:
             value.axes = self.fixed(value.shape, "input")
         for step in trace.steps:
