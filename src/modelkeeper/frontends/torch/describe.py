@@ -64,11 +64,13 @@ class Account:
     spaces: dict[int, int]  # the number of an atom -> the space it is in the graph
 
 
-def study(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None) -> Account:
-    """What `describe` does, with all that it knew when it wrote the graph."""
+def study(
+    model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None, real: bool = False
+) -> Account:
+    """What `describe` does, with all that it knew when it wrote the graph; `real`: not on shapes."""
     owned = owned_tensors(model)
     with quietly(model) as bare:
-        recording, inputs, returned, notes = _run(bare, owned, example_inputs)
+        recording, inputs, returned, notes = _run(bare, owned, example_inputs, real)
         given = list(tensors_in(pick_outputs(returned, outputs)))
         tensors = list(tensors_in((inputs.args, dict(inputs.kwargs))))
         run = trace(recording, tensors, given)
@@ -90,14 +92,14 @@ def example(shape: Iterable[int], dtype: str = "float32") -> Tensor:
 
 
 def _run(
-    model: nn.Module, owned: list[Owned], example_inputs: Any
+    model: nn.Module, owned: list[Owned], example_inputs: Any, real: bool
 ) -> tuple[Recording, Inputs, Any, list[Note]]:
     """The first run that works: on shapes if it can be, for real otherwise."""
     given = example_inputs is not None
     failures: list[tuple[Inputs, Exception]] = []
     for inputs in [Inputs.of(example_inputs)] if given else candidates(model):
         try:
-            return (*_record(model, owned, inputs, real=False), [])
+            return (*_record(model, owned, inputs, real=real), [])
         except Exception as error:  # noqa: BLE001 (whatever the user's code raises on shapes)
             if not given and not _needs_values(error):
                 failures.append((inputs, error))
