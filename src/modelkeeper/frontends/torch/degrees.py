@@ -12,7 +12,8 @@ power of the share that the value carries there.
     anything else     0 on all sides, as for the model's inputs and outputs
 
 Unknowns are whole axes (spaces of one axis apart only where they differ). Known degrees propagate; what
-stays open on activations is 0. A contradiction is reported, never guessed.
+stays open on activations is 0. A contradiction is reported, never guessed, and pins the spaces it is about:
+no copies of their units are exact.
 """
 
 from collections import deque
@@ -58,10 +59,11 @@ def infer_degrees(trace: Trace, solver: Solver) -> tuple[dict[Key, Degree], list
         for value in trace.owned
         for axis in range(len(value.axes))
     }
-    odd = {degree for degrees in found.values() for degree in degrees.values()} - {0, 1}
-    conflicts = list(dict.fromkeys(system.conflicts))
-    if odd:
-        conflicts.append(f"degrees {sorted(odd)}")
+    conflicts: list[str] = []
+    for where, atoms in system.conflicts.items():
+        conflicts.append(where)
+        for atom in atoms:
+            solver.pin(atom, f"no placement of shares is exact in {where}")
     return found, conflicts
 
 
@@ -219,8 +221,9 @@ class _Equation:
 class _System:
     def __init__(self, solver: Solver) -> None:
         self.where = ""
-        self.conflicts: list[str] = []
+        self.conflicts: dict[str, set[Term]] = {}  # where -> the spaces it is about
         self._solver = solver
+        self._terms: dict[int, Term] = {}  # atoms by number
         self._unknowns: dict[Key, _Unknown | None] = {}
         self._atoms: dict[int, frozenset[int]] = {}
         self._equations: list[_Equation] = []
@@ -315,7 +318,7 @@ class _System:
                 elif atom in root.atoms:
                     open_term, count = (root, sign), count + 1
             if count == 0 and left:
-                self.conflicts.append(equation.where)
+                self._contradict(equation.where, atom)
             elif count == 1 and open_term is not None:
                 root, sign = open_term
                 if left % sign == 0:
@@ -328,11 +331,15 @@ class _System:
         for atom, degree in degrees.items():
             known = root.known.setdefault(atom, degree)
             if known != degree:
-                self.conflicts.append(where)
+                self._contradict(where, atom)
             elif not news:
                 news = True
         if news:
             queue.extend(root.equations)
+
+    def _contradict(self, where: str, atom: int) -> None:
+        if not self._terms[atom].pins:  # a pinned space has no copies, and so no shares
+            self.conflicts.setdefault(where, set()).add(self._terms[atom])
 
     # -- unknowns -------------------------------------------------------------------------------
 
@@ -360,7 +367,9 @@ class _System:
         term = self._solver.resolve(term)
         known = self._atoms.get(term.number)
         if known is None:
-            known = self._atoms[term.number] = frozenset(atom.number for atom in self._solver.atoms(term))
+            atoms = self._solver.atoms(term)
+            self._terms.update((atom.number, atom) for atom in atoms)
+            known = self._atoms[term.number] = frozenset(atom.number for atom in atoms)
         return known
 
 

@@ -75,7 +75,10 @@ class Inference:
     def _enter(self, value: Value) -> None:
         """A value that no step made: a tensor of the model, or a constant."""
         if value.owner is None:
-            value.axes = self.fixed(value.shape, "constant")
+            value.axes = [
+                self.solver.atom(size) if repeats else self.solver.fixed(size, "constant")
+                for size, repeats in zip(value.shape, value.repeats, strict=True)
+            ]
             return
         self._last = value.owner.names[0].rpartition(".")[0] or value.owner.names[0]
         if value.floating:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
@@ -34,6 +35,13 @@ class Value:
         self.active = False  # computed from the model's inputs
         self.step: Step | None = None  # what computed it
         self.axes: list[Term] = []
+
+    @property
+    def repeats(self) -> list[bool]:
+        """For each axis of a constant: is it one number, expanded to any size?"""
+        if self.constant is None or self.constant.layout != torch.strided:
+            return [False] * len(self.shape)
+        return [stride == 0 for stride in self.constant.stride()]
 
 
 @dataclass(slots=True, eq=False)
