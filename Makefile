@@ -20,7 +20,7 @@ PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench coverage constraints clean
+.PHONY: help test demo check format bench coverage widen constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ bench: $(READY) ## how fast describing is, against a plain forward on shapes
 
 coverage: $(READY) ## describe every real architecture there is, and count
 	$(BIN)/python benchmarks/coverage.py $(ARGS)
+
+widen: $(READY) ## widen every real architecture there is, and see whether it computes the same
+	$(BIN)/python benchmarks/replay.py $(ARGS)
 
 constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins

@@ -285,6 +285,35 @@ class RootMeanSquare(nn.Module):
         return self.b(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.gain)
 
 
+class RelativeShift(nn.Module):
+    """Scores are shifted by a reshape that fits no axis and masked: neither concerns the heads beside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Linear(6, 12), nn.Linear(12, 3)
+        self.q, self.k, self.v = (nn.Linear(12, 12) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embed(x)
+        n, length, _ = x.shape
+        q, k, v = (layer(x).view(n, length, 3, 4).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        scores = F.pad(q @ k.transpose(-1, -2), (1, 0)).view(n, 3, length + 1, length)[:, :, 1:]
+        mask = torch.ones(length, length, dtype=torch.bool).tril().expand(n, 3, length, length)
+        scores = torch.where(mask, scores, -1e4).softmax(-1)
+        return self.head((scores @ v).transpose(1, 2).flatten(2))
+
+
+class OneBit(nn.Module):
+    """Only the sign of a weight counts: no share can be put into it, nor into what it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(6, 8), nn.Linear(8, 5, bias=False), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.c(torch.tanh(F.linear(torch.tanh(self.a(x)), self.b.weight.sign())))
+
+
 IMAGE, VECTOR, SEQUENCE = torch.randn(2, 3, 8, 8), torch.randn(2, 6), torch.randn(2, 7, 6)
 
 SCENARIOS: dict[type[nn.Module], Tensor] = {
@@ -311,4 +340,6 @@ SCENARIOS: dict[type[nn.Module], Tensor] = {
     Transposed: IMAGE,
     BareParameters: SEQUENCE,
     RootMeanSquare: VECTOR,
+    RelativeShift: SEQUENCE,
+    OneBit: VECTOR,
 }

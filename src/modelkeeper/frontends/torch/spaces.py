@@ -8,6 +8,7 @@ notes. Nothing is guessed.
 A rule takes the step and returns the axes of each output.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from modelkeeper.frontends.terms import Solver, Straddles, Term
@@ -58,10 +59,22 @@ class Inference:
             for value, axes in zip(step.outputs, self._apply(step), strict=False):
                 if value.step is step:
                     value.axes = axes
-        self._name = "output"
         for value in trace.outputs:
             for axis in value.axes:
                 self.solver.pin(axis, "output")
+        self._pin_unread(trace)
+
+    def _pin_unread(self, trace: Trace) -> None:
+        """Units of one tensor that nothing computes with: positions beyond the length of this input."""
+        met = Counter(
+            atom
+            for value in (*trace.owned, *[value for step in trace.steps for value in step.outputs])
+            for axis in value.axes
+            for atom in self.solver.atoms(axis)
+        )
+        for atom, count in met.items():
+            if count == 1:
+                self.solver.pin(atom, "never read")
 
     def fixed(self, shape: Sequence[int], origin: str) -> Axes:
         return [self.solver.fixed(size, origin) for size in shape]
