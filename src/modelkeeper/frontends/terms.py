@@ -64,6 +64,8 @@ class Solver:
     def __init__(self) -> None:
         self._numbers = itertools.count()
         self._epoch = 0
+        self._statistics: list[Term] = []
+        self._settled = 0  # how many statistics have been found to hold their spaces back
         self.one = Term(FIXED, 1, next(self._numbers), origin="one")
 
     # -- making terms ---------------------------------------------------------------------------
@@ -134,8 +136,34 @@ class Solver:
 
     def average(self, term: Term) -> None:
         """A statistic is taken over these spaces: copies of a unit must come in equal numbers."""
+        self._statistics.append(term)
         for atom in self.atoms(term):
             atom.averaged = True
+
+    def settle(self) -> None:
+        """Pin what cannot grow because of what else is pinned: call it when all has been said.
+
+        The parts that a statistic is taken over have to grow alike, so nothing beside a fixed part can.
+        """
+        before = -1
+        while before != self._settled:
+            before = self._settled
+            for term in self._statistics:
+                self._growth(term)
+
+    def _growth(self, term: Term) -> int:
+        """How often a common factor of all free spaces enters the size of a term."""
+        term = self.resolve(term)
+        if term.kind < PRODUCT:
+            return int(term.kind == ATOM and not term.pins)
+        each = [self._growth(part) for part in term.parts]
+        if term.kind == PRODUCT:
+            return sum(each)
+        if min(each) != max(each):
+            self.pin(term, "a statistic is taken over it together with what cannot grow alike")
+            self._settled += 1
+            return 0
+        return each[0]
 
     def unify(self, a: Term, b: Term, where: str) -> None:
         """These two axes are one and the same."""

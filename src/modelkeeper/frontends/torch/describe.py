@@ -77,6 +77,7 @@ def study(
         inference = Inference()
         inference.walk(run)
         degrees, conflicts = infer_degrees(run, inference.solver)
+        inference.solver.settle()
         assembly = Assembly(inference.solver, degrees)
         assembly.build(run, _input_names(bare, inputs))
         assembly.leftover(owned, recording.touched)

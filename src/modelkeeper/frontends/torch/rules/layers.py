@@ -56,7 +56,10 @@ def _grouped(run: Inference, step: Step, channels: Term, weight: Value, groups: 
     return weight.axes[0]
 
 
-@rule("matmul", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addmv")
+PRODUCTS = frozenset({"matmul", "mm", "bmm", "mv", "dot", "vdot", "addmm", "baddbmm", "addmv"})
+
+
+@rule(*PRODUCTS)
 def _matmul(run: Inference, step: Step) -> list[Axes]:
     left, right = operands(step)
     rows, columns = left.axes[:-1], right.axes[:-2] + right.axes[-1:] if len(right.axes) > 1 else []
