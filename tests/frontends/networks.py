@@ -1,7 +1,7 @@
 """Scenario networks: each shows one way in which axes depend on each other.
 
 Every one is small, runs on CPU in microseconds, and is built fresh by its class. `SCENARIOS` gives for
-each the inputs it takes.
+each the inputs it takes; `stacked` makes any number of others.
 """
 
 import torch
@@ -312,6 +312,47 @@ class OneBit(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.c(torch.tanh(F.linear(torch.tanh(self.a(x)), self.b.weight.sign())))
+
+
+class Block(nn.Module):
+    """One of several shapes of block, from `taken` channels to some number of its own."""
+
+    def __init__(self, kind: str, taken: int, width: int) -> None:
+        super().__init__()
+        self.kind = kind
+        self.made = {"chain": width, "concat": taken + width, "chunk": width}.get(kind, taken)
+        self.a = conv_norm(2 * width if kind == "chunk" else width, taken)
+        self.b = conv_norm(taken if kind in ("residual", "excite") else width, width)
+        self.c = nn.Conv2d(taken, taken, 3, padding=1, groups=taken)
+
+    def forward(self, x: Tensor) -> Tensor:
+        match self.kind:
+            case "chain":
+                return torch.relu(self.b(torch.relu(self.a(x))))
+            case "residual":
+                return torch.relu(x + self.b(torch.relu(self.a(x))))
+            case "concat":
+                return torch.cat([x, self.b(torch.relu(self.a(x)))], 1)
+            case "chunk":
+                left, right = self.a(x).chunk(2, 1)
+                return self.b(left * torch.sigmoid(right))
+            case "excite":
+                return x * torch.sigmoid(self.b(self.a(x.mean((2, 3), keepdim=True))))
+            case _:
+                return torch.relu(self.c(x))
+
+
+BLOCKS = ("chain", "residual", "concat", "chunk", "excite", "depthwise")
+
+
+def stacked(kinds: list[tuple[str, int]], width: int) -> nn.Module:
+    """A classifier of blocks, each of a kind and an inner width, in double precision."""
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1)]
+    for kind, inner in kinds:
+        block = Block(kind, width, inner)
+        layers.append(block)
+        width = block.made
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 3)).double().eval()
 
 
 IMAGE, VECTOR, SEQUENCE = torch.randn(2, 3, 8, 8), torch.randn(2, 6), torch.randn(2, 7, 6)

@@ -6,8 +6,9 @@ import torch
 from catalogue import build
 from hypothesis import given
 from hypothesis import strategies as st
-from networks import SCENARIOS, Chain
+from networks import BLOCKS, SCENARIOS, Chain, stacked
 from permutation import randomise
+from pitfalls import FREE, PITFALLS
 from replay import EXACT, run_on_small, widened
 from torch import nn
 from widening import copies, new_size
@@ -36,6 +37,37 @@ def test_widening_changes_nothing(kind: type[nn.Module]) -> None:
     assert max(found.changes.values()) < 1e-12
     wider, counted = found.axes(2)
     assert wider >= 0.4 * counted > 0
+
+
+@pytest.mark.parametrize("name", PITFALLS)
+def test_what_is_free_can_be_copied(name: str) -> None:
+    torch.manual_seed(2)
+    make, inputs = PITFALLS[name]
+    model = make().eval()
+    found = widened(
+        model.double(), Inputs.of(inputs.double() if inputs.is_floating_point() else inputs), [2, 1.5]
+    )
+    assert not found.failures
+    assert max(found.changes.values()) < 1e-12
+    wider, counted = found.axes(2)
+    assert name not in FREE or wider == counted > 0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(BLOCKS), st.integers(2, 6)), min_size=1, max_size=5),
+    st.integers(2, 5),
+    st.floats(1, 3),
+    st.integers(0, 3),
+)
+def test_widening_changes_nothing_in_generated_networks(
+    kinds: list[tuple[str, int]], width: int, factor: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    model = stacked(kinds, width)
+    randomise(model, seed)
+    found = widened(model, Inputs.of(torch.randn(2, 3, 6, 6, dtype=torch.float64)), [factor], seed)
+    assert not found.failures
+    assert found.changes[factor] < 1e-10
 
 
 @pytest.mark.filterwarnings("ignore")  # of the libraries that build the models

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import (
+    BLOCKS,
     SCENARIOS,
     BareParameters,
     Chain,
@@ -31,7 +32,7 @@ from networks import (
     TiedLanguageModel,
     Transposed,
     WeightNormed,
-    conv_norm,
+    stacked,
 )
 from permutation import difference, permute, randomise
 from torch import Tensor, nn
@@ -301,54 +302,16 @@ def test_an_operation_without_a_rule_is_named_and_never_guessed() -> None:
 # -- generated networks ---------------------------------------------------------------------------
 
 
-class Block(nn.Module):
-    """One of several shapes of block, from `taken` channels to some number of its own."""
-
-    def __init__(self, kind: str, taken: int, width: int) -> None:
-        super().__init__()
-        self.kind = kind
-        self.made = {"chain": width, "concat": taken + width, "chunk": width}.get(kind, taken)
-        self.a = conv_norm(2 * width if kind == "chunk" else width, taken)
-        self.b = conv_norm(taken if kind in ("residual", "excite") else width, width)
-        self.c = nn.Conv2d(taken, taken, 3, padding=1, groups=taken)
-
-    def forward(self, x: Tensor) -> Tensor:
-        match self.kind:
-            case "chain":
-                return torch.relu(self.b(torch.relu(self.a(x))))
-            case "residual":
-                return torch.relu(x + self.b(torch.relu(self.a(x))))
-            case "concat":
-                return torch.cat([x, self.b(torch.relu(self.a(x)))], 1)
-            case "chunk":
-                left, right = self.a(x).chunk(2, 1)
-                return self.b(left * torch.sigmoid(right))
-            case "excite":
-                return x * torch.sigmoid(self.b(self.a(x.mean((2, 3), keepdim=True))))
-            case _:
-                return torch.relu(self.c(x))
-
-
-blocks = st.lists(
-    st.tuples(
-        st.sampled_from(["chain", "residual", "concat", "chunk", "excite", "depthwise"]), st.integers(2, 6)
-    ),
-    min_size=1,
-    max_size=5,
+@given(
+    st.lists(st.tuples(st.sampled_from(BLOCKS), st.integers(2, 6)), min_size=1, max_size=5),
+    st.integers(2, 5),
+    st.integers(0, 3),
 )
-
-
-@given(blocks, st.integers(2, 5), st.integers(0, 3))
 def test_shuffling_changes_nothing_in_generated_networks(
     kinds: list[tuple[str, int]], width: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
-    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1)]
-    for kind, inner in kinds:
-        block = Block(kind, width, inner)
-        layers.append(block)
-        width = block.made
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 3)).double().eval()
+    model = stacked(kinds, width)
     randomise(model, seed)
     inputs = torch.randn(2, 3, 6, 6, dtype=torch.float64)
     graph = describe(model, inputs)
