@@ -20,7 +20,7 @@ PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench matching coverage pairs constraints clean
+.PHONY: help test demo check format bench matching coverage pairs widen constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ coverage: $(READY) ## describe every real architecture there is, and count
 
 pairs: $(READY) ## transfer between real models, and compare what they compute
 	$(BIN)/python benchmarks/pairs.py $(ARGS)
+
+widen: $(READY) ## widen every real architecture there is, and see whether it computes the same
+	$(BIN)/python benchmarks/replay.py $(ARGS)
 
 constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins
