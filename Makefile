@@ -20,7 +20,7 @@ PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench matching coverage constraints clean
+.PHONY: help test demo check format bench matching coverage pairs constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ matching: $(READY) ## how fast and how good matching is (ARGS='--sizes 1000 1000
 
 coverage: $(READY) ## describe every real architecture there is, and count
 	$(BIN)/python benchmarks/coverage.py $(ARGS)
+
+pairs: $(READY) ## transfer between real models, and compare what they compute
+	$(BIN)/python benchmarks/pairs.py $(ARGS)
 
 constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins

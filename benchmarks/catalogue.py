@@ -221,7 +221,7 @@ TRANSFORMERS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 def build(name: str, *, meta: bool = False) -> nn.Module:
     """A model of the catalogue, in evaluation mode."""
-    make = _transformer if name in TRANSFORMERS else _classifier
+    make = transformer if name in TRANSFORMERS else _classifier
     if meta:
         try:
             with torch.device("meta"):
@@ -241,11 +241,12 @@ def _classifier(name: str) -> nn.Module:
     return model
 
 
-def _transformer(name: str) -> nn.Module:
+def transformer(name: str, **options: Any) -> nn.Module:
+    """A tiny transformer of the catalogue, with other options if any are given."""
     import transformers
 
     auto, family, small = TRANSFORMERS[name]
     transformers.utils.logging.set_verbosity(logging.ERROR)
-    config = transformers.AutoConfig.for_model(family, **small)
+    config = transformers.AutoConfig.for_model(family, **{**small, **options})
     model: nn.Module = getattr(transformers, auto).from_config(config)
     return model

@@ -23,10 +23,11 @@ from typing import Any
 
 import torch
 from catalogue import TRANSFORMERS, build, classifiers
-from permutation import difference, permute, randomise, run_on_random
+from permutation import difference, permute, randomise
 
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.frontends.torch import describe
+from modelkeeper.frontends.torch.behaviour import run_on_random
 from modelkeeper.graph import Atom, Axis, Fixed, Graph, leaves, to_json, walk
 
 RESULTS = Path(__file__).parent / "results"

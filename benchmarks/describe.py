@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 from catalogue import TRANSFORMERS, build, cifar_classifiers, classifiers
-from permutation import run_on_random
 from torch import nn
 
 from modelkeeper.frontends.torch import describe
+from modelkeeper.frontends.torch.behaviour import run_on_random
 from modelkeeper.frontends.torch.inputs import Inputs
 
 RESULTS = Path(__file__).parent / "results"

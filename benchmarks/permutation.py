@@ -12,9 +12,6 @@ import torch
 from torch import nn
 
 from modelkeeper.frontends.torch import load, read
-from modelkeeper.frontends.torch.describe import pick_outputs
-from modelkeeper.frontends.torch.inputs import Inputs, candidates
-from modelkeeper.frontends.torch.record import map_tensors, tensors_in
 from modelkeeper.graph import Atom, Concat, Expression, Fixed, Graph, Product
 
 Order = np.ndarray[Any, np.dtype[np.int64]]
@@ -69,30 +66,6 @@ def randomise(model: nn.Module, seed: int = 0) -> None:
                 tensor.copy_(0.5 + noise)
             elif name.endswith(("running_mean", "bias")):
                 tensor.copy_(0.2 * (noise - 0.5))
-
-
-def run_on_random(model: nn.Module, inputs: Inputs | None = None) -> tuple[Inputs, torch.Tensor]:
-    """Run a model on random numbers: on these inputs, or on the first of its candidates that works."""
-    if inputs is not None:
-        with torch.no_grad():
-            returned = model(*inputs.args, **dict(inputs.kwargs))
-        return inputs, torch.cat([t.reshape(-1) for t in tensors_in(pick_outputs(returned))])
-    for candidate in candidates(model):
-        filled = Inputs(
-            map_tensors(candidate.args, _random), tuple(map_tensors(dict(candidate.kwargs), _random).items())
-        )
-        try:
-            return run_on_random(model, filled)
-        except (RuntimeError, ValueError, IndexError):  # not what this model takes
-            continue
-    raise ValueError(f"{type(model).__name__} ran on none of its candidates")
-
-
-def _random(tensor: torch.Tensor) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(tensor.numel())
-    if tensor.is_floating_point():
-        return torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype)
-    return torch.randint(0, 90, tensor.shape, generator=generator)
 
 
 def difference(before: torch.Tensor, after: torch.Tensor) -> float:

@@ -9,7 +9,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "modelkeeper"
-ORDER = ("errors", "_native", "graph", "frontends", "matching", "render", "comparison", "cli", "__main__")
+ORDER = (
+    "errors",
+    "_native",
+    "graph",
+    "frontends",
+    "matching",
+    "transform",
+    "render",
+    "comparison",
+    "transferring",
+    "cli",
+    "__main__",
+)
 FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "onnx", "transformers"}
 GENERATED = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 

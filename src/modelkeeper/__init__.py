@@ -3,17 +3,26 @@
 Importing it is cheap: what needs NumPy or a framework is imported where it is used.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from modelkeeper.errors import ModelKeeperError
 
-__all__ = ["ModelKeeperError", "__version__"]
+if TYPE_CHECKING:
+    from modelkeeper.transferring import Report, transfer
+
+__all__ = ["ModelKeeperError", "Report", "__version__", "transfer"]
 
 __version__: str
 
 
-def __getattr__(name: str) -> str:
-    """`__version__`, looked up when it is first asked for."""
-    if name != "__version__":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib.metadata import version
+def __getattr__(name: str) -> Any:
+    """What is not cheap, looked up when it is first asked for."""
+    if name == "__version__":
+        from importlib.metadata import version
 
-    return version("modelkeeper")
+        return version("modelkeeper")
+    if name in ("Report", "transfer"):
+        from modelkeeper import transferring
+
+        return getattr(transferring, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

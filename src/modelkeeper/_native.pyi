@@ -1,5 +1,8 @@
 """The native module: hot loops in C++, from src/native."""
 
+from collections.abc import Sequence
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,3 +82,21 @@ def align_pair(
     knobs: NDArray[np.int64],
 ) -> tuple[int, int, NDArray[np.int32]]:
     """The score of layers, the score of edges, and the matched elements as a flat list of pairs."""
+
+def gather(
+    source: NDArray[np.uint8],
+    out: NDArray[np.uint8],
+    kind: Literal["float16", "bfloat16", "float32", "float64", "bits"],
+    itemsize: int,
+    sizes: Sequence[int],
+    shape: Sequence[int],
+    indices: Sequence[NDArray[np.int64] | None],
+    factors: Sequence[NDArray[np.float64] | None],
+    threads: int = 0,
+) -> None:
+    """Fill `out` (of `shape`) from `source` (of `sizes`), both the bytes of a C-contiguous array.
+
+    Element [i, j, ..] becomes source[x[i], y[j], ..] * f[i] * g[j] * .., with an index (None: identity; -1:
+    the element is 0) and factors (None: 1) for each axis. Numbers of kind `bits` are moved, never scaled.
+    All is checked before the first byte is written. `threads` 0 means as many as the machine runs at once.
+    """

@@ -2,18 +2,21 @@
 
     report(graph)                         one row for each layer, the totals, the notes
     side_by_side(("a", one), ("b", two))  two models, row by row
+    plan_table(plan, similarity)          what a transfer does, summed up
+    as_text(renderable)                   any of them as a string
 
-Both return something that rich can print; nothing here prints or reads anything.
+All but the last return something that rich can print; nothing here prints or reads anything.
 """
 
 from collections.abc import Collection, Iterator
 from itertools import zip_longest
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from modelkeeper.graph import Edge, Graph, Layer, to_json
+from modelkeeper.transform import Plan
 
 
 def report(graph: Graph) -> RenderableType:
@@ -70,6 +73,30 @@ def side_by_side(left: tuple[str, Graph], right: tuple[str, Graph]) -> Renderabl
     table.add_section()
     table.add_row("", totals(left[1]), "", "", totals(right[1]), "")
     return table
+
+
+def plan_table(plan: Plan, similarity: float, difference: float | None = None) -> RenderableType:
+    """How much of the child each action covers, whether the whole is exact, and if not, why."""
+    table = Table(header_style="bold")
+    table.add_column("action")
+    for heading in ("layers", "tensors", "parameters", "percent"):
+        table.add_column(heading, justify="right")
+    for action, row in plan.summary().items():
+        table.add_row(action, *(f"{row[key]:,}" for key in ("layers", "tensors", "parameters", "percent")))
+    verdict = "exact: the child computes what the parent computes" if plan.exact else "approximate, since"
+    lines = [Text(f"similarity {similarity:.3f}; {verdict}")]
+    lines += [Text("  ").append_text(plain(doubt)) for doubt in plan.doubts]
+    if difference is not None:
+        lines.append(Text(f"measured on random inputs: a relative difference of {difference:.1e}"))
+    return Group(table, *lines)
+
+
+def as_text(renderable: RenderableType, width: int = 100) -> str:
+    """What would be printed, without colours."""
+    console = Console(width=width, color_system=None, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(renderable)
+    return capture.get()
 
 
 def _rows(graph: Graph) -> Iterator[tuple[str, str, str]]:

@@ -1,13 +1,24 @@
 // The native module: what each of its functions is for is said in src/modelkeeper/_native.pyi.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
 
 #include "colours.hpp"
 #include "matching.hpp"
+#include "gather.hpp"
 
 namespace nb = nanobind;
 using Labels = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Numbers = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Space = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Index = std::optional<nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>;
+using Factor = std::optional<nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>>;
 
 static nb::ndarray<nb::numpy, uint64_t, nb::ndim<1>> colours(Labels nodes, Numbers offsets, Numbers sources,
                                                             Labels edges, int64_t budget) {
@@ -31,8 +42,98 @@ static nb::ndarray<nb::numpy, uint64_t, nb::ndim<1>> colours(Labels nodes, Numbe
     return nb::ndarray<nb::numpy, uint64_t, nb::ndim<1>>(result, {n}, owner);
 }
 
+[[noreturn]] static void refuse(const std::string &problem) { throw nb::value_error(problem.c_str()); }
+
+// Bytes of an array of this shape; refused if they are not the bytes there are.
+static void expect_bytes(const char *what, const std::vector<int64_t> &shape, size_t itemsize, size_t bytes) {
+    size_t size = itemsize;
+    for (int64_t n : shape) {
+        if (n < 0) refuse(std::string("the shape of the ") + what + " has a negative size");
+        if (n > 0 && size > (size_t(1) << 62) / size_t(n)) refuse(std::string(what) + " is larger than memory");
+        size *= size_t(n);
+    }
+    if (size != bytes)
+        refuse(std::string("the ") + what + " has " + std::to_string(bytes) + " bytes, its shape says " +
+               std::to_string(size));
+}
+
+// What the gather needs to know of one axis: a checked copy, which nobody can change while it runs.
+static modelkeeper::Axis checked(size_t number, int64_t available, int64_t size, int64_t stride,
+                                 const Index &index, const Factor &factor) {
+    const std::string where = "axis " + std::to_string(number) + ": ";
+    modelkeeper::Axis axis{size, stride, {}, {}};
+    if (!index && available != size)
+        refuse(where + "the result has " + std::to_string(size) + " units and the source " +
+               std::to_string(available) + ", so it needs an index");
+    if (index && index->size() != size_t(size))
+        refuse(where + "the index has " + std::to_string(index->size()) + " entries, the result " +
+               std::to_string(size) + " units");
+    if (factor && factor->size() != size_t(size))
+        refuse(where + "there are " + std::to_string(factor->size()) + " factors, the result has " +
+               std::to_string(size) + " units");
+    bool identity = true;
+    for (int64_t i = 0; index && i < size; ++i) {
+        const int64_t from = index->data()[i];
+        if (from < -1 || from >= available)
+            refuse(where + "entry " + std::to_string(i) + " of the index is " + std::to_string(from) +
+                   ", the source has " + std::to_string(available) + " units (-1 stands for zero)");
+        identity &= from == i;
+        axis.offset.push_back(from < 0 ? modelkeeper::HOLE : from * stride);
+    }
+    if (identity) axis.offset.clear();
+    if (factor) axis.factor.assign(factor->data(), factor->data() + size);
+    return axis;
+}
+
+static void gather(Bytes source, Space out, const std::string &kind, size_t itemsize,
+                   const std::vector<int64_t> &sizes, const std::vector<int64_t> &shape,
+                   const std::vector<Index> &indices, const std::vector<Factor> &factors, size_t threads) {
+    using namespace modelkeeper;
+    using Run = void (*)(std::vector<Axis>, const void *, void *, size_t);
+    const struct {
+        const char *kind;
+        size_t itemsize;
+        Run run;
+    } known[] = {{"float16", 2, &modelkeeper::gather<Float16>},
+                 {"bfloat16", 2, &modelkeeper::gather<BFloat16>},
+                 {"float32", 4, &modelkeeper::gather<Float32>},
+                 {"float64", 8, &modelkeeper::gather<Float64>},
+                 {"bits", 1, &modelkeeper::gather<Bits<uint8_t>>},
+                 {"bits", 2, &modelkeeper::gather<Bits<uint16_t>>},
+                 {"bits", 4, &modelkeeper::gather<Bits<uint32_t>>},
+                 {"bits", 8, &modelkeeper::gather<Bits<uint64_t>>},
+                 {"bits", 16, &modelkeeper::gather<Bits<Bits128>>}};
+    Run run = nullptr;
+    for (const auto &each : known)
+        if (kind == each.kind && itemsize == each.itemsize) run = each.run;
+    if (!run) refuse("no gather for " + kind + " of " + std::to_string(itemsize) + " bytes");
+
+    const size_t rank = shape.size();
+    if (rank > 16) refuse("an array of " + std::to_string(rank) + " axes; at most 16 are supported");
+    if (sizes.size() != rank || indices.size() != rank || factors.size() != rank)
+        refuse("source, result, indices and factors must have the same number of axes");
+    expect_bytes("source", sizes, itemsize, source.size());
+    expect_bytes("result", shape, itemsize, out.size());
+    if (source.data() < out.data() + out.size() && out.data() < source.data() + source.size())
+        refuse("the result overlaps the source");
+
+    std::vector<Axis> axes(rank);
+    int64_t stride = 1;
+    for (size_t k = rank; k-- > 0; stride *= sizes[k]) {
+        if (factors[k] && kind == "bits") refuse("axis " + std::to_string(k) + ": bits take no factor");
+        axes[k] = checked(k, sizes[k], shape[k], stride, indices[k], factors[k]);
+    }
+    if (out.size() == 0) return;
+    nb::gil_scoped_release release;
+    if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
+    run(std::move(axes), source.data(), out.data(), threads);
+}
+
 NB_MODULE(_native, m) {
     m.def("colours", &colours, nb::arg("nodes"), nb::arg("offsets"), nb::arg("sources"), nb::arg("edges"),
           nb::arg("budget"));
     modelkeeper::bind_matching(m);
+    m.def("gather", &gather, nb::arg("source"), nb::arg("out"), nb::arg("kind"), nb::arg("itemsize"),
+          nb::arg("sizes"), nb::arg("shape"), nb::arg("indices").noconvert(), nb::arg("factors").noconvert(),
+          nb::arg("threads") = 0);
 }

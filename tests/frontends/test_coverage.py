@@ -4,9 +4,10 @@ import pytest
 import torch
 from catalogue import TRANSFORMERS, build, classifiers
 from coverage import kind_of, measure
-from permutation import difference, permute, randomise, run_on_random
+from permutation import difference, permute, randomise
 
 from modelkeeper.frontends.torch import describe
+from modelkeeper.frontends.torch.behaviour import run_on_random
 from modelkeeper.graph import to_json, walk
 
 SAMPLE = """resnet20_cifar10 preresnet20_cifar10 seresnet20_cifar10 resnext20_16x4d_cifar10

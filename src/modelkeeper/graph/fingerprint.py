@@ -24,10 +24,13 @@ def fingerprint(graph: Graph) -> str:
     return hashlib.blake2b(colours.tobytes(), digest_size=16, person=b"mk.graph.1").hexdigest()
 
 
-def colour_layers(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """A colour for each layer, then one for each tied tensor: a node that all its users feed."""
+def colour_layers(graph: Graph, *, widths: bool = True) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """A colour for each layer, then one for each tied tensor: a node that all its users feed.
+
+    Without `widths`, layers that differ in their numbers of units (and groups) alone look the same.
+    """
     labels: dict[object, int] = {}
-    nodes = [_label(labels, _layer_key(layer)) for layer in graph.layers]
+    nodes = [_label(labels, _layer_key(layer, widths)) for layer in graph.layers]
     offsets, sources, edges = [0], [], []
     for layer in graph.layers:
         ordered = layer.kind not in COMMUTATIVE
@@ -54,12 +57,14 @@ def colour_layers(graph: Graph) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     )
 
 
-def _layer_key(layer: Layer) -> object:
-    return layer.kind, sorted(layer.attributes.items()), [_tensor_key(tensor) for tensor in layer.tensors]
+def _layer_key(layer: Layer, widths: bool) -> object:
+    attributes = sorted((key, value) for key, value in layer.attributes.items() if widths or key != "groups")
+    return layer.kind, attributes, [_tensor_key(tensor, widths) for tensor in layer.tensors]
 
 
-def _tensor_key(tensor: Tensor) -> object:
-    return tensor.role, tensor.buffer, tensor.live, [(axis.role, axis.of.size) for axis in tensor.axes]
+def _tensor_key(tensor: Tensor, widths: bool) -> object:
+    axes = [(axis.role, axis.of.size if widths or axis.role == "kernel" else 0) for axis in tensor.axes]
+    return tensor.role, tensor.buffer, tensor.live, axes
 
 
 def _edge_key(edge: Edge, position: int) -> object:

@@ -25,7 +25,8 @@ SILENT = frozenset(
 # Operations whose integer arguments are sizes: they follow from the widths and the input.
 SIZED = frozenset(
     """upsample_bilinear2d upsample_nearest2d upsample_bicubic2d upsample_nearest1d upsample_linear1d
-        upsample_nearest3d upsample_trilinear3d repeat new_zeros new_ones new_full new_empty""".split()
+        upsample_nearest3d upsample_trilinear3d repeat split split_with_sizes
+        unsafe_split new_zeros new_ones new_full new_empty""".split()
 )
 STATISTICS = frozenset("""mean sum var std amax amin max min norm linalg_vector_norm""".split())
 PERMUTING = frozenset({"permute", "transpose", "t", "numpy_T", "mT"})

@@ -1,0 +1,215 @@
+"""How fast are weights carried over to other widths, compared with copying as many bytes? `make bench`
+
+A model of tensors as in real networks (3x3, 1x1 and depthwise convolutions, linear layers, an embedding,
+biases) is copied; widened by 1.5 along outputs and inputs, copies sharing their weight unequally; and
+narrowed to two thirds of its units. Each is compared with `np.copyto` of the same output: the same number of
+bytes in the same tensors, on the same number of threads, taking turns in one run; the fastest of several
+counts. Outputs are allocated and touched before. Bandwidth counts bytes read and written, as for a copy: twice
+the output. Peak memory is what a whole pass adds above source and output (Linux only). Writes
+benchmarks/results/transform.json.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from modelkeeper.transform.gather import Array, AxisMap, gather
+
+RESULTS = Path(__file__).parent / "results"
+THREADS = 1, 2
+TARGET = 0.5
+
+# (name, shape, which axes are inputs): what one megabyte in each kind of layer looks like.
+SHAPES: list[tuple[str, tuple[int, ...]]] = [
+    ("conv 3x3", (64, 64, 3, 3)),
+    ("conv 3x3", (128, 128, 3, 3)),
+    ("conv 3x3", (256, 256, 3, 3)),
+    ("conv 3x3", (512, 512, 3, 3)),
+    ("conv 1x1", (1024, 256, 1, 1)),
+    ("conv 1x1", (512, 2048, 1, 1)),
+    ("depthwise", (1024, 1, 3, 3)),
+    ("bias", (2048,)),
+    ("linear", (768, 768)),
+    ("linear", (3072, 768)),
+    ("linear", (768, 3072)),
+    ("embedding", (8192, 768)),
+]
+
+
+def model(megabytes: int, dtype: Any) -> list[tuple[str, Array]]:
+    """Tensors of about so many megabytes: rounds of all shapes, until there is enough."""
+    rng = np.random.default_rng(0)
+    tensors: list[tuple[str, Array]] = []
+    while sum(tensor.nbytes for _, tensor in tensors) < megabytes * 1e6:
+        for kind, shape in SHAPES:
+            tensors.append((kind, rng.standard_normal(shape, np.float32).astype(dtype)))
+    return tensors
+
+
+def widen(size: int, rng: np.random.Generator) -> tuple[AxisMap, AxisMap]:
+    """Maps of outputs and inputs to one and a half times the units; the shares of a source sum to 1."""
+    index = np.concatenate([np.arange(size), rng.integers(size, size=size // 2)])
+    weight = rng.uniform(0.5, 1.5, len(index))
+    share = weight / np.bincount(index, weight)[index]
+    return AxisMap(index), AxisMap(index, share)
+
+
+def narrow(size: int, rng: np.random.Generator) -> tuple[AxisMap, AxisMap]:
+    """Maps of outputs and inputs to two thirds of the units, in their old order."""
+    index = np.sort(rng.permutation(size)[: max(1, size * 2 // 3)])
+    return AxisMap(index), AxisMap(index)
+
+
+def copy(size: int, rng: np.random.Generator) -> tuple[AxisMap, AxisMap]:
+    """Maps that change nothing."""
+    return AxisMap(), AxisMap()
+
+
+def maps_of(
+    kind: str, shape: Sequence[int], operator: Callable[..., tuple[AxisMap, AxisMap]]
+) -> list[AxisMap]:
+    """One map for each axis: outputs first, then inputs, kernels as they are; the rows of an embedding too."""
+    rng = np.random.default_rng(len(shape) + sum(shape))
+    if kind == "embedding":
+        return [AxisMap(), operator(shape[1], rng)[0]]
+    maps = [AxisMap() for _ in shape]
+    maps[0] = operator(shape[0], rng)[0]
+    if len(shape) > 1 and shape[1] > 1:
+        maps[1] = operator(shape[1], rng)[1]
+    return maps
+
+
+def shape_of(shape: Sequence[int], maps: Sequence[AxisMap]) -> tuple[int, ...]:
+    """The shape that the maps lead to."""
+    return tuple(
+        size if each.index is None else len(each.index) for size, each in zip(shape, maps, strict=True)
+    )
+
+
+def copy_all(sources: Sequence[Array], outs: Sequence[Array], threads: int) -> None:
+    """`np.copyto` of every tensor; with more threads, each copies its part of every tensor."""
+
+    def part(number: int) -> None:
+        for source, out in zip(sources, outs, strict=True):
+            begin, end = (len(out) * n // threads for n in (number, number + 1))
+            np.copyto(out[begin:end], source[begin:end])
+
+    helpers = [Thread(target=part, args=(number,)) for number in range(1, threads)]
+    for helper in helpers:
+        helper.start()
+    part(0)
+    for helper in helpers:
+        helper.join()
+
+
+def seconds(function: Callable[[], object]) -> float:
+    """How long one call takes."""
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
+def memory(field: str) -> int:
+    """A field of /proc/self/status, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+
+
+def peak(function: Callable[[], object]) -> int | None:
+    """By how many bytes the memory of the process grows at most while the function runs."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        before = memory("VmRSS")
+        function()
+        return max(0, memory("VmHWM") - before)
+    except OSError:
+        return None
+
+
+def measure(
+    name: str, tensors: list[tuple[str, Array]], operator: Callable[..., Any], repeats: int
+) -> list[dict[str, Any]]:
+    """The rows of one operator: one for each number of threads."""
+    work = []
+    for kind, source in tensors:
+        maps = maps_of(kind, source.shape, operator)
+        shape = shape_of(source.shape, maps)
+        work.append((source, maps, shape, np.zeros(shape, source.dtype)))
+    outs = [out.reshape(-1).view(np.uint8) for *_, out in work]
+    plain = [np.ones_like(out) for out in outs]
+
+    def transform(threads: int) -> None:
+        for source, maps, shape, out in work:
+            gather(source, maps, shape, out=out, threads=threads)
+
+    times: dict[tuple[str, int], list[float]] = {}
+    for _ in range(repeats):
+        for threads in THREADS:
+            times.setdefault(("copy", threads), []).append(
+                seconds(lambda t=threads: copy_all(plain, outs, t))
+            )  # type: ignore[misc]
+            times.setdefault(("gather", threads), []).append(seconds(lambda t=threads: transform(t)))  # type: ignore[misc]
+    written = sum(out.nbytes for out in outs)
+    extra = peak(lambda: transform(max(THREADS)))
+    rows = []
+    for threads in THREADS:
+        memcpy, ours = min(times["copy", threads]), min(times["gather", threads])
+        rows.append(
+            {
+                "operator": name,
+                "dtype": str(tensors[0][1].dtype),
+                "threads": threads,
+                "source_mb": round(sum(source.nbytes for source, *_ in work) / 1e6),
+                "output_mb": round(written / 1e6),
+                "gather_gb_per_s": round(2 * written / ours / 1e9, 2),
+                "memcpy_gb_per_s": round(2 * written / memcpy / 1e9, 2),
+                "ratio": round(memcpy / ours, 3),
+                "ratio_to_one_thread": round(min(times["copy", 1]) / ours, 3),
+                "largest_tensor_mb": round(max(out.nbytes for out in outs) / 1e6, 1),
+                "peak_extra_mb": None if extra is None else round(extra / 1e6, 1),
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    """Measure, print the ratios, write the rows."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--megabytes", type=int, default=500, help="size of the model")
+    parser.add_argument("--repeats", type=int, default=7, help="take the fastest of so many")
+    options = parser.parse_args()
+    rows = []
+    for dtype in (np.float32, ml_dtypes.bfloat16):
+        tensors = model(options.megabytes, dtype)
+        for operator in (copy, widen, narrow):
+            for row in measure(operator.__name__, tensors, operator, options.repeats):
+                rows.append(row)
+                print(
+                    "{operator:6} {dtype:8} {threads} threads: {ratio:.2f} of memcpy's bandwidth "
+                    "({gather_gb_per_s:.1f} of {memcpy_gb_per_s:.1f} GB/s read and written, {output_mb} MB "
+                    "of output), {peak_extra_mb} MB above it".format(**row),
+                    flush=True,
+                )
+    both = [row for row in rows if row["threads"] == max(THREADS)]
+    result = {
+        "megabytes": options.megabytes,
+        "target": TARGET,
+        "worst_ratio": min(row["ratio"] for row in both),
+        "met": all(row["ratio"] >= TARGET for row in both),
+    }
+    print(json.dumps(result))
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "transform.json").write_text(json.dumps({**result, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Carry the weights of one model into another, in place, whatever their widths and depths.
+
+    report = modelkeeper.transfer(source, target)
+
+is the answer to "load_state_dict with mismatched sizes": the two models are aligned layer by layer, what
+fits is copied, what is wider or narrower is gathered unit by unit over whole spaces, what is deeper starts
+as the identity. Where the target contains the source, it computes what the source computes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from modelkeeper.errors import InvalidWeights
+from modelkeeper.frontends import frontend_for
+from modelkeeper.graph import Graph
+from modelkeeper.matching import Alignment, align
+from modelkeeper.matching.twins import twin_pairs
+from modelkeeper.render import as_text, plan_table
+from modelkeeper.transform import Plan, apply, make_plan
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a transfer did. Prints as a table."""
+
+    plan: Plan
+    alignment: Alignment
+    difference: float | None = None  # of the two models' outputs on random inputs, if that was asked for
+
+    @property
+    def exact(self) -> bool:
+        """Does the target now compute what the source computes, in evaluation mode?"""
+        return self.plan.exact
+
+    @property
+    def similarity(self) -> float:
+        """How alike the two architectures are, from 0 to 1."""
+        return self.alignment.similarity
+
+    @property
+    def missing_keys(self) -> list[str]:
+        """Tensors of the target that keep their own values."""
+        return [entry.tensor for entry in self.plan.entries if entry.action == "kept"]
+
+    @property
+    def unexpected_keys(self) -> list[str]:
+        """Tensors of the source that nothing was taken from."""
+        taken = {entry.source for entry in self.plan.entries}
+        return [
+            name for name, tensor in self.plan.parent.tensors.items() if tensor.stored and name not in taken
+        ]
+
+    def __str__(self) -> str:
+        return as_text(plan_table(self.plan, self.similarity, self.difference))
+
+
+def transfer(
+    source: Any,
+    target: Any,
+    example_inputs: Any = None,
+    *,
+    weights: Mapping[str, Array] | str | Path | None = None,
+    same_task: bool = True,
+    seed: int = 0,
+    shrink_perturb: tuple[float, float] | None = None,
+    verify: bool = False,
+) -> Report:
+    """Load the weights of `source` into `target`, in place.
+
+    Args:
+        source: A model, or a Graph together with `weights`.
+        target: A model. Its architecture, dtypes and devices are not changed.
+        example_inputs: What both models run on, if it cannot be found from the models.
+        weights: The source's tensors by name, or a safetensors file of them; only with a Graph.
+        same_task: Do both predict the same things? If not, the target's head keeps its own values.
+        seed: Of which units are copied, and by which shares they are read.
+        shrink_perturb: Two factors, for the weights that are transferred and for the target's own initial
+            values, which are added: a start between warm and cold, e.g. (0.5, 0.2). Never exact.
+        verify: Run both models on random inputs and report by how much they differ.
+
+    Raises:
+        CannotDescribe: A model did not run on the inputs there were.
+        InvalidWeights: The weights do not fit the source's graph. The target is unchanged.
+    """
+    frontend = frontend_for(target)
+    child = frontend.describe(target, example_inputs)
+    if isinstance(source, Graph):
+        if weights is None:
+            raise InvalidWeights("source", "a Graph has no weights; pass weights=")
+        if verify:
+            raise InvalidWeights("source", "verify=True runs both models, and a Graph cannot run")
+        parent, tensors = source, _safetensors(weights) if isinstance(weights, (str, Path)) else weights
+    else:
+        lender = frontend_for(source)
+        parent, tensors = lender.describe(source, example_inputs), dict(lender.read(source))
+    alignment = align(parent, child)
+    plan = make_plan(
+        parent, child, twin_pairs(parent, child) or alignment.pairs, same_task=same_task, seed=seed
+    )
+    made: Iterator[tuple[str, Array]] = apply(plan, tensors)
+    if shrink_perturb is not None:
+        made = _shrink_perturb(made, dict(frontend.read(target)), child, *shrink_perturb)
+    frontend.load(target, dict(made))
+    found = frontend.difference(source, target, example_inputs) if verify else None
+    return Report(plan, alignment, found)
+
+
+def _shrink_perturb(
+    made: Iterator[tuple[str, Array]], own: Mapping[str, Array], child: Graph, shrink: float, perturb: float
+) -> Iterator[tuple[str, Array]]:
+    """Between warm and cold: parameters with two axes or more, which is where models remember."""
+    for name, array in made:
+        tensor = child.tensors[name]
+        if not tensor.buffer and len(tensor.axes) > 1:
+            array = (shrink * array + perturb * own[name]).astype(array.dtype)
+        yield name, array
+
+
+def _safetensors(path: str | Path) -> Mapping[str, Array]:
+    from safetensors.numpy import load_file
+
+    found: Mapping[str, Array] = load_file(path)
+    return found

@@ -1,0 +1,187 @@
+"""Carry out a plan: the child's tensors, one after the other, from the parent's.
+
+Nothing is held but the tensor at hand: the parent's tensors are asked for by name, when they are needed.
+Tensors that the plan keeps are not in what comes out: the child has them already.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from modelkeeper.errors import InvalidWeights
+from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Layer, Product, Tensor, leaves
+from modelkeeper.transform.gather import AxisMap, gather
+from modelkeeper.transform.plan import Entry, Plan
+from modelkeeper.transform.spaces import TensorPair
+from modelkeeper.transform.units import MEAN, NOTHING, Index, Shares
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# What a norm does to a unit that is new: nothing. (Zero would never learn: its reader is zero, too.)
+_NEUTRAL = {"gain": 1.0, "variance": 1.0}
+
+
+def apply(plan: Plan, tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+    """The child's tensors by name, in the child's order and dtype, each made when it is asked for.
+
+    Args:
+        plan: What becomes of each tensor.
+        tensors: The parent's tensors by name; each is read when it is needed.
+
+    Raises:
+        InvalidWeights: A tensor of the parent is missing, or has another shape than its graph says.
+    """
+    run = _Run(plan, tensors)
+    for entry in plan.entries:
+        if entry.action != "kept":
+            yield entry.tensor, run.make(entry)
+
+
+class _Run:
+    def __init__(self, plan: Plan, tensors: Mapping[str, Array]) -> None:
+        self._plan, self._tensors = plan, tensors
+        self._importance: dict[int, Shares] = {}
+        self._layers: dict[str, Layer] = {layer.name: layer for layer in plan.child.layers}
+        self._on_space = _tensors_by_space(plan.parent)
+
+    def make(self, entry: Entry) -> Array:
+        tensor = self._plan.child.tensors[entry.tensor]
+        if entry.source:
+            made = self._gathered(self._plan.pairs[entry.like or entry.tensor])
+        elif entry.value == "identity":
+            made = self._identity(entry, tensor)
+        elif entry.value == "neutral":
+            made = np.full(tensor.shape, np.sqrt(1.0 + self._epsilon(entry)))
+        else:
+            made = np.full(tensor.shape, 1.0 if entry.value == "one" else 0.0)
+        return made.astype(dtype_of(tensor.dtype), copy=False)
+
+    def _source(self, tensor: Tensor) -> Array:
+        try:
+            array = self._tensors[tensor.name]
+        except KeyError:
+            raise InvalidWeights(tensor.name, "the parent's weights do not hold it") from None
+        if tuple(array.shape) != tensor.shape:
+            raise InvalidWeights(
+                tensor.name, f"shape {tuple(array.shape)}, the parent's graph says {tensor.shape}"
+            )
+        return array
+
+    def _gathered(self, pair: TensorPair) -> Array:
+        array = self._source(pair.parent)
+        order = [number for number in pair.axes if number is not None]
+        rest = [number for number in range(array.ndim) if number not in order]
+        array = array.transpose(order + rest).reshape([array.shape[number] for number in order])
+        shape = [
+            axis.size for axis, number in zip(pair.child.axes, pair.axes, strict=True) if number is not None
+        ]
+        maps, means = [], []
+        for position, (ours, theirs) in enumerate(pair.expressions()):
+            index, factor = self._plan.maps.gather(ours, theirs, self.importance)
+            if (index == MEAN).any():
+                means.append((position, index == MEAN))
+                index = np.where(index == MEAN, NOTHING, index)
+            same = len(index) == theirs.size and (index == np.arange(len(index))).all()
+            maps.append(AxisMap(None if same else index, None if (factor == 1).all() else factor))
+        if not np.issubdtype(array.dtype, np.inexact) and array.dtype not in _FLOATS:
+            maps = [AxisMap(each.index, None) for each in maps]
+        made = gather(array, maps, shape)
+        if len(maps) == 1 and maps[0].index is not None and pair.child.role in _NEUTRAL:
+            made[maps[0].index < 0] = _NEUTRAL[pair.child.role]
+        for position, new in means:
+            rows = np.moveaxis(made, position, 0)
+            rows[new] = rows[~new].mean(0, dtype=np.float64).astype(made.dtype)
+        return made.reshape(pair.child.shape)
+
+    def importance(self, space: int) -> Shares:
+        """How much each unit of a parent's space weighs, over all tensors on the space."""
+        known = self._importance.get(space)
+        if known is None:
+            known = np.zeros(self._plan.parent.spaces[space].size)
+            for tensor, number in self._on_space.get(space, ()):
+                array = np.abs(self._source(tensor).astype(np.float64))
+                others = tuple(n for n in range(array.ndim) if n != number)
+                along = array.sum(others)
+                total = along.sum()
+                if total > 0:
+                    units = _units(tensor.axes[number].of, space)
+                    known += np.bincount(units[units >= 0], along[units >= 0] / total, len(known))
+            self._importance[space] = known
+        return known
+
+    def _epsilon(self, entry: Entry) -> float:
+        layer = self._layers[entry.layer]
+        value = layer.attributes.get("eps", 0.0)
+        return float(value) if layer.kind == "batch_norm" and isinstance(value, (int, float)) else 0.0
+
+    def _identity(self, entry: Entry, tensor: Tensor) -> Array:
+        """Each unit goes through as it is: copies of one source share in what they hand on."""
+        out = next(n for n, axis in enumerate(tensor.axes) if axis.role == "out")
+        taken = next(n for n, axis in enumerate(tensor.axes) if axis.role == "in")
+        made = np.zeros(tensor.shape)
+        kernel = [size for n, size in enumerate(tensor.shape) if n not in (out, taken)]
+        middle: tuple[Any, ...] = tuple((size - 1) // 2 for size in kernel)
+        groups = self._groups(entry)
+        rows, columns = tensor.shape[out], tensor.shape[taken]
+        source_out, _ = self._origin(tensor.axes[out])
+        source_in, share = self._origin(tensor.axes[taken])
+        if groups > 1 or source_out is None or source_in is None:
+            unit = np.arange(rows)
+            matrix = (unit[:, None] % max(1, rows // groups) == np.arange(columns)[None, :]).astype(float)
+        else:
+            matrix = (source_out[:, None] == source_in[None, :]) * share[None, :]
+        view = np.moveaxis(made, (out, taken), (0, 1))
+        view[(..., *middle)] = matrix
+        return made
+
+    def _groups(self, entry: Entry) -> int:
+        value = self._layers[entry.layer].attributes.get("groups", 1)
+        return value if isinstance(value, int) else 1
+
+    def _origin(self, axis: Axis) -> tuple[Index | None, Shares]:
+        """The parent's units behind an axis that is one space, and the shares they are read by."""
+        if isinstance(axis.of, Atom):
+            partner = self._plan.maps.partner(axis.of.space)
+            if partner is not None:
+                found = self._plan.maps.space(axis.of.space, partner, self.importance)
+                return found.source + partner * 2**32, found.share
+        return None, np.ones(axis.size)
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """A NumPy type by the name a graph gives it."""
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
+    return found
+
+
+_FLOATS = frozenset(dtype_of(name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"))
+
+
+def _tensors_by_space(graph: Graph) -> dict[int, list[tuple[Tensor, int]]]:
+    found: dict[int, list[tuple[Tensor, int]]] = {}
+    for tensor in graph.tensors.values():
+        if tensor.buffer or not tensor.live:
+            continue
+        for number, axis in enumerate(tensor.axes):
+            for space in {leaf.space for leaf in leaves(axis.of) if isinstance(leaf, Atom)}:
+                found.setdefault(space, []).append((tensor, number))
+    return found
+
+
+def _units(expression: Expression, space: int) -> Index:
+    """For each position on an axis the unit of one space that it belongs to, or -1."""
+    match expression:
+        case Atom(number, size):
+            return np.arange(size) if number == space else np.full(size, -1)
+        case Fixed(size):
+            return np.full(size, -1)
+        case Product(factors):
+            result = np.full(1, -1)
+            for factor in factors:
+                inner = _units(factor, space)
+                result = np.where(inner[None, :] >= 0, inner[None, :], result[:, None]).reshape(-1)
+            return result
+        case Concat(parts):
+            return np.concatenate([_units(part, space) for part in parts])

@@ -1,0 +1,233 @@
+"""What becomes of the child's layers that have no partner in the parent?
+
+They are to change nothing at first, and to be able to learn:
+
+    a branch into a sum     its last layer is zero, so the sum is what its other operand is; the rest of the
+                            branch is a copy of a neighbouring branch, or stays as it was initialised
+    a layer on the way      the identity: a projection of each unit onto itself, a norm that undoes itself
+    a concatenation         what is new is read with weight zero (that follows from the spaces)
+
+Zero goes only where another path into the sum is alive, or the layer could never learn.
+
+`Depth.stream` follows data upstream through what was inserted: where a layer's input comes from in truth.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from modelkeeper.graph import Edge, Graph, Layer, consumers
+
+NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm"})
+PROJECTIONS = frozenset({"conv", "linear"})
+# Applied twice in a row they do what they do once.
+IDEMPOTENT = frozenset({"relu", "relu6", "hardtanh", "clamp_min[0]"})
+# Operations that take nothing out of the range of a rectifier.
+STAYS_RECTIFIED = (
+    "avg_pool",
+    "max_pool",
+    "adaptive_",
+    "permute",
+    "slice",
+    "upsample_nearest",
+    "upsample_bilinear",
+)
+# Operations that make zero of zero, by how they are written on an edge.
+ZERO_STAYS = (
+    *(
+        "relu",
+        "leaky_relu",
+        "prelu",
+        "elu",
+        "gelu",
+        "silu",
+        "hardswish",
+        "tanh",
+        "hardtanh",
+        "mul",
+        "div",
+        "neg",
+    ),
+    *("avg_pool", "max_pool", "adaptive_", "permute", "slice", "upsample", "roll", "flip"),
+)
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """How one layer without a partner starts: zero, identity, neutral, like another layer, or as it was."""
+
+    value: str  # zero, identity, neutral, like, kept
+    like: int = -1  # the child's layer whose parent's weights are taken
+    exact: bool = True
+    why: str = ""
+
+
+class Depth:
+    """Decides for every layer of the child that no pair names."""
+
+    def __init__(self, child: Graph, matched: Mapping[int, int]) -> None:
+        self._graph, self._matched = child, matched
+        self._ancestors = ancestors(child)
+        self._readers = consumers(child)
+        self.layers: dict[int, Inserted] = {}
+        self.silent: set[int] = set()  # nodes of branches that add nothing
+        self._main: dict[int, int] = {}  # an inserted node -> which of its inputs carries the data
+        for number, layer in enumerate(child.layers):
+            if number not in matched and layer.kind == "add" and len(layer.inputs) == 2:
+                self._add(number, layer)
+        for number, layer in enumerate(child.layers):
+            if number not in matched and layer.inputs:
+                self._rest(number, layer)
+
+    def stream(self, edge: Edge) -> tuple[int, tuple[str, ...]]:
+        """The nearest matched layer whose output arrives here, and what happens to it on the way."""
+        via = edge.via
+        source = edge.source
+        while source not in self._matched and source in self._main:
+            inner = self._graph.layers[source].inputs[self._main[source]]
+            source, via = inner.source, (*inner.via, *via)
+        return source, _compress(via)
+
+    def harmless(self, number: int) -> bool:
+        """Does this inserted node hand on what it is given, or add nothing, or is it accounted for?"""
+        return number in self._main or number in self.silent or number in self.layers
+
+    # -- deciding -------------------------------------------------------------------------------
+
+    def _add(self, number: int, layer: Layer) -> None:
+        branches = self._branches(layer)
+        fresh = [all(node not in self._matched for node in branch) for branch in branches]
+        weights = [sum(bool(self._graph.layers[node].tensors) for node in branch) for branch in branches]
+        main = 0 if weights[0] <= weights[1] else 1
+        other = 1 - main
+        if not fresh[other] or not weights[other]:
+            return  # both operands were there before: nothing to silence
+        last = self._silencer(layer.inputs[other])
+        if last is None:
+            return
+        self._main[number] = main
+        self.silent.update(branches[other])
+        like = self._neighbour(number, branches[other])
+        for node in branches[other]:
+            if self._graph.layers[node].tensors:
+                template = like.get(node)
+                self.layers[node] = (
+                    Inserted("like", template, why="copied from the neighbouring branch")
+                    if template is not None
+                    else Inserted("kept", why="inside a branch that adds nothing at first")
+                )
+        self.layers[last] = Inserted("zero", like.get(last, -1), why="the branch adds nothing at first")
+
+    def _rest(self, number: int, layer: Layer) -> None:
+        if number in self.layers or number in self._main or number in self.silent:
+            return
+        if layer.kind in PROJECTIONS:
+            self._pass(number, Inserted("identity", why="each unit goes through as it is"))
+        elif layer.kind in NORMS:
+            exact = layer.kind == "batch_norm" or self._normed_again(number, layer.kind)
+            why = "undoes itself" if exact else "normalises what was not normalised"
+            self._pass(number, Inserted("neutral", exact=exact, why=why))
+        elif layer.kind in ("scale", "shift", "prelu"):
+            self._pass(number, Inserted("neutral", why="changes nothing at first"))
+        elif layer.kind == "concat":
+            old = [n for n, edge in enumerate(layer.inputs) if self._known(edge.source)]
+            if old:
+                self._main[number] = old[0]
+        elif layer.tensors:
+            self.layers[number] = Inserted(
+                "kept", exact=False, why=f"a {layer.kind} that the parent does not have"
+            )
+
+    def _normed_again(self, number: int, kind: str) -> bool:
+        """Is all that goes out of here normalised once more? Then once less is the same."""
+        for reader in self._readers[number]:
+            layer = self._graph.layers[reader]
+            if reader in self.silent:
+                continue
+            if layer.kind == kind and all(not edge.via for edge in layer.inputs):
+                continue
+            if layer.kind == "add" and reader in self._main and self._normed_again(reader, kind):
+                continue
+            return False
+        return True
+
+    def _pass(self, number: int, inserted: Inserted) -> None:
+        self.layers[number] = inserted
+        self._main[number] = 0
+
+    def _known(self, number: int) -> bool:
+        return number in self._matched or number in self._main
+
+    # -- branches -------------------------------------------------------------------------------
+
+    def _branches(self, layer: Layer) -> list[list[int]]:
+        """The nodes on each operand's way, behind the node where the ways part."""
+        up = [self._ancestors[edge.source] | 1 << edge.source for edge in layer.inputs]
+        fork = (up[0] & up[1]).bit_length() - 1
+        return [[n for n in range(fork + 1, len(self._graph.layers)) if way >> n & 1] for way in up]
+
+    def _silencer(self, edge: Edge) -> int | None:
+        """A layer whose zero makes all that arrives over this edge zero."""
+        if not all(_keeps_zero(step) for step in edge.via):
+            return None
+        layer = self._graph.layers[edge.source]
+        if edge.source in self._matched:
+            return None
+        if layer.kind in NORMS or layer.kind in PROJECTIONS or layer.kind == "scale":
+            return edge.source
+        if layer.kind == "multiply":  # a gate may be anything: what it gates is zero
+            return next((n for n in map(self._silencer, layer.inputs) if n is not None), None)
+        return None
+
+    def _neighbour(self, number: int, branch: list[int]) -> dict[int, int]:
+        """For each node of a branch, its counterpart in the nearest matched branch of the same make."""
+        wanted = [signature(self._graph, node) for node in branch]
+        near = sorted(
+            (
+                n
+                for n in self._matched
+                if self._graph.layers[n].kind == "add" and len(self._graph.layers[n].inputs) == 2
+            ),
+            key=lambda n: (abs(n - number), n),
+        )
+        for add in near:
+            for candidate in self._branches(self._graph.layers[add]):
+                whole = len(candidate) == len(branch) and all(node in self._matched for node in candidate)
+                if whole and [signature(self._graph, node) for node in candidate] == wanted:
+                    return dict(zip(branch, candidate, strict=True))
+        return {}
+
+
+def signature(graph: Graph, number: int) -> object:
+    """What a layer is made like: kind, attributes and shapes."""
+    layer = graph.layers[number]
+    return layer.kind, sorted(layer.attributes.items()), [(t.role, t.shape) for t in layer.tensors]
+
+
+def _keeps_zero(step: str) -> bool:
+    return step.startswith(ZERO_STAYS)
+
+
+def _compress(via: tuple[str, ...]) -> tuple[str, ...]:
+    """Leave out what does nothing the second time: a relu after a relu, also with pooling between them."""
+    kept: list[str] = []
+    held = ""  # the rectifier that what arrives has gone through
+    for step in via:
+        if step == held:
+            continue
+        if step in IDEMPOTENT:
+            held = step
+        elif not step.startswith(STAYS_RECTIFIED):
+            held = ""
+        kept.append(step)
+    return tuple(kept)
+
+
+def ancestors(graph: Graph) -> list[int]:
+    """For each layer the set of layers before it, as bits."""
+    sets: list[int] = []
+    for layer in graph.layers:
+        bits = 0
+        for edge in layer.inputs:
+            bits |= sets[edge.source] | 1 << edge.source
+        sets.append(bits)
+    return sets

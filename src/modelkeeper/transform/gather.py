@@ -1,0 +1,140 @@
+"""Fill a tensor from another one: which unit of the source does each unit take, and how much of it?
+
+Whatever is done to a weight to change its widths, in the end it is one gather along all of its axes:
+
+    out[i, j, ..] = source[x[i], y[j], ..] * f[i] * g[j] * ..
+
+To widen the inputs of a linear layer from 2 to 3, the third a copy of the first, both with half of its weight:
+
+    gather(weight, [AxisMap(), AxisMap(np.array([0, 1, 0]), np.array([0.5, 1.0, 0.5]))], (4, 3))
+
+Two gathers in a row are one: by `a`, then by `b`, is the gather by `a.index[b.index]` with the factors
+`a.factor[b.index] * b.factor`. A gather by identities is a copy, bit for bit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from modelkeeper import _native
+
+__all__ = ["AxisMap", "gather"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Kind = Literal["float16", "bfloat16", "float32", "float64", "bits"]
+
+_SCALABLE: dict[np.dtype[Any], Kind] = {
+    np.dtype(np.float16): "float16",
+    np.dtype(ml_dtypes.bfloat16): "bfloat16",
+    np.dtype(np.float32): "float32",
+    np.dtype(np.float64): "float64",
+}
+# Types of NumPy's family whose zero is all bits zero, which is what a hole is filled with.
+_MOVABLE = {
+    np.dtype(getattr(ml_dtypes, name))
+    for name in (
+        "float8_e3m4",
+        "float8_e4m3",
+        "float8_e4m3b11fnuz",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "int4",
+        "uint4",
+    )
+}
+
+
+@dataclass(frozen=True, eq=False)
+class AxisMap:
+    """Where the units along one axis of the result come from. `AxisMap()` is the identity.
+
+    Attributes:
+        index: The source's unit for each unit of the result, -1 for one that is zero. None: the same unit.
+        factor: What each unit of the result is multiplied by. None: 1.
+    """
+
+    index: NDArray[np.int64] | None = None
+    factor: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        for name, array, dtype in (("index", self.index, np.int64), ("factor", self.factor, np.float64)):
+            if array is not None and (array.ndim != 1 or array.dtype != dtype):
+                raise ValueError(
+                    f"{name} must have one axis of {np.dtype(dtype)}, not {array.ndim} of {array.dtype}"
+                )
+        if self.index is not None and self.factor is not None and len(self.index) != len(self.factor):
+            raise ValueError(f"{len(self.index)} entries of index, but {len(self.factor)} factors")
+
+
+def gather(
+    source: Array,
+    maps: Sequence[AxisMap],
+    shape: Sequence[int],
+    *,
+    out: Array | None = None,
+    threads: int | None = None,
+) -> Array:
+    """Fill a tensor of `shape` from `source`, one map for each axis.
+
+    The result has the source's type. Factors need fp16, bf16, fp32 or fp64: the factors of an element are
+    multiplied in fp64, the element by their product in fp64 (fp16 and bf16: in fp32), and the result is
+    rounded to the nearest, ties to even. An element without factors keeps its bits. A zero is a zero: no
+    factor makes it infinite or NaN. The result is the same for any number of threads.
+
+    Args:
+        source: Any layout and byte order; what is not C-contiguous is copied first.
+        maps: One for each axis of `source`.
+        shape: Sizes of the result, as many as the source has.
+        out: Where to write: C-contiguous, of `shape` and the source's type. Default: a new array.
+        threads: At most so many. Default: as many as the machine runs at once. Small tensors take one.
+
+    Raises:
+        ValueError: A map, `shape` or `out` does not fit the source, or its type cannot be gathered. Nothing
+            was written.
+    """
+    shape = tuple(shape)
+    dtype = source.dtype.newbyteorder("=")
+    if dtype.kind not in "biufc" and dtype not in _SCALABLE and dtype not in _MOVABLE:
+        raise ValueError(f"arrays of {dtype} cannot be gathered")
+    if len(maps) != source.ndim or len(shape) != source.ndim:
+        raise ValueError(
+            f"a source of shape {source.shape} needs {source.ndim} maps and a shape of as many sizes, "
+            f"not {len(maps)} and {shape}"
+        )
+    if min(shape, default=0) < 0:
+        raise ValueError(f"shape {shape} has a negative size")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads is {threads}; give 1 or more, or None for all there are")
+    kind = _SCALABLE.get(dtype, "bits")
+    if kind == "bits" and any(each.factor is not None for each in maps):
+        raise ValueError(f"{dtype} takes no factors: convert the source to a float type first")
+    if out is None:
+        out = np.empty(shape, dtype)
+    elif out.shape != shape or out.dtype != dtype or not (out.flags.c_contiguous and out.flags.writeable):
+        raise ValueError(
+            f"out must be a writable C-contiguous array of {dtype}, shape {shape}; "
+            f"it is {'' if out.flags.writeable else 'read-only, '}of {out.dtype}, shape {out.shape}"
+        )
+    _native.gather(
+        _bytes(np.asarray(source, dtype, order="C")),
+        _bytes(out),
+        kind,
+        dtype.itemsize,
+        source.shape,
+        shape,
+        [None if each.index is None else np.ascontiguousarray(each.index) for each in maps],
+        [None if each.factor is None else np.ascontiguousarray(each.factor) for each in maps],
+        threads or 0,
+    )
+    return out
+
+
+def _bytes(array: Array) -> NDArray[np.uint8]:
+    """The bytes of a C-contiguous array, in place: the native module knows no types but NumPy's own."""
+    return array.reshape(-1).view(np.uint8)

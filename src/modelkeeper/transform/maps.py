@@ -1,0 +1,194 @@
+"""How is one axis of the child gathered from one axis of the parent?
+
+`Maps.judge` says what happens on an axis and whether it is exact; `Maps.gather` gives the indices and
+factors to do it. Both take two expressions apart in the same way: atom against atom is a unit map, products
+and concatenations are built from those of their parts, and forms that do not correspond are mapped unit by
+unit as a whole, which is never exact.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product
+from modelkeeper.transform import units
+from modelkeeper.transform.spaces import Partners, pieces
+from modelkeeper.transform.units import MEAN, NOTHING, Index, Shares, UnitMap
+
+Importance = Callable[[int], Shares]  # of each unit of a parent's space
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What happens to the units of an axis."""
+
+    action: str  # copied, widened, narrowed, resized
+    exact: bool
+    why: str = ""
+
+
+COPIED = Verdict("copied", True)
+
+
+class Maps:
+    """The unit maps between two graphs, each made once."""
+
+    def __init__(self, parent: Graph, child: Graph, partners: Partners, seed: int) -> None:
+        self._parent, self._child, self._partners, self._seed = parent, child, partners, seed
+        self._spaces: dict[tuple[int, int], UnitMap] = {}
+
+    # -- judging --------------------------------------------------------------------------------
+
+    def judge(self, ours: Axis, theirs: Axis) -> Verdict:
+        """The worst that happens on any part of an axis."""
+        verdicts = [self._judge(mine, other) for mine, other in self._partners.parts(ours.of, theirs.of)]
+        changed = [verdict for verdict in verdicts if verdict.action != "copied"]
+        if len({verdict.action for verdict in changed}) > 1:
+            first = next((verdict for verdict in changed if not verdict.exact), changed[0])
+            changed = [Verdict("resized", first.exact, first.why)]
+        whole = next((v for v in verdicts if not v.exact), None)
+        if not changed:
+            return whole or COPIED
+        return Verdict(changed[0].action, whole is None, whole.why if whole else changed[0].why)
+
+    def _judge(self, ours: Expression, theirs: Expression | None) -> Verdict:
+        match ours, theirs:
+            case Atom(space, size), Atom(other, parents):
+                return self._judge_space(space, size, other, parents)
+            case Fixed(size, origin), Fixed(parents):
+                if size == parents:
+                    return COPIED
+                action = "widened" if size > parents else "narrowed"
+                return Verdict(action, False, f"{origin or 'fixed'} size {parents} became {size}")
+            case _, None:
+                return Verdict("widened", True, "a part that the parent does not have is not read")
+            case _:
+                assert theirs is not None
+                action = _action(ours.size, theirs.size)
+                return Verdict(action, False, f"{ours} is made up differently from the parent's {theirs}")
+
+    def _judge_space(self, space: int, size: int, other: int, parents: int) -> Verdict:
+        ours, theirs = self._child.spaces[space], self._parent.spaces[other]
+        if self._partners.of(space) != other or not self._partners.certain(space):
+            return Verdict(_action(size, parents), False, "the space meets several of the parent's")
+        if size == parents:
+            return COPIED
+        if size < parents:
+            return Verdict("narrowed", False, f"{parents} units became {size}")
+        pins = (*ours.pins, *theirs.pins)
+        if pins:
+            return Verdict("widened", False, f"{parents} units became {size}, but: {pins[0]}")
+        if (ours.averaged or theirs.averaged) and size % parents:
+            return Verdict(
+                "widened", False, f"a statistic is taken over {size} units, no multiple of {parents}"
+            )
+        return Verdict("widened", True, f"{parents} units became {size}")
+
+    # -- gathering ------------------------------------------------------------------------------
+
+    def gather(self, ours: Axis, theirs: Axis, importance: Importance) -> tuple[Index, Shares]:
+        """For each unit of a child's axis the parent's unit on that axis, and the factor it takes."""
+        return self._gather(ours.of, theirs.of, dict(ours.degrees), ours.role, importance)
+
+    def _gather(
+        self,
+        ours: Expression,
+        theirs: Expression | None,
+        degrees: dict[int, int],
+        role: str,
+        importance: Importance,
+    ) -> tuple[Index, Shares]:
+        match ours, theirs:
+            case _, None:
+                return np.full(ours.size, NOTHING), np.ones(ours.size)
+            case Atom(space), Atom(other):
+                found = self.space(space, other, importance)
+                degree = degrees.get(space, 0)
+                return found.source, found.share**degree if degree else np.ones(len(found.source))
+            case Fixed(size, origin), Fixed(parents):
+                found = _fixed(origin, role, parents, size)
+                return found.source, found.share if role == "in" else np.ones(size)
+            case Product(mine), Product(others) if len(mine) == len(others):
+                index, factor = np.zeros(1, np.int64), np.ones(1)
+                for a, b in zip(mine, others, strict=True):
+                    inner, share = self._gather(a, b, degrees, role, importance)
+                    both = index[:, None] * b.size + inner
+                    nothing = (index[:, None] < 0) | (inner < 0)
+                    index = np.where(nothing, NOTHING, both).reshape(-1)
+                    factor = (factor[:, None] * share).reshape(-1)
+                return index, factor
+            case Concat(mine), Concat() | Atom() | Product():
+                return self._concat(mine, theirs, degrees, role, importance)
+            case _:
+                assert theirs is not None
+                found = self._whole(ours, theirs)
+                return found.source, found.share if role == "in" else np.ones(ours.size)
+
+    def _concat(
+        self,
+        mine: tuple[Atom | Fixed | Product, ...],
+        theirs: Expression,
+        degrees: dict[int, int],
+        role: str,
+        importance: Importance,
+    ) -> tuple[Index, Shares]:
+        others = pieces(theirs)
+        starts = np.cumsum([0, *(other.size for other in others)])
+        indices, factors = [], []
+        for part, number in zip(mine, self._partners.concatenated(mine, others), strict=True):
+            found = others[number] if number is not None else None
+            index, factor = self._gather(part, found, degrees, role, importance)
+            indices.append(
+                np.where(index < 0, NOTHING, index + (starts[number] if number is not None else 0))
+            )
+            factors.append(factor)
+        return np.concatenate(indices), np.concatenate(factors)
+
+    def partner(self, space: int) -> int | None:
+        """The parent's space for a child's space."""
+        return self._partners.of(space)
+
+    def space(self, space: int, other: int, importance: Importance) -> UnitMap:
+        """The unit map of two spaces."""
+        known = self._spaces.get((space, other))
+        if known is None:
+            known = self._spaces[space, other] = self._make(space, other, importance)
+        return known
+
+    def _make(self, space: int, other: int, importance: Importance) -> UnitMap:
+        ours, theirs = self._child.spaces[space], self._parent.spaces[other]
+        if ours.size == theirs.size:
+            return units.identity(ours.size)
+        if "rows" in ours.pins:
+            return units.rows(theirs.size, ours.size)
+        if ours.size < theirs.size:
+            return units.narrow(importance(other), ours.size)
+        if ours.pins:
+            return units.padded(theirs.size, ours.size)
+        evenly = ours.averaged or theirs.averaged
+        return units.widen(theirs.size, ours.size, (self._seed, space, other), evenly=evenly)
+
+    def _whole(self, ours: Expression, theirs: Expression) -> UnitMap:
+        if ours.size == theirs.size:
+            return units.identity(ours.size)
+        if ours.size < theirs.size:
+            return units.nearest(theirs.size, ours.size)
+        return units.widen(theirs.size, ours.size, (self._seed, ours.size, theirs.size))
+
+
+def _fixed(origin: str, role: str, parents: int, size: int) -> UnitMap:
+    if size == parents:
+        return units.identity(size)
+    if role == "kernel":
+        return units.centred(parents, size)
+    if role == "in" and origin == "input":
+        return units.cyclic(parents, size)
+    return units.nearest(parents, size)
+
+
+def _action(size: int, parents: int) -> str:
+    return "copied" if size == parents else "widened" if size > parents else "narrowed"
+
+
+__all__ = ["MEAN", "NOTHING", "Importance", "Maps", "Verdict"]

@@ -1,0 +1,256 @@
+"""Decide what each tensor of the child becomes, given which layers of the parent lend to which.
+
+Exactness is judged here, and strictly: every layer of the parent is used, every space grows in a way that
+changes nothing, data flows along the same ways through the same operations, whatever was inserted hands on
+what it is given. One doubt, and the plan says that it is approximate, and why.
+"""
+
+from collections.abc import Callable, Iterable
+
+from modelkeeper.graph import Atom, Expression, Graph, Layer, Tensor, leaves
+from modelkeeper.graph.structure import COMMUTATIVE
+from modelkeeper.transform.depth import NORMS, Depth, Inserted
+from modelkeeper.transform.maps import Maps
+from modelkeeper.transform.plan import Entry, Plan
+from modelkeeper.transform.settle import settle
+from modelkeeper.transform.spaces import Pairs, Partners, TensorPair, pair_tensors
+
+ENDS = frozenset({"input", "output", "unused"})
+MOST_DOUBTS = 8
+Make = Callable[..., Entry]
+
+
+def make_plan(parent: Graph, child: Graph, pairs: Pairs, *, same_task: bool = True, seed: int = 0) -> Plan:
+    """For each tensor of `child`, where its values come from.
+
+    Args:
+        parent: The model that lends.
+        child: The model that receives.
+        pairs: Aligned layers, as (number in the parent, number in the child).
+        same_task: Do both predict the same things? If not, the head starts as it was initialised.
+        seed: Of which units are copied, and by which shares they are read.
+    """
+    planner = _Planner(parent, child, pairs, same_task, seed)
+    entries = planner.entries()
+    doubts = tuple(dict.fromkeys(planner.doubts(entries)))
+    if len(doubts) > MOST_DOUBTS:
+        doubts = (*doubts[:MOST_DOUBTS], f"and {len(doubts) - MOST_DOUBTS} more")
+    return Plan(parent, child, entries, doubts, planner.pairs, planner.maps)
+
+
+class _Planner:
+    def __init__(self, parent: Graph, child: Graph, pairs: Pairs, same_task: bool, seed: int) -> None:
+        self.parent, self.child = parent, child
+        pairs = settle(parent, child, pairs)
+        self.partner = {ours: theirs for theirs, ours in pairs}
+        self.depth = Depth(child, self.partner)
+        heads = _heads(child)
+        self.pairs: dict[str, TensorPair] = {}
+        self.fresh: dict[str, str] = {}  # tensors that have a partner but stay as they are
+        for theirs, ours in sorted(pairs, key=lambda pair: pair[1]):
+            for name, pair in pair_tensors(parent.layers[theirs], child.layers[ours]).items():
+                problem = _head_problem(pair, same_task) if ours in heads else ""
+                if problem:
+                    self.fresh.setdefault(name, problem)
+                else:
+                    self.pairs.setdefault(name, pair)
+        self.partners = Partners(self.pairs)
+        self._inherit()
+        self.maps = Maps(parent, child, self.partners, seed)
+
+    def _inherit(self) -> None:
+        """Spaces that only inserted layers know continue the space that runs into the layer."""
+        for number, layer in enumerate(self.child.layers):
+            inserted = self.depth.layers.get(number)
+            if inserted is None or inserted.value != "identity":
+                continue
+            weight = next((t for t in layer.tensors if t.role == "weight"), None)
+            if weight is None:
+                continue
+            spaces = {axis.role: _spaces_of(axis.of) for axis in weight.axes}
+            for ours, before in zip(spaces.get("out", ()), spaces.get("in", ()), strict=False):
+                partner = self.partners.of(before)
+                if self.partners.of(ours) is None and partner is not None:
+                    self.partners.inherit(ours, partner)
+
+    # -- entries --------------------------------------------------------------------------------
+
+    def entries(self) -> tuple[Entry, ...]:
+        """One for each tensor of the child that is stored, in order."""
+        found: dict[str, Entry] = {}
+        for number, layer in enumerate(self.child.layers):
+            for tensor in layer.tensors:
+                if tensor.stored and tensor.name not in found:
+                    found[tensor.name] = self._entry(number, layer, tensor)
+        return tuple(found.values())
+
+    def _entry(self, number: int, layer: Layer, tensor: Tensor) -> Entry:
+        def entry(action: str, exact: bool, why: str, **rest: str) -> Entry:
+            return Entry(
+                tensor=tensor.name,
+                layer=layer.name,
+                action=action,
+                parameters=tensor.size,
+                exact=exact,
+                why=why,
+                **rest,
+            )
+
+        if tensor.name in self.fresh:
+            return entry("kept", False, self.fresh[tensor.name])
+        pair = self.pairs.get(tensor.name)
+        if pair is not None:
+            verdicts = [self.maps.judge(ours, theirs) for ours, theirs in pair.expressions()]
+            changed = {verdict.action for verdict in verdicts} - {"copied"}
+            action = "copied" if not changed else changed.pop() if len(changed) == 1 else "resized"
+            why = next((v.why for v in verdicts if not v.exact), "") or next(
+                (v.why for v in verdicts if v.why), ""
+            )
+            return entry(action, all(v.exact for v in verdicts), why, source=pair.parent.name)
+        if not tensor.live:
+            return entry("kept", True, "the model never uses it")
+        if number in self.partner:
+            return self._without_pair(layer, tensor, entry)
+        inserted = self.depth.layers.get(number)
+        if inserted is None:
+            return entry("kept", False, "the parent has no such layer")
+        return self._inserted(layer, tensor, inserted, entry)
+
+    def _without_pair(self, layer: Layer, tensor: Tensor, entry: Make) -> Entry:
+        """A tensor that the aligned layer of the parent does not have."""
+        if tensor.role == "bias":
+            return entry("inserted", True, "the parent has no bias here", value="zero")
+        if tensor.role == "count":
+            return entry("kept", True, "only counts")
+        return entry("kept", False, f"the parent's layer has no {tensor.role} of this form")
+
+    def _inserted(self, layer: Layer, tensor: Tensor, inserted: Inserted, entry: Make) -> Entry:
+        match inserted.value:
+            case "zero" if tensor.role in ("weight", "gain", "bias"):
+                silent = "gain" if layer.kind in NORMS or layer.kind == "scale" else "weight"
+                if tensor.role in (silent, "bias"):
+                    return entry("inserted", True, inserted.why, value="zero")
+            case "identity":
+                if tensor.role == "weight":
+                    return entry("inserted", True, inserted.why, value="identity")
+                if tensor.role == "bias":
+                    return entry("inserted", True, inserted.why, value="zero")
+            case "neutral":
+                value = {
+                    "gain": "neutral",
+                    "bias": "zero",
+                    "mean": "zero",
+                    "variance": "one",
+                    "weight": "one",
+                }.get(tensor.role)
+                if value is not None:
+                    return entry("inserted", inserted.exact, inserted.why, value=value)
+        if inserted.like >= 0:
+            like = self._counterpart(inserted.like, layer, tensor)
+            if like is not None:
+                return entry("inserted", True, inserted.why, like=like, source=self.pairs[like].parent.name)
+        return entry("kept", inserted.exact, inserted.why or "the parent has no such layer")
+
+    def _counterpart(self, number: int, layer: Layer, tensor: Tensor) -> str | None:
+        place = next(n for n, each in enumerate(layer.tensors) if each is tensor)
+        other = self.child.layers[number].tensors[place]
+        return other.name if other.name in self.pairs and other.shape == tensor.shape else None
+
+    # -- exactness ------------------------------------------------------------------------------
+
+    def doubts(self, entries: Iterable[Entry]) -> Iterable[str]:
+        """Every reason why the child may compute something else than the parent."""
+        for entry in entries:
+            if not entry.exact:
+                yield f"{entry.tensor} is {entry.action}: {entry.why}"
+        used = set(self.partner.values())
+        lent = {pair.parent.name for pair in self.pairs.values()}
+        for number, layer in enumerate(self.parent.layers):
+            if number not in used and layer.kind not in ENDS:
+                yield f"the parent's {layer.kind} {layer.name} is not used"
+            for tensor in layer.tensors:
+                if (
+                    tensor.live
+                    and tensor.name not in lent
+                    and tensor.role != "count"
+                    and layer.kind not in ENDS
+                    and tensor.stored
+                ):
+                    yield f"the parent's {tensor.name} is not used"
+        for number, layer in enumerate(self.child.layers):
+            if number in self.partner:
+                yield from self._flow(number, layer)
+            elif layer.kind not in ENDS and not self.depth.harmless(number):
+                yield f"the child's {layer.kind} {layer.name} has no partner"
+        yield from self._shares(entries)
+
+    def _flow(self, number: int, layer: Layer) -> Iterable[str]:
+        """Is this layer the same, and fed with the same?"""
+        other = self.parent.layers[self.partner[number]]
+        where = f"{layer.kind} {layer.name}"
+        if layer.kind != other.kind:
+            yield f"{where} is a {other.kind} in the parent"
+        if layer.attributes != other.attributes and not self._same_window(number, layer, other):
+            yield f"{where} has other attributes than in the parent"
+        ours = [(self.partner.get(source), via) for source, via in map(self.depth.stream, layer.inputs)]
+        theirs = [(edge.source, edge.via) for edge in other.inputs]
+        if layer.kind in COMMUTATIVE:
+            ours, theirs = sorted(ours, key=repr), sorted(theirs, key=repr)
+            if layer.kind == "concat":
+                ours = [each for each in ours if each in theirs] if len(ours) > len(theirs) else ours
+        if ours != theirs:
+            yield f"{where} is fed differently"
+
+    def _same_window(self, number: int, layer: Layer, other: Layer) -> bool:
+        """Only the number of groups differs, which the spaces take care of."""
+        drop = ("groups",)
+        mine = {key: value for key, value in layer.attributes.items() if key not in drop}
+        theirs = {key: value for key, value in other.attributes.items() if key not in drop}
+        return layer.kind in ("conv", "conv_transpose") and mine == theirs
+
+    def _shares(self, entries: Iterable[Entry]) -> Iterable[str]:
+        """Where no placement of shares is exact, nothing may be copied."""
+        if any(entry.action in ("widened", "resized") for entry in entries):
+            for graph in (self.parent, self.child):
+                for note in graph.notes:
+                    if note.topic in ("conflict", "opaque"):
+                        yield f"{note.topic} in {note.where}"
+
+
+def _spaces_of(expression: Expression) -> list[int]:
+    return [leaf.space for leaf in leaves(expression) if isinstance(leaf, Atom)]
+
+
+def _heads(graph: Graph) -> set[int]:
+    """The layers that make the outputs: the last ones with a weight on each way."""
+    found: set[int] = set()
+    todo = [edge.source for layer in graph.layers if layer.kind == "output" for edge in layer.inputs]
+    while todo:
+        number = todo.pop()
+        layer = graph.layers[number]
+        if any(tensor.role == "weight" for tensor in layer.tensors):
+            found.add(number)
+        else:
+            todo += [edge.source for edge in layer.inputs]
+    return {number for number in found if _makes_outputs(graph, graph.layers[number])}
+
+
+def _makes_outputs(graph: Graph, layer: Layer) -> bool:
+    spaces = {
+        s
+        for t in layer.tensors
+        for axis in t.axes
+        if axis.role in ("out", "row")
+        for s in _spaces_of(axis.of)
+    }
+    return any("output" in graph.spaces[space].pins for space in spaces)
+
+
+def _head_problem(pair: TensorPair, same_task: bool) -> str:
+    """Why a tensor of the head must start fresh; empty if it need not."""
+    if not same_task:
+        return "the head: another task"
+    for ours, theirs in pair.expressions():
+        if ours.role == "out" and ours.size != theirs.size:
+            return f"the head: {theirs.size} outputs became {ours.size}"
+    return ""

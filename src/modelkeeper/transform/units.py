@@ -1,0 +1,103 @@
+"""From which of the parent's units does each unit of the child come, and by which share is it read?
+
+A unit map goes from a parent's space to a child's.
+
+    wider      every source is kept; some are copied. Copies of a source are read by shares that sum to one,
+               so that what is computed stays the same, and that differ, so that copies part in training
+    narrower   the most important units of the whole space are kept, in their order
+    rows       looked up by identity: row i stays row i; new rows are the mean of the old ones
+    centred    a kernel keeps its middle
+
+Everything here is pure; randomness comes in as a seed.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Index = np.ndarray[Any, np.dtype[np.int64]]
+Shares = np.ndarray[Any, np.dtype[np.float64]]
+
+NOTHING = -1  # a unit without a source: zero
+MEAN = -2  # a unit without a source: the mean of all of them
+
+
+@dataclass(frozen=True, eq=False)
+class UnitMap:
+    """For each unit of the child its source in the parent, and the share by which it is read."""
+
+    source: Index
+    share: Shares
+    parents: int  # units of the parent
+
+    @property
+    def complete(self) -> bool:
+        """Every unit of the parent is there, and nothing else: the child can compute what the parent does."""
+        return bool(
+            np.array_equal(np.unique(self.source[self.source >= 0]), np.arange(self.parents))
+            and (self.source != MEAN).all()
+        )
+
+    @property
+    def identical(self) -> bool:
+        return len(self.source) == self.parents and bool((self.source == np.arange(self.parents)).all())
+
+
+def identity(size: int) -> UnitMap:
+    """Every unit is what it was."""
+    return UnitMap(np.arange(size), np.ones(size), size)
+
+
+def widen(parents: int, size: int, seed: tuple[int, ...], *, evenly: bool = False) -> UnitMap:
+    """Keep every unit and copy some, with unequal shares that sum to one for each source.
+
+    `evenly`: copies go round the units in order, for spaces over which a statistic is taken: where `size` is
+    a multiple, all are copied equally often and the statistic stays the same.
+    """
+    rng = np.random.default_rng(seed)
+    extra = size - parents
+    if evenly:
+        copied = np.arange(extra) % parents
+    else:
+        rounds = [rng.permutation(parents) for _ in range(-(-extra // parents))]
+        copied = np.concatenate(rounds)[:extra] if rounds else np.arange(0)
+    source = np.concatenate([np.arange(parents), copied])
+    weight = np.where(np.bincount(source, minlength=parents)[source] > 1, rng.uniform(0.5, 1.5, size), 1.0)
+    return UnitMap(source, weight / np.bincount(source, weight, parents)[source], parents)
+
+
+def narrow(importance: Shares, size: int) -> UnitMap:
+    """Keep the `size` most important units, in their order. Ties go to the earlier unit."""
+    kept = np.sort(np.argsort(-importance, kind="stable")[:size])
+    return UnitMap(kept, np.ones(size), len(importance))
+
+
+def rows(parents: int, size: int) -> UnitMap:
+    """Row i stays row i; what is new becomes the mean."""
+    source = np.arange(size)
+    return UnitMap(np.where(source < parents, source, MEAN), np.ones(size), parents)
+
+
+def padded(parents: int, size: int) -> UnitMap:
+    """The first units stay; what is new is zero."""
+    source = np.arange(size)
+    return UnitMap(np.where(source < parents, source, NOTHING), np.ones(size), parents)
+
+
+def centred(parents: int, size: int) -> UnitMap:
+    """A kernel keeps its middle: grown with zeros around it, or cut at its edges."""
+    source = np.arange(size) - (size - parents) // 2
+    return UnitMap(np.where((source >= 0) & (source < parents), source, NOTHING), np.ones(size), parents)
+
+
+def nearest(parents: int, size: int) -> UnitMap:
+    """Sampled anew at another resolution; the shares keep the sum over all positions."""
+    source = ((np.arange(size) + 0.5) * parents / size).astype(np.int64)
+    return UnitMap(source, np.full(size, parents / size), parents)
+
+
+def cyclic(parents: int, size: int) -> UnitMap:
+    """Channels of data, repeated in their order: an average of what they had."""
+    source = np.arange(size) % parents
+    return UnitMap(source, np.full(size, parents / size), parents)
