@@ -27,12 +27,14 @@ from typing import Any
 
 import torch
 from catalogue import TRANSFORMERS, build, distinct_classifiers
-from permutation import difference, randomise, run_on_random
+from permutation import difference, randomise
 from steps import replay
 from torch import Tensor, nn
 from widening import choose, widen
 
+from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.terms import Straddles
+from modelkeeper.frontends.torch.behaviour import run_on_random
 from modelkeeper.frontends.torch.describe import Account, study
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.record import tensors_in
@@ -160,7 +162,7 @@ def run_on_small(model: nn.Module) -> tuple[Inputs, Tensor]:
         if native is not None and side < native[0]:
             try:
                 return run_on_random(model, Inputs((image,)))
-            except (RuntimeError, ValueError, IndexError, AssertionError):  # not with this size
+            except CannotDescribe:  # not with this size
                 continue
     return run_on_random(model)
 
