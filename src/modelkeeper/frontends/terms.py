@@ -67,6 +67,7 @@ class Solver:
         self._statistics: list[Term] = []
         self._settled = 0  # how many statistics have been found to hold their spaces back
         self.one = Term(FIXED, 1, next(self._numbers), origin="one")
+        self.opaque: dict[str, None] = {}  # what was not understood and pinned spaces, in order
 
     # -- making terms ---------------------------------------------------------------------------
 
@@ -133,6 +134,8 @@ class Solver:
         for atom in self.atoms(term):
             if why not in atom.pins:
                 atom.pins = (*atom.pins, why)
+                if why.startswith("opaque"):
+                    self.opaque[why] = None
 
     def average(self, term: Term) -> None:
         """A statistic is taken over these spaces: copies of a unit must come in equal numbers."""

@@ -31,6 +31,7 @@ MODEL = nn.Module
 Outputs = Callable[[Any], Any] | str | None
 _Ran = tuple[Recording, Inputs, Any]
 
+MOST_NOTES = 12
 _ADVICE = (
     "Pass example_inputs: one tensor, a tuple of positional arguments, or a dict of named ones, "
     "e.g. describe(model, torch.zeros(1, 3, 32, 32))"
@@ -82,6 +83,10 @@ def study(
         assembly.build(run, _input_names(bare, inputs))
         assembly.leftover(owned, recording.touched)
     notes += [Note("opaque", where, f"aten::{name}") for name, where in inference.opaque.items()]
+    misfits = [why for why in inference.solver.opaque if ":" in why]  # understood, but they fit no space
+    notes += [
+        Note("opaque", "", why.removeprefix("opaque").lstrip(": ")[:400]) for why in misfits[:MOST_NOTES]
+    ]
     notes += [Note("conflict", where, "no placement of shares is exact here") for where in conflicts]
     graph = Graph("torch", tuple(assembly.layers), tuple(assembly.tensors.spaces), tuple(notes))
     return Account(graph, run, inference.solver, assembly.tensors.numbers)
