@@ -26,6 +26,8 @@ _NEUTRAL = {"gain": 1.0, "variance": 1.0}
 def apply(plan: Plan, tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
     """The child's tensors by name, in the child's order and dtype, each made when it is asked for.
 
+    Tensors that are the parent's as they are share its memory: copy what you keep and change.
+
     Args:
         plan: What becomes of each tensor.
         tensors: The parent's tensors by name; each is read when it is needed.
@@ -89,6 +91,8 @@ class _Run:
             maps.append(AxisMap(None if same else index, None if (factor == 1).all() else factor))
         if not np.issubdtype(array.dtype, np.inexact) and array.dtype not in _FLOATS:
             maps = [AxisMap(each.index, None) for each in maps]
+        if all(each.index is None and each.factor is None for each in maps):
+            return array.reshape(pair.child.shape)  # as it is: whoever loads it copies it
         made = gather(array, maps, shape)
         if len(maps) == 1 and maps[0].index is not None and pair.child.role in _NEUTRAL:
             made[maps[0].index < 0] = _NEUTRAL[pair.child.role]
