@@ -196,9 +196,14 @@ def summary(rows: list[dict[str, Any]], factors: Sequence[float]) -> dict[str, A
     return result
 
 
-def page(groups: dict[str, list[dict[str, Any]]], factors: Sequence[float]) -> str:
+def page(groups: dict[str, list[dict[str, Any]]], factors: Sequence[float], most: int) -> str:
     """The summary in Markdown, with every model that is not exact or stays narrow."""
-    text = ["# Widening real models", "", "Made by `make widen`; every row is in replay.json.", ""]
+    text = [
+        "# Widening real models",
+        "",
+        "Made by `make widen`; every row is in replay.json. Skipped are models of",
+    ]
+    text += [f"more than {most:,} parameters: in double precision and wider, they take too long.", ""]
     for name, rows in groups.items():
         text += [f"## {name}", "", "```json", json.dumps(summary(rows, factors), indent=1), "```", ""]
         key = f"x{factors[0]:g}"
@@ -226,9 +231,10 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only names that contain this")
     parser.add_argument("--every", type=int, default=1, help="only every n-th classifier")
     parser.add_argument("--factor", type=float, nargs="+", default=[2.0, 1.5], help="how much wider")
-    parser.add_argument("--most", type=int, default=30_000_000, help="skip models of more parameters")
+    parser.add_argument("--most", type=int, default=12_000_000, help="skip models of more parameters")
     parser.add_argument("--dry-run", action="store_true", help="print, and write no files")
     options = parser.parse_args()
+    torch.set_num_threads(1)  # threads that wait for each other on a busy machine cost more than they give
     warnings.simplefilter("ignore")  # of the libraries that build the models
     names = [n for n in [*distinct_classifiers()[:: options.every], *TRANSFORMERS] if options.only in n]
     rows: list[dict[str, Any]] = []
@@ -249,13 +255,14 @@ def main() -> None:
     groups = {name: group for name, group in groups.items() if group}
     result: dict[str, Any] = {
         "machine": f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__}",
+        "most_parameters": options.most,
         "summary": {name: summary(group, options.factor) for name, group in groups.items()},
     }
     print(json.dumps(result, indent=1))
     if not options.dry_run:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "replay.json").write_text(json.dumps(result | {"rows": rows}, indent=1) + "\n")
-        (RESULTS / "replay.md").write_text(page(groups, options.factor))
+        (RESULTS / "replay.md").write_text(page(groups, options.factor, options.most))
 
 
 if __name__ == "__main__":

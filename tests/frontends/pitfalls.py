@@ -55,6 +55,8 @@ def _tied(shift: Callable[[Any, Tensor], Tensor]) -> Made:
         table=numbers(11, 8),
         norm=nn.LayerNorm(8),
         one=numbers(1),
+        across=nn.Linear(7, 5),
+        window=nn.Conv1d(7, 5, 1),
     )
 
 
@@ -133,6 +135,9 @@ PITFALLS: dict[str, tuple[Callable[[], Made], Tensor]] = {
     "one number added": (lambda: _tied(lambda m, x: x + m.one.expand(8)), TOKENS),
     "a constant added": (lambda: _tied(lambda m, x: x + TWO.expand(8)), TOKENS),
     "one number copied": (lambda: _tied(lambda m, x: x + x.clone().copy_(m.one)), TOKENS),
+    "padded with ones": (lambda: _tied(lambda m, x: F.pad(x, (0, 0, 1, 1), value=1.0)), TOKENS),
+    "a bias across units": (lambda: _tied(lambda m, x: m.across(x.mT).mT), TOKENS),
+    "a window beside units": (lambda: _tied(lambda m, x: m.window(x)), TOKENS),
     "rounded": (lambda: _tied(lambda m, x: torch.div(x, 2.5, rounding_mode="floor")), TOKENS),
     "transposed in groups": (lambda: _upsampled(4), IMAGE),
     "transposed by channel": (lambda: _upsampled(8), IMAGE),

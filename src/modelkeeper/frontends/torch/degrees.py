@@ -81,6 +81,8 @@ def _equations(system: System, step: Step) -> None:
         system.contract(x, -1, w, -1)
         for axis in range(len(x.axes) - 1):
             system.same(out, axis, x, axis)
+        if arguments.get("bias") is not None:  # added to every one of them
+            system.zero(out, range(len(x.axes) - 1))
         for made in (w, arguments.get("bias")) if len(w.axes) > 1 else ():
             if made is not None:
                 system.same(out, -1, made, 0)
@@ -122,7 +124,7 @@ def _equations(system: System, step: Step) -> None:
         _reduction(system, step)
     elif name == "copy":
         _alike(system, out, [arguments["src"]])
-    elif name in MOVES:
+    elif name in MOVES and not (name in ("constant_pad_nd", "pad") and arguments.get("value")):
         for result in step.outputs:
             _moved(system, step, result)
     else:
@@ -143,8 +145,12 @@ def _convolution(system: System, step: Step) -> None:
         system.zero(out, [channel])
         system.zero(w, [made])
         system.zero(x, [channel])
+    rest = [axis for axis in range(-len(out.axes), 0) if axis != channel]
+    for axis in rest:
+        system.same(out, axis, x, axis)
     if step.arguments.get("bias") is not None:
         system.same(out, channel, step.arguments["bias"], 0)
+        system.zero(out, rest)
 
 
 def _matmul(system: System, step: Step) -> None:
