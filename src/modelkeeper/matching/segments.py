@@ -183,8 +183,7 @@ class Segment:
         except (ValueError, KeyError, TypeError) as problem:
             raise InvalidIndex(str(path), "its head is damaged") from problem
         if version != VERSION:
-            problem = f"it was written by version {version} of the matcher, this is {VERSION}"
-            raise InvalidIndex(str(path), problem)
+            raise InvalidIndex(str(path), f"version {version} of the matcher wrote it, this is {VERSION}")
         made = cls.__new__(cls)
         made.columns = {}
         for name, size in sizes.items():
