@@ -20,7 +20,7 @@ PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench matching coverage pairs constraints clean
+.PHONY: help test demo check format bench matching coverage pairs widen constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,8 +40,9 @@ format: $(READY) ## format the code, fix what lint can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY) ## how fast describing is, against a plain forward on shapes
+bench: $(READY) ## how fast describing is, against a plain forward; and transforming, against a copy
 	$(BIN)/python benchmarks/describe.py $(ARGS)
+	$(BIN)/python benchmarks/transform.py
 
 matching: $(READY) ## how fast and how good matching is (ARGS='--sizes 1000 10000' for a short run)
 	$(BIN)/python benchmarks/matching.py $(ARGS)
@@ -52,6 +53,9 @@ coverage: $(READY) ## describe every real architecture there is, and count
 
 pairs: $(READY) ## transfer between real models, and compare what they compute
 	$(BIN)/python benchmarks/pairs.py $(ARGS)
+
+widen: $(READY) ## widen every real architecture there is, and see whether it computes the same
+	$(BIN)/python benchmarks/replay.py $(ARGS)
 
 constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins

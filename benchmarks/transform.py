@@ -1,11 +1,12 @@
 """How fast are weights carried over to other widths, compared with copying as many bytes? `make bench`
 
-A model of tensors as in real networks (3x3, 1x1 and depthwise convolutions, linear layers, an embedding,
+A model of tensors as in real networks (3x3, 1x1 and depthwise convolutions, linear layers, embeddings,
 biases) is copied; widened by 1.5 along outputs and inputs, copies sharing their weight unequally; and
-narrowed to two thirds of its units. Each is compared with `np.copyto` of the same output: the same number of
-bytes in the same tensors, on the same number of threads, taking turns in one run; the fastest of several
-counts. Outputs are allocated and touched before. Bandwidth counts bytes read and written, as for a copy: twice
-the output. Peak memory is what a whole pass adds above source and output (Linux only). Writes
+narrowed to two thirds of its units. Each is compared with `np.copyto` of the same output: the same number
+of bytes in the same tensors, on the same number of threads. Passes over the whole model take turns in one
+run, so that every tensor comes from memory; for each tensor the fastest of several passes counts. Outputs
+are allocated and touched before. Bandwidth counts bytes read and written, as for a copy: twice the output.
+Peak memory is what the first pass adds above source and output (Linux only). Writes
 benchmarks/results/transform.json.
 """
 
@@ -13,8 +14,9 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise, product
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import ml_dtypes
@@ -26,7 +28,6 @@ RESULTS = Path(__file__).parent / "results"
 THREADS = 1, 2
 TARGET = 0.5
 
-# (name, shape, which axes are inputs): what one megabyte in each kind of layer looks like.
 SHAPES: list[tuple[str, tuple[int, ...]]] = [
     ("conv 3x3", (64, 64, 3, 3)),
     ("conv 3x3", (128, 128, 3, 3)),
@@ -75,7 +76,7 @@ def copy(size: int, rng: np.random.Generator) -> tuple[AxisMap, AxisMap]:
 def maps_of(
     kind: str, shape: Sequence[int], operator: Callable[..., tuple[AxisMap, AxisMap]]
 ) -> list[AxisMap]:
-    """One map for each axis: outputs first, then inputs, kernels as they are; the rows of an embedding too."""
+    """One map for each axis: outputs, then inputs; kernels and the rows of an embedding stay as they are."""
     rng = np.random.default_rng(len(shape) + sum(shape))
     if kind == "embedding":
         return [AxisMap(), operator(shape[1], rng)[0]]
@@ -93,20 +94,17 @@ def shape_of(shape: Sequence[int], maps: Sequence[AxisMap]) -> tuple[int, ...]:
     )
 
 
-def copy_all(sources: Sequence[Array], outs: Sequence[Array], threads: int) -> None:
-    """`np.copyto` of every tensor; with more threads, each copies its part of every tensor."""
-
-    def part(number: int) -> None:
-        for source, out in zip(sources, outs, strict=True):
-            begin, end = (len(out) * n // threads for n in (number, number + 1))
-            np.copyto(out[begin:end], source[begin:end])
-
-    helpers = [Thread(target=part, args=(number,)) for number in range(1, threads)]
-    for helper in helpers:
-        helper.start()
-    part(0)
-    for helper in helpers:
-        helper.join()
+def copy_bytes(source: Array, out: Array, helpers: ThreadPoolExecutor, threads: int) -> None:
+    """`np.copyto`, a part of it by each thread; what is small is copied by one, as in a gather."""
+    if threads == 1 or len(out) < 1 << 20:
+        np.copyto(out, source)
+        return
+    cuts = [len(out) * n // threads for n in range(threads + 1)]
+    parts = [slice(*pair) for pair in pairwise(cuts)]
+    others = [helpers.submit(np.copyto, out[part], source[part]) for part in parts[1:]]
+    np.copyto(out[parts[0]], source[parts[0]])
+    for other in others:
+        other.result()
 
 
 def seconds(function: Callable[[], object]) -> float:
@@ -140,27 +138,36 @@ def measure(
     work = []
     for kind, source in tensors:
         maps = maps_of(kind, source.shape, operator)
-        shape = shape_of(source.shape, maps)
-        work.append((source, maps, shape, np.zeros(shape, source.dtype)))
+        out = np.ones(shape_of(source.shape, maps), source.dtype)
+        work.append((source, maps, out))
     outs = [out.reshape(-1).view(np.uint8) for *_, out in work]
     plain = [np.ones_like(out) for out in outs]
 
-    def transform(threads: int) -> None:
-        for source, maps, shape, out in work:
-            gather(source, maps, shape, out=out, threads=threads)
+    def transform(number: int, threads: int) -> None:
+        source, maps, out = work[number]
+        gather(source, maps, out.shape, out=out, threads=threads)
 
-    times: dict[tuple[str, int], list[float]] = {}
-    for _ in range(repeats):
-        for threads in THREADS:
-            times.setdefault(("copy", threads), []).append(
-                seconds(lambda t=threads: copy_all(plain, outs, t))
-            )  # type: ignore[misc]
-            times.setdefault(("gather", threads), []).append(seconds(lambda t=threads: transform(t)))  # type: ignore[misc]
+    def transform_all() -> None:
+        for number in range(len(work)):
+            transform(number, max(THREADS))
+
+    extra = peak(transform_all)
+    fastest: dict[tuple[str, int], list[float]] = {}
+    with ThreadPoolExecutor(max(THREADS)) as helpers:
+
+        def memcpy(number: int, threads: int) -> None:
+            copy_bytes(plain[number], outs[number], helpers, threads)
+
+        for _, threads, (what, function) in product(
+            range(repeats), THREADS, (("memcpy", memcpy), ("gather", transform))
+        ):
+            times = [seconds(lambda n=n, t=threads, f=function: f(n, t)) for n in range(len(work))]  # type: ignore[misc]
+            fastest[what, threads] = list(map(min, times, fastest.get((what, threads), times)))
+    total = {key: sum(times) for key, times in fastest.items()}
     written = sum(out.nbytes for out in outs)
-    extra = peak(lambda: transform(max(THREADS)))
     rows = []
     for threads in THREADS:
-        memcpy, ours = min(times["copy", threads]), min(times["gather", threads])
+        theirs, ours = total["memcpy", threads], total["gather", threads]
         rows.append(
             {
                 "operator": name,
@@ -169,9 +176,9 @@ def measure(
                 "source_mb": round(sum(source.nbytes for source, *_ in work) / 1e6),
                 "output_mb": round(written / 1e6),
                 "gather_gb_per_s": round(2 * written / ours / 1e9, 2),
-                "memcpy_gb_per_s": round(2 * written / memcpy / 1e9, 2),
-                "ratio": round(memcpy / ours, 3),
-                "ratio_to_one_thread": round(min(times["copy", 1]) / ours, 3),
+                "memcpy_gb_per_s": round(2 * written / theirs / 1e9, 2),
+                "ratio": round(theirs / ours, 3),
+                "ratio_to_one_thread": round(total["memcpy", 1] / ours, 3),
                 "largest_tensor_mb": round(max(out.nbytes for out in outs) / 1e6, 1),
                 "peak_extra_mb": None if extra is None else round(extra / 1e6, 1),
             }

@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 EXPORTS = {
-    "modelkeeper": ["ModelKeeperError", "__version__"],
+    "modelkeeper": ["ModelKeeperError", "Report", "__version__", "transfer"],
     "modelkeeper.graph": [
         "Atom",
         "Axis",
@@ -25,8 +25,17 @@ EXPORTS = {
         "to_json",
         "walk",
     ],
+    "modelkeeper.transform": ["Entry", "Plan", "apply", "make_plan"],
     "modelkeeper.frontends": ["frontend_for"],
-    "modelkeeper.frontends.torch": ["MODEL", "describe", "example", "load", "read"],
+    "modelkeeper.frontends.torch": [
+        "MODEL",
+        "describe",
+        "difference",
+        "example",
+        "load",
+        "read",
+        "recalibrate",
+    ],
 }
 
 

@@ -17,6 +17,10 @@
 #include <type_traits>
 #include <vector>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "floats.hpp"
 
 namespace modelkeeper {
@@ -64,7 +68,7 @@ struct Cut {
     int64_t rows = 1;
     int64_t tiles = 1;
 
-    static constexpr int64_t TILE = 2048;    // elements with a table: 32 kB of it
+    static constexpr int64_t TILE = 8192;    // elements with a table, which stays in a near cache
     static constexpr int64_t RUN = 1 << 16;  // elements of a plain run, which needs none
 
     explicit Cut(const std::vector<Axis> &axes) {
@@ -94,27 +98,36 @@ struct Program {
     enum Kind { ZERO, RUN, GATHER };
     struct Step {
         Kind kind;
-        bool holes, scaled;  // of a gather: has it any? by factors of the table?
+        bool holes, scaled;  // is any element a hole? has any a factor in the table?
         int64_t begin, end;
-        int64_t source;  // of a run
+        int64_t source;                   // of a run
+        size_t first_piece, last_piece;  // of a gather
     };
-    static constexpr int64_t LONG = 24;  // from here on, a stretch is a step of its own
+    // Neighbours that a gather moves at once. A move is always PIECE bytes wide, which is quicker than to
+    // look how many are meant: what is too much is overwritten by the next piece.
+    struct Piece {
+        int64_t source;  // in bytes, or HOLE
+        int64_t bytes;
+    };
+    static constexpr int64_t PIECE = 16;
+    static constexpr int64_t LONG = 24;  // elements: from here on, a stretch is a step of its own
 
     int64_t first = 0, length = 0;  // in the output, from where the row begins
-    int64_t unit = 1;               // so many neighbours of a gather always move together
+    int64_t reach = 0;              // how far behind the row's begin in the source pieces read, in bytes
     std::vector<int64_t> offset;
     std::vector<double> factor;
     std::vector<Step> steps;
+    std::vector<Piece> pieces;
 
     // All that making programs will need, so that it can be done where nothing may fail.
-    Program(const Cut &cut, const std::vector<Axis> &axes) {
+    Program(const Cut &cut, const std::vector<Axis> &axes, int64_t itemsize) : itemsize_(itemsize) {
         if (cut.split + 1 == axes.size() && axes.back().run()) {
             steps.reserve(1);
         } else {
-            if (cut.split + 1 < axes.size() && axes.back().run()) unit = axes.back().size;
             offset.resize(size_t(cut.block * cut.inner));
             factor.resize(offset.size());
             steps.reserve(offset.size());
+            pieces.reserve(offset.size());
         }
     }
 
@@ -123,9 +136,11 @@ struct Program {
         const int64_t begin = tile * cut.block, end = std::min(begin + cut.block, axis.size);
         first = begin * cut.inner;
         length = (end - begin) * cut.inner;
+        reach = 0;
         steps.clear();
+        pieces.clear();
         if (offset.empty()) {
-            steps.push_back({RUN, false, false, 0, length, begin});
+            steps.push_back({RUN, false, false, 0, length, begin, 0, 0});
             return;
         }
         for (int64_t i = begin; i < end; ++i) {
@@ -159,17 +174,26 @@ struct Program {
         bool scaled = false;
         for (int64_t j = begin; j < end && !hole; ++j) scaled |= factor[size_t(j)] != 1.0;
         if (end - begin >= LONG) {
-            steps.push_back({hole ? ZERO : RUN, hole, scaled, begin, end, offset[size_t(begin)]});
-        } else if (!steps.empty() && steps.back().kind == GATHER) {
-            Step &last = steps.back();
-            last.end = end;
-            last.holes |= hole;
-            last.scaled |= scaled;
-        } else {
-            steps.push_back({GATHER, hole, scaled, begin, end, 0});
+            steps.push_back({hole ? ZERO : RUN, hole, scaled, begin, end, offset[size_t(begin)], 0, 0});
+            return end;
         }
+        if (steps.empty() || steps.back().kind != GATHER)
+            steps.push_back({GATHER, false, false, begin, end, 0, pieces.size(), pieces.size()});
+        for (int64_t j = begin; j < end;) {
+            const int64_t next = std::min(end, j + std::max<int64_t>(1, PIECE / itemsize_));
+            pieces.push_back({hole ? HOLE : offset[size_t(j)] * itemsize_, (next - j) * itemsize_});
+            if (!hole) reach = std::max(reach, offset[size_t(j)] * itemsize_ + PIECE);
+            j = next;
+        }
+        Step &step = steps.back();
+        step.end = end;
+        step.holes |= hole;
+        step.scaled |= scaled;
+        step.last_piece = pieces.size();
         return end;
     }
+
+    int64_t itemsize_;
 };
 
 // Where a row begins in the source, and its factor: an odometer over the axes that count rows.
@@ -199,6 +223,42 @@ class Row {
     int64_t at_[16] = {};
 };
 
+// Copy what was made in a buffer to its place. An output that no cache holds goes there directly, where the
+// machine can do that, and does not drive out of the caches what is still needed.
+inline void put(void *to, const void *from, size_t bytes, bool past_caches) {
+    char *out = static_cast<char *>(to);
+    const char *in = static_cast<const char *>(from);
+#if defined(__SSE2__)
+    if (past_caches) {
+        const size_t head = std::min(bytes, size_t(-reinterpret_cast<uintptr_t>(out) & 63));
+        std::memcpy(out, in, head);
+        out += head, in += head, bytes -= head;
+        for (; bytes >= 64; out += 64, in += 64, bytes -= 64)
+            for (int part = 0; part < 64; part += 16)
+                _mm_stream_si128(reinterpret_cast<__m128i *>(out + part),
+                                 _mm_loadu_si128(reinterpret_cast<const __m128i *>(in + part)));
+    }
+#endif
+    static_cast<void>(past_caches);
+    for (; bytes >= 64; out += 64, in += 64, bytes -= 64) std::memcpy(out, in, 64);
+    std::memcpy(out, in, bytes);
+}
+
+// What was put past the caches is seen by other threads from here on.
+inline void settle() {
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+}
+
+template <class Number> struct Task {
+    const std::vector<Axis> &axes;
+    const Cut &cut;
+    const typename Number::Stored *source, *source_end;
+    typename Number::Stored *out;
+    bool past_caches;
+};
+
 // One thread's way through its rows. The loops at the end are what all of this is for.
 template <class Number> class Worker {
   public:
@@ -206,17 +266,19 @@ template <class Number> class Worker {
     using Factor = typename Number::Factor;
     static constexpr bool scales = Number::scales;
 
-    Worker(const Cut &cut, const std::vector<Axis> &axes) : cut_(cut), axes_(axes), program_(cut, axes) {
-        if (scales) scale_.resize(program_.factor.size());
+    explicit Worker(const Task<Number> &task) : task_(task), program_(task.cut, task.axes, sizeof(Stored)) {
+        if (program_.offset.empty()) return;
+        if (scales) scale_.resize(program_.offset.size());
+        buffer_.resize(program_.offset.size() + Program::PIECE);
     }
 
     // Rows [begin, end) of a tile.
-    void work(int64_t tile, int64_t begin, int64_t end, const Stored *source, Stored *out) noexcept {
-        if (tile != tile_) program_.make(cut_, axes_, tile_ = tile), ready_ = false;
-        const int64_t row_length = axes_[cut_.split].size * cut_.inner;
-        Row row(axes_, cut_.split, begin);
+    void work(int64_t tile, int64_t begin, int64_t end) noexcept {
+        if (tile != tile_) program_.make(task_.cut, task_.axes, tile_ = tile), ready_ = false;
+        const int64_t row_length = task_.axes[task_.cut.split].size * task_.cut.inner;
+        Row row(task_.axes, task_.cut.split, begin);
         for (int64_t r = begin; r < end; ++r, row.next()) {
-            Stored *to = out + r * row_length + program_.first;
+            Stored *to = task_.out + r * row_length + program_.first;
             int64_t from;
             double times;
             row.read(from, times);
@@ -225,8 +287,12 @@ template <class Number> class Worker {
                 continue;
             }
             set_scale(times);
-            for (const Program::Step &step : program_.steps) perform(step, times, source + from, to + step.begin);
+            Stored *at = buffer_.empty() ? to : buffer_.data();
+            for (const Program::Step &step : program_.steps)
+                perform(step, times, task_.source + from, at + step.begin);
+            if (at != to) put(to, at, size_t(program_.length) * sizeof(Stored), task_.past_caches);
         }
+        settle();
     }
 
   private:
@@ -236,100 +302,100 @@ template <class Number> class Worker {
         ready_ = true, times_ = times;
         if constexpr (scales)
             for (size_t j = 0; j < scale_.size(); ++j)
-                scale_[j] = program_.offset[j] == HOLE ? Factor(0) : Factor(times * program_.factor[j]);
+                scale_[j] = program_.offset[j] == HOLE ? Factor(0) : factor_of<Number>(times * program_.factor[j]);
     }
 
     void perform(const Program::Step &step, double times, const Stored *source, Stored *to) const {
         const int64_t n = step.end - step.begin;
         const bool scaled = scales && (step.scaled || times != 1.0);
-        const Factor *scale = scale_.data() + step.begin;
+        [[maybe_unused]] const Factor *scale = scale_.data() + step.begin;
         if (step.kind == Program::ZERO) {
             zero(to, n);
-        } else if (step.kind == Program::RUN) {
-            source += step.source;
-            if (!scaled)
-                std::memcpy(static_cast<void *>(to), source, size_t(n) * sizeof(Stored));
-            else if (scale_.empty())
-                multiply(source, Factor(times), to, n);
+        } else if (step.kind == Program::GATHER) {
+            if (int64_t(step.last_piece - step.first_piece) * 3 <= n * 2)
+                move_pieces(step, source, to);
             else
-                multiply(source, scale, to, n);
-        } else {
-            collect(step, source, to, n);
-            if (scaled) multiply(to, scale, to, n);
+                move_elements(step, source, to, n);
+            if constexpr (scales)
+                if (scaled) multiply<Number>(scale, to, n);
+        } else if (!scaled) {
+            std::memcpy(static_cast<void *>(to), source + step.source, size_t(n) * sizeof(Stored));
+        } else if constexpr (scales) {
+            if (scale_.empty())
+                multiply<Number>(source + step.source, factor_of<Number>(times), to, n);
+            else
+                multiply<Number>(source + step.source, scale, to, n);
         }
     }
 
     static void zero(Stored *to, int64_t n) { std::memset(static_cast<void *>(to), 0, size_t(n) * sizeof(Stored)); }
 
-    void collect(const Program::Step &step, const Stored *__restrict source, Stored *__restrict to, int64_t n) const {
+    void move_pieces(const Program::Step &step, const Stored *source, Stored *to) const {
+        static constexpr char zeros[Program::PIECE] = {};
+        const char *base = reinterpret_cast<const char *>(source);
+        char *out = reinterpret_cast<char *>(to);
+        const Program::Piece *piece = program_.pieces.data() + step.first_piece;
+        const Program::Piece *last = program_.pieces.data() + step.last_piece;
+        const bool inside = reinterpret_cast<const char *>(task_.source_end) - base >= program_.reach;
+        for (; piece < last && inside; out += piece++->bytes)
+            std::memcpy(out, piece->source == HOLE ? zeros : base + piece->source, Program::PIECE);
+        for (; piece < last; out += piece++->bytes)
+            std::memcpy(out, piece->source == HOLE ? zeros : base + piece->source, size_t(piece->bytes));
+    }
+
+    void move_elements(const Program::Step &step, const Stored *__restrict source, Stored *__restrict to,
+                       int64_t n) const {
         const int64_t *__restrict offset = program_.offset.data() + step.begin;
-        const int64_t unit = program_.unit;
-        if (size_t(unit) * sizeof(Stored) >= 16) {
-            for (int64_t j = 0; j < n; j += unit)
-                if (offset[j] == HOLE)
-                    zero(to + j, unit);
-                else
-                    copy_unit(source + offset[j], to + j, size_t(unit) * sizeof(Stored));
-        } else if (step.holes) {
-            for (int64_t j = 0; j < n; ++j) to[j] = offset[j] == HOLE ? Stored{} : source[offset[j]];
-        } else {
-            for (int64_t j = 0; j < n; ++j) to[j] = source[offset[j]];
+        int64_t j = 0;
+        for (; j + 4 <= n && !step.holes; j += 4) {
+            const Stored a = source[offset[j]], b = source[offset[j + 1]];
+            const Stored c = source[offset[j + 2]], d = source[offset[j + 3]];
+            to[j] = a, to[j + 1] = b, to[j + 2] = c, to[j + 3] = d;
         }
+        for (; j < n; ++j) to[j] = offset[j] == HOLE ? Stored{} : source[offset[j]];
     }
 
-    // Some 16 bytes or more, in pieces of 16, the last of which may overlap: much faster than a call.
-    static void copy_unit(const void *source, void *to, size_t bytes) {
-        const char *from = static_cast<const char *>(source), *last = from + bytes - 16;
-        char *out = static_cast<char *>(to);
-        for (; from < last; from += 16, out += 16) std::memcpy(out, from, 16);
-        std::memcpy(static_cast<char *>(to) + bytes - 16, last, 16);
-    }
-
-    static void multiply(const Stored *source, const Factor *__restrict scale, Stored *to, int64_t n) {
-        if constexpr (scales)
-            for (int64_t j = 0; j < n; ++j) to[j] = Number::scale(source[j], scale[j]);
-    }
-
-    static void multiply(const Stored *source, Factor scale, Stored *to, int64_t n) {
-        if constexpr (scales)
-            for (int64_t j = 0; j < n; ++j) to[j] = Number::scale(source[j], scale);
-    }
-
-    const Cut &cut_;
-    const std::vector<Axis> &axes_;
+    const Task<Number> &task_;
     Program program_;
-    int64_t tile_ = -1;          // that the program is for
-    std::vector<Factor> scale_;  // of the row before, for a program with a table
+    int64_t tile_ = -1;           // that the program is for
+    std::vector<Stored> buffer_;  // where a row with a table is made, with room for the last piece's excess
+    std::vector<Factor> scale_;   // of the row before
     double times_ = 1.0;
     bool ready_ = false;
 };
 
-// The axes describe `out`, their offsets are inside `source`: the caller has seen to that. No size is zero.
+// The axes describe `out`, their offsets are inside `source`, which has `available` elements: the caller has
+// seen to that. No size of `out` is zero.
 template <class Number>
-void gather(std::vector<Axis> given, const void *source, void *out, size_t threads) {
+void gather(std::vector<Axis> given, const void *source, size_t available, void *out, size_t threads) {
     using Stored = typename Number::Stored;
     constexpr int64_t chunk = (1 << 18) / sizeof(Stored);  // what a thread takes at a time
     constexpr int64_t worth = (1 << 19) / sizeof(Stored);  // what one more thread must have to do
+    constexpr int64_t large = (1 << 20) / sizeof(Stored);  // more than the nearer caches hold
 
     const std::vector<Axis> axes = simplified(std::move(given));
     const Cut cut(axes);
     const int64_t size = axes[cut.split].size * cut.inner * cut.rows;
+    const Stored *from = static_cast<const Stored *>(source);
+    const Task<Number> task{axes, cut, from, from + available, static_cast<Stored *>(out), size > large};
     const int64_t rows_at_once = std::max<int64_t>(1, chunk / (cut.block * cut.inner));
     const int64_t chunks_of_tile = (cut.rows + rows_at_once - 1) / rows_at_once;
-    std::vector<Worker<Number>> workers(size_t(std::clamp<int64_t>(size / worth, 1, int64_t(threads))), {cut, axes});
+    threads = size_t(std::clamp<int64_t>(size / worth, 1, int64_t(threads)));
+    std::vector<Worker<Number>> workers;
+    workers.reserve(threads);
+    for (size_t t = 0; t < threads; ++t) workers.emplace_back(task);
 
     std::atomic<int64_t> next{0};
     auto work = [&](Worker<Number> &worker) noexcept {
         for (int64_t c = next++; c < chunks_of_tile * cut.tiles; c = next++) {
             const int64_t begin = c % chunks_of_tile * rows_at_once;
-            worker.work(c / chunks_of_tile, begin, std::min(begin + rows_at_once, cut.rows),
-                        static_cast<const Stored *>(source), static_cast<Stored *>(out));
+            worker.work(c / chunks_of_tile, begin, std::min(begin + rows_at_once, cut.rows));
         }
     };
     std::vector<std::thread> helpers;
-    helpers.reserve(workers.size());
+    helpers.reserve(threads);
     try {
-        for (size_t t = 1; t < workers.size(); ++t) helpers.emplace_back(work, std::ref(workers[t]));
+        for (size_t t = 1; t < threads; ++t) helpers.emplace_back(work, std::ref(workers[t]));
     } catch (const std::system_error &) {
         // The system gives no more threads: those there are do the work.
     }

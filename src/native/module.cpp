@@ -89,7 +89,7 @@ static void gather(Bytes source, Space out, const std::string &kind, size_t item
                    const std::vector<int64_t> &sizes, const std::vector<int64_t> &shape,
                    const std::vector<Index> &indices, const std::vector<Factor> &factors, size_t threads) {
     using namespace modelkeeper;
-    using Run = void (*)(std::vector<Axis>, const void *, void *, size_t);
+    using Run = void (*)(std::vector<Axis>, const void *, size_t, void *, size_t);
     const struct {
         const char *kind;
         size_t itemsize;
@@ -126,7 +126,7 @@ static void gather(Bytes source, Space out, const std::string &kind, size_t item
     if (out.size() == 0) return;
     nb::gil_scoped_release release;
     if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
-    run(std::move(axes), source.data(), out.data(), threads);
+    run(std::move(axes), source.data(), source.size() / itemsize, out.data(), threads);
 }
 
 NB_MODULE(_native, m) {

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import (
+    BLOCKS,
     SCENARIOS,
     BareParameters,
     Chain,
@@ -17,9 +18,12 @@ from networks import (
     GroupNormed,
     Halves,
     InPlace,
+    LastStates,
     Loop,
+    OneBit,
     PackedAttention,
     Recurrent,
+    RelativeShift,
     Residual,
     RootMeanSquare,
     SeparateAttention,
@@ -28,7 +32,7 @@ from networks import (
     TiedLanguageModel,
     Transposed,
     WeightNormed,
-    conv_norm,
+    network,
 )
 from permutation import difference, permute, randomise
 from torch import Tensor, nn
@@ -183,6 +187,36 @@ def test_recurrent_layers_are_one_layer_with_gates() -> None:
     assert of(graph, "head.weight", 1) == of(graph, "gru.weight_hh_l0", 1)
 
 
+def test_last_states_tie_the_cells_they_are_stacked_with() -> None:
+    graph = graph_of(LastStates)
+    hidden = of(graph, "head.weight", 1)
+    assert hidden == of(graph, "lstm.weight_hh_l0", 1) == of(graph, "lstm.weight_hh_l1", 1)
+    assert graph.spaces[hidden.space].free
+
+
+def test_a_reshape_or_a_mask_of_other_axes_leaves_heads_free() -> None:
+    graph = graph_of(RelativeShift)
+    heads, _ = of(graph, "q.weight", 0).factors
+    assert graph.spaces[heads.space].free
+    assert of(graph, "head.weight", 1).factors[0] == heads
+
+
+def test_a_contradiction_of_degrees_is_noted_and_pins_its_space_alone() -> None:
+    graph = graph_of(OneBit)
+    assert [note.topic for note in graph.notes] == ["conflict"]
+    inner, after = (graph.spaces[of(graph, name, 1).space] for name in ("b.weight", "c.weight"))
+    assert "b.weight" in graph.notes[0].where
+    assert inner.pins == (f"no placement of shares is exact in {graph.notes[0].where}",)
+    assert after.free
+
+
+def test_positions_beyond_the_input_are_not_free() -> None:
+    graph = graph_of(TiedLanguageModel)
+    used, unread = of(graph, "positions", 1).parts
+    assert used == Fixed(7, "input")
+    assert graph.spaces[unread.space].pins == ("never read",)
+
+
 def test_statistics_are_marked() -> None:
     for kind, name in (
         (GroupNormed, "norm.weight"),
@@ -268,41 +302,7 @@ def test_an_operation_without_a_rule_is_named_and_never_guessed() -> None:
 # -- generated networks ---------------------------------------------------------------------------
 
 
-class Block(nn.Module):
-    """One of several shapes of block, from `taken` channels to some number of its own."""
-
-    def __init__(self, kind: str, taken: int, width: int) -> None:
-        super().__init__()
-        self.kind = kind
-        self.made = {"chain": width, "concat": taken + width, "chunk": width}.get(kind, taken)
-        self.a = conv_norm(2 * width if kind == "chunk" else width, taken)
-        self.b = conv_norm(taken if kind in ("residual", "excite") else width, width)
-        self.c = nn.Conv2d(taken, taken, 3, padding=1, groups=taken)
-
-    def forward(self, x: Tensor) -> Tensor:
-        match self.kind:
-            case "chain":
-                return torch.relu(self.b(torch.relu(self.a(x))))
-            case "residual":
-                return torch.relu(x + self.b(torch.relu(self.a(x))))
-            case "concat":
-                return torch.cat([x, self.b(torch.relu(self.a(x)))], 1)
-            case "chunk":
-                left, right = self.a(x).chunk(2, 1)
-                return self.b(left * torch.sigmoid(right))
-            case "excite":
-                return x * torch.sigmoid(self.b(self.a(x.mean((2, 3), keepdim=True))))
-            case _:
-                return torch.relu(self.c(x))
-
-
-blocks = st.lists(
-    st.tuples(
-        st.sampled_from(["chain", "residual", "concat", "chunk", "excite", "depthwise"]), st.integers(2, 6)
-    ),
-    min_size=1,
-    max_size=5,
-)
+blocks = st.lists(st.tuples(st.sampled_from(BLOCKS), st.integers(2, 6)), min_size=1, max_size=5)
 
 
 @given(blocks, st.integers(2, 5), st.integers(0, 3))
@@ -310,12 +310,7 @@ def test_shuffling_changes_nothing_in_generated_networks(
     kinds: list[tuple[str, int]], width: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
-    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1)]
-    for kind, inner in kinds:
-        block = Block(kind, width, inner)
-        layers.append(block)
-        width = block.made
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 3)).double().eval()
+    model = network(width, kinds).double().eval()
     randomise(model, seed)
     inputs = torch.randn(2, 3, 6, 6, dtype=torch.float64)
     graph = describe(model, inputs)

@@ -3,7 +3,7 @@
 import random
 from itertools import combinations
 
-import networks as net
+import generated as net
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -2,7 +2,7 @@
 
 from io import StringIO
 
-import networks as net
+import generated as net
 from hypothesis import given
 from rich.console import Console
 

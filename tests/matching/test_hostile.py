@@ -3,7 +3,7 @@
 import random
 from time import perf_counter
 
-import networks as net
+import generated as net
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -5,7 +5,7 @@ import random
 import threading
 from pathlib import Path
 
-import networks as net
+import generated as net
 import numpy as np
 import pytest
 from hypothesis import given, settings

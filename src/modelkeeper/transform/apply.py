@@ -67,6 +67,8 @@ class _Run:
             raise InvalidWeights(
                 tensor.name, f"shape {tuple(array.shape)}, the parent's graph says {tensor.shape}"
             )
+        if array.size and np.issubdtype(array.dtype, np.floating) and np.isnan(array.min()):
+            raise InvalidWeights(tensor.name, "the parent's weights hold NaN: its training has failed")
         return array
 
     def _gathered(self, pair: TensorPair) -> Array:

@@ -4,7 +4,7 @@ Whatever is done to a weight to change its widths, in the end it is one gather a
 
     out[i, j, ..] = source[x[i], y[j], ..] * f[i] * g[j] * ..
 
-To widen the inputs of a linear layer from 2 to 3, the third a copy of the first, both with half of its weight:
+To widen the inputs of a linear layer from 2 to 3, the third a copy of the first, each with half its weight:
 
     gather(weight, [AxisMap(), AxisMap(np.array([0, 1, 0]), np.array([0.5, 1.0, 0.5]))], (4, 3))
 

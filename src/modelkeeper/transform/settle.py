@@ -78,7 +78,7 @@ class _Settling:
         return signature(self._child, old) == signature(self._child, new)
 
     def _edges(self, theirs: int, ours: int) -> int:
-        """How many connections of a parent's layer a child's layer would keep; twice if nothing on them differs."""
+        """How many connections of a parent's layer would be kept; twice if nothing on them differs."""
         kept = self._common(theirs, ours, lambda source: self._lent.get(source))
         for reader in self._behind[0][theirs]:
             there = self._lent.get(reader)

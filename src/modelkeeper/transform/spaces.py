@@ -35,7 +35,8 @@ def pair_tensors(parent: Layer, child: Layer) -> dict[str, TensorPair]:
     waiting = list(parent.tensors)
     for tensor in child.tensors:
         for candidate in waiting:
-            if candidate.role == tensor.role and candidate.live and tensor.live:
+            used = candidate.live and tensor.live
+            if candidate.role == tensor.role and (used or candidate.shape == tensor.shape):
                 axes = pair_axes(candidate, tensor)
                 if axes is not None:
                     found[tensor.name] = TensorPair(tensor, candidate, axes)

@@ -1,0 +1,290 @@
+"""The law: a child that contains its parent computes what the parent computes. And what is promised holds."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from networks import BLOCKS, SCENARIOS, Chain, Residual, TiedLanguageModel, network
+from pairs import PAIRS, measure
+from permutation import randomise
+from torch import nn
+
+from modelkeeper import Report, transfer
+from modelkeeper.errors import InvalidWeights
+from modelkeeper.frontends.torch import describe, difference, read, recalibrate
+from modelkeeper.matching import align
+from modelkeeper.transform import apply, make_plan
+
+IMAGE = torch.randn(4, 3, 6, 6)
+Blueprint = list[tuple[str, int]]
+blueprints = st.lists(st.tuples(st.sampled_from(BLOCKS), st.integers(2, 5)), min_size=1, max_size=4)
+
+
+def parent_of(width: int, kinds: Blueprint, seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    model = network(width, kinds).eval()
+    randomise(model, seed)
+    return model
+
+
+# -- the law --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(blueprints, st.integers(2, 5), st.lists(st.integers(0, 4), min_size=5, max_size=5), st.integers(0, 3))
+def test_a_wider_child_computes_the_same(kinds: Blueprint, width: int, more: list[int], seed: int) -> None:
+    parent = parent_of(width, kinds, seed)
+    wider = [(kind, inner + extra) for (kind, inner), extra in zip(kinds, more, strict=False)]
+    child = network(width + more[-1], wider)
+    report = transfer(parent, child, IMAGE, verify=True)
+    assert report.exact, report.plan.doubts
+    assert report.difference is not None
+    assert report.difference < 1e-5
+    assert all(not report.plan.child.tensors[name].live for name in report.missing_keys)
+
+
+@settings(max_examples=30)
+@given(blueprints, st.integers(2, 5), st.integers(0, 3))
+def test_a_wider_child_computes_the_same_in_training_mode(kinds: Blueprint, width: int, seed: int) -> None:
+    parent = parent_of(width, kinds, seed).double()
+    child = network(width + 3, [(kind, inner + 2) for kind, inner in kinds]).double()
+    assert transfer(parent, child, IMAGE.double()).exact
+    with torch.no_grad():
+        torch.testing.assert_close(child.train()(IMAGE.double()), parent.train()(IMAGE.double()))
+
+
+rectified = st.lists(
+    st.tuples(st.sampled_from(["chain", "residual", "depthwise"]), st.integers(2, 5)), min_size=1, max_size=3
+)
+
+
+@settings(max_examples=30)
+@given(rectified, st.data(), st.integers(3, 5), st.integers(0, 3))
+def test_a_child_with_more_residual_blocks_computes_the_same(
+    kinds: Blueprint, data: st.DataObject, width: int, seed: int
+) -> None:
+    kinds = [("chain", width), *kinds]  # what comes in is rectified: one more relu changes nothing
+    parent = parent_of(width, kinds, seed)
+    deeper = list(kinds)
+    for _ in range(data.draw(st.integers(1, 2))):
+        deeper.insert(data.draw(st.integers(1, len(deeper))), ("residual", data.draw(st.integers(2, 5))))
+    report = transfer(parent, network(width, deeper), IMAGE, verify=True)
+    assert report.exact, report.plan.doubts
+    assert report.difference is not None
+    assert report.difference < 1e-5
+
+
+@settings(max_examples=30)
+@given(blueprints, blueprints, st.integers(2, 6), st.integers(2, 6), st.integers(0, 3))
+def test_exact_is_never_promised_in_vain(
+    ours: Blueprint, theirs: Blueprint, width: int, other: int, seed: int
+) -> None:
+    parent = parent_of(width, theirs, seed)
+    report = transfer(parent, network(other, ours), IMAGE, verify=True)
+    assert report.difference is not None
+    assert not report.exact or report.difference < 1e-4
+
+
+@settings(max_examples=30)
+@given(blueprints, st.integers(2, 6), st.integers(2, 6), st.booleans())
+def test_a_transfer_is_deterministic_and_changes_the_target_only(
+    kinds: Blueprint, width: int, other: int, same_task: bool
+) -> None:
+    parent, child = parent_of(width, kinds, 0), network(other, kinds)
+    twin, before = copy.deepcopy(child), copy.deepcopy(parent.state_dict())
+    first = transfer(parent, child, IMAGE, same_task=same_task)
+    second = transfer(parent, twin, IMAGE, same_task=same_task)
+    assert first.plan.entries == second.plan.entries
+    assert all(torch.equal(t, twin.state_dict()[name]) for name, t in child.state_dict().items())
+    assert all(torch.equal(t, before[name]) for name, t in parent.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", SCENARIOS, ids=lambda kind: kind.__name__)
+def test_the_same_architecture_is_copied(kind: type[nn.Module]) -> None:
+    parent, child = kind().eval(), kind().eval()
+    report = transfer(parent, child, SCENARIOS[kind])
+    assert report.similarity == 1
+    assert report.exact
+    assert set(report.plan.summary()) == {"copied"}
+    for name, tensor in child.state_dict().items():
+        assert torch.equal(tensor, parent.state_dict()[name]), name
+
+
+FAST = [name for name in PAIRS if not any(text in name for text in ("resnet18", "vgg", "mobilenet", "to 64"))]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the libraries that build the models
+@pytest.mark.parametrize("name", FAST)
+def test_real_pairs_keep_what_the_plan_promises(name: str) -> None:
+    row = measure(name)
+    assert row["exact"] == row["contains"], row["doubts"]
+    assert not row["exact"] or row["difference"] < 1e-9
+
+
+# -- heads, rows, shapes --------------------------------------------------------------------------
+
+
+def test_the_head_starts_fresh_for_another_task_or_other_classes() -> None:
+    parent = Residual()
+    for child, same_task in ((Residual(), False), (_with_classes(7), True)):
+        own = copy.deepcopy(child.head.state_dict())
+        report = transfer(parent, child, same_task=same_task)
+        assert set(report.missing_keys) == {"head.weight", "head.bias"}
+        assert set(report.unexpected_keys) >= {"head.weight", "head.bias"}
+        assert torch.equal(child.head.weight, own["weight"])
+        assert torch.equal(child.stem[0].weight, parent.stem[0].weight)
+
+
+def _with_classes(classes: int) -> Residual:
+    model = Residual()
+    model.head = nn.Linear(8, classes)
+    return model
+
+
+class Embedded(nn.Sequential):
+    def __init__(self, vocabulary: int, width: int) -> None:
+        super().__init__(nn.Embedding(vocabulary, width), nn.Linear(width, 3))
+
+
+def test_rows_are_looked_up_by_identity_and_new_ones_are_the_mean() -> None:
+    parent, child = Embedded(10, 4), Embedded(13, 4)
+    report = transfer(parent, child)
+    assert not report.exact
+    assert torch.equal(child[0].weight[:10], parent[0].weight)
+    torch.testing.assert_close(child[0].weight[10:], parent[0].weight.mean(0).expand(3, 4))
+
+
+def test_a_kernel_grows_from_its_middle() -> None:
+    parent, child = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(3, 4, 5, padding=2)
+    report = transfer(parent, child, IMAGE)
+    assert not report.exact  # the plan does not promise it
+    assert difference(parent, child, IMAGE) < 1e-6
+
+
+def test_a_pointwise_convolution_lends_to_a_linear_layer() -> None:
+    class Pointwise(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Conv2d(6, 8, 1), nn.Conv2d(8, 3, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(torch.tanh(self.a(x[..., None, None]))).flatten(1)
+
+    class Linear(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(6, 8), nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(torch.tanh(self.a(x)))
+
+    x = torch.randn(2, 6)
+    parent, child = Pointwise(), Linear()
+    transfer(parent, child, x)
+    torch.testing.assert_close(child(x), parent(x))
+
+
+def test_narrowing_keeps_the_units_that_weigh_most() -> None:
+    parent, child = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2)), None
+    with torch.no_grad():
+        parent[0].weight[[1, 4]] *= 1e-3
+        parent[2].weight[:, [1, 4]] *= 1e-3
+        parent[0].bias[[1, 4]] = 0
+    child = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    report = transfer(parent, child)
+    assert not report.exact
+    assert torch.equal(child[0].weight, parent[0].weight[[0, 2, 3, 5]])
+    assert difference(parent, child) < 1e-4
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_dtypes_of_the_target_are_kept(dtype: torch.dtype) -> None:
+    parent, child = Residual(), Residual().to(dtype)
+    assert transfer(parent, child).exact
+    assert child.head.weight.dtype == dtype
+    torch.testing.assert_close(child.head.weight.float(), parent.head.weight, rtol=1e-2, atol=1e-3)
+
+
+# -- reports, options, wrong use ------------------------------------------------------------------
+
+
+def test_a_report_prints_as_a_table_and_as_json() -> None:
+    report = transfer(Chain(), Chain(), verify=True)
+    assert isinstance(report, Report)
+    text = str(report)
+    assert "copied" in text
+    assert "exact: the child computes what the parent computes" in text
+    assert "relative difference" in text
+    assert b'"exact":true' in report.plan.to_json()
+
+
+def test_shrink_and_perturb_lies_between_warm_and_cold() -> None:
+    parent, child = Chain(), Chain()
+    own = copy.deepcopy(child.state_dict())
+    transfer(parent, child, shrink_perturb=(0.5, 0.2))
+    torch.testing.assert_close(child[0].weight, 0.5 * parent[0].weight + 0.2 * own["0.weight"])
+    assert torch.equal(child[0].bias, parent[0].bias)
+
+
+def test_recalibrated_norms_have_the_statistics_of_the_data() -> None:
+    model = Residual().train()
+    model.inner.eval()
+    batches = [torch.randn(8, 3, 6, 6) * 3 + 1 for _ in range(4)]
+    weights = copy.deepcopy(dict(model.named_parameters()))
+    assert recalibrate(model, [(batch, None) for batch in batches]) == 3
+    assert model.training
+    assert not model.inner.training
+    seen = torch.cat([model.stem[0](batch) for batch in batches])
+    torch.testing.assert_close(model.stem[1].running_mean, seen.mean((0, 2, 3)), rtol=1e-4, atol=1e-4)
+    assert all(torch.equal(p, weights[name]) for name, p in model.named_parameters())
+    with pytest.raises(ValueError, match="at least one batch"):
+        recalibrate(model, [])
+
+
+def test_a_graph_and_a_file_can_lend(tmp_path) -> None:
+    from safetensors.torch import save_file
+
+    parent, child = Residual().eval(), Residual().eval()
+    save_file(
+        {name: t.contiguous() for name, t in parent.state_dict().items()}, tmp_path / "model.safetensors"
+    )
+    assert transfer(describe(parent), child, weights=tmp_path / "model.safetensors").exact
+    assert difference(parent, child) == 0
+    with pytest.raises(InvalidWeights, match="pass weights="):
+        transfer(describe(parent), child)
+
+
+@pytest.mark.parametrize("fault", ["missing", "shape", "nan"])
+def test_bad_weights_of_the_parent_change_nothing(fault: str) -> None:
+    parent, child = Residual(), Residual()
+    weights = {name: array.copy() for name, array in read(parent)}
+    match fault:
+        case "missing":
+            del weights["outer.0.weight"]
+        case "shape":
+            weights["outer.0.weight"] = np.zeros((3, 3))
+        case "nan":
+            weights["outer.0.weight"][0, 0, 0, 0] = np.nan
+    before = copy.deepcopy(child.state_dict())
+    with pytest.raises(InvalidWeights, match=r"outer\.0\.weight"):
+        transfer(describe(parent), child, weights=weights)
+    assert all(torch.equal(t, before[name]) for name, t in child.state_dict().items())
+
+
+def test_apply_asks_for_one_tensor_at_a_time() -> None:
+    parent, child = TiedLanguageModel(), TiedLanguageModel()
+    asked: list[str] = []
+
+    class Watching(dict[str, np.ndarray]):
+        def __getitem__(self, name: str) -> np.ndarray:
+            asked.append(name)
+            return super().__getitem__(name)
+
+    graphs = describe(parent, SCENARIOS[TiedLanguageModel]), describe(child, SCENARIOS[TiedLanguageModel])
+    made = apply(make_plan(*graphs, align(*graphs).pairs), Watching(read(parent)))
+    assert asked == []
+    next(made)
+    assert len(asked) == 1
