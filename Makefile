@@ -43,6 +43,7 @@ format: $(READY) ## format the code, fix what lint can fix
 bench: $(READY) ## how fast describing is, against a plain forward; and transforming, against a copy
 	$(BIN)/python benchmarks/describe.py $(ARGS)
 	$(BIN)/python benchmarks/transform.py
+	$(BIN)/python benchmarks/loading.py
 
 matching: $(READY) ## how fast and how good matching is (ARGS='--sizes 1000 10000' for a short run)
 	$(BIN)/python benchmarks/matching.py $(ARGS)

@@ -69,7 +69,7 @@ class _Run:
             raise InvalidWeights(
                 tensor.name, f"shape {tuple(array.shape)}, the parent's graph says {tensor.shape}"
             )
-        if array.size and np.issubdtype(array.dtype, np.floating) and np.isnan(array.min()):
+        if _holds_nan(array):
             raise InvalidWeights(tensor.name, "the parent's weights hold NaN: its training has failed")
         return array
 
@@ -156,13 +156,21 @@ class _Run:
         return None, np.ones(axis.size)
 
 
+def _holds_nan(array: Array) -> bool:
+    """One pass over the numbers: a sum of squares is NaN just when one of them is."""
+    if array.dtype in (np.float32, np.float64):
+        flat = array.reshape(-1)
+        return bool(np.isnan(np.dot(flat, flat)))
+    return array.dtype in _FLOATS and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
+
+
 def dtype_of(name: str) -> np.dtype[Any]:
     """A NumPy type by the name a graph gives it."""
     found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
     return found
 
 
-_FLOATS = frozenset(dtype_of(name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"))
+_FLOATS = frozenset(dtype_of(name) for name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"))
 
 
 def _tensors_by_space(graph: Graph) -> dict[int, list[tuple[Tensor, int]]]:
