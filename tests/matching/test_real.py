@@ -2,7 +2,7 @@
 
 import random
 
-import networks as net
+import generated as net
 import pytest
 from catalogue import build
 
