@@ -99,10 +99,10 @@ class Prepared:
         form = parts[3].astype(np.uint16, copy=False)
         whole = at == len(data) and _native.valid_form(form) and form[0] == elements and form[1] == tokens
         named = int(parts[2].max(initial=-1)) < size <= MAX_LAYERS and int(parts[2].min(initial=-1)) >= -1
-        if not whole or not named:
+        if not whole or not named or not fingerprint.isalnum():
             raise InvalidGraph("prepared graph", "its bytes are damaged")
         return cls(
-            fingerprint.decode("ascii"),
+            fingerprint.decode(),
             total,
             form,
             parts[0].astype(np.int64, copy=False).reshape(-1, FIELDS),
