@@ -191,6 +191,19 @@ def test_a_pointwise_convolution_lends_to_a_linear_layer() -> None:
     torch.testing.assert_close(child(x), parent(x))
 
 
+def test_a_table_that_is_not_stored_lends_nothing() -> None:
+    class Scaled(Chain):
+        def __init__(self, persistent: bool) -> None:
+            super().__init__()
+            self.register_buffer("table", torch.full((3,), 2.0), persistent=persistent)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * self.table
+
+    report = transfer(Scaled(persistent=False), Scaled(persistent=True))
+    assert report.missing_keys == ["table"]
+
+
 def test_narrowing_keeps_the_units_that_weigh_most() -> None:
     parent, child = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2)), None
     with torch.no_grad():
