@@ -231,7 +231,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only names that contain this")
     parser.add_argument("--every", type=int, default=1, help="only every n-th classifier")
     parser.add_argument("--factor", type=float, nargs="+", default=[2.0, 1.5], help="how much wider")
-    parser.add_argument("--most", type=int, default=12_000_000, help="skip models of more parameters")
+    parser.add_argument("--most", type=int, default=30_000_000, help="skip models of more parameters")
     parser.add_argument("--dry-run", action="store_true", help="print, and write no files")
     options = parser.parse_args()
     torch.set_num_threads(1)  # threads that wait for each other on a busy machine cost more than they give

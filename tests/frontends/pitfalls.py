@@ -84,6 +84,16 @@ def _upsampled(groups: int) -> Made:
     )
 
 
+def _shuffled(kind: type[nn.Conv2d] | type[nn.ConvTranspose2d]) -> Made:
+    """Groups of five over three times five channels that were shuffled: no group is whole afterwards."""
+    return Made(
+        lambda m, x: m.b(torch.relu(m.g(m.a(x).view(2, 3, 5, 8, 8).transpose(1, 2).reshape(2, 15, 8, 8)))),
+        a=nn.Conv2d(3, 15, 1),
+        g=kind(15, 12, 3, groups=3),
+        b=nn.Conv2d(12, 3, 1),
+    )
+
+
 def _grouped_queries(m: Any, x: Tensor) -> Tensor:
     q, k, v = (f(x).view(2, 7, -1, 4).transpose(1, 2) for f in (m.q, m.k, m.v))
     mixed = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
@@ -141,6 +151,8 @@ PITFALLS: dict[str, tuple[Callable[[], Made], Tensor]] = {
     "rounded": (lambda: _tied(lambda m, x: torch.div(x, 2.5, rounding_mode="floor")), TOKENS),
     "transposed in groups": (lambda: _upsampled(4), IMAGE),
     "transposed by channel": (lambda: _upsampled(8), IMAGE),
+    "groups after a shuffle": (lambda: _shuffled(nn.Conv2d), IMAGE),
+    "transposed groups after a shuffle": (lambda: _shuffled(nn.ConvTranspose2d), IMAGE),
     "units written by index": (lambda: Made(_written, a=nn.Linear(6, 8), b=nn.Linear(8, 3)), VECTOR),
     "rows written by index": (
         lambda: Made(_written_rows, a=nn.Linear(6, 8), b=nn.Linear(8, 3), c=nn.Linear(6, 8)),

@@ -35,6 +35,7 @@ from networks import (
     network,
 )
 from permutation import difference, permute, randomise
+from pitfalls import PITFALLS
 from torch import Tensor, nn
 
 from modelkeeper.frontends.torch import describe
@@ -119,6 +120,16 @@ def test_a_channel_shuffle_turns_the_factors_round() -> None:
     graph = graph_of(Shuffle)
     assert of(graph, "head.weight", 1) == Product(of(graph, "b.weight", 0).factors[::-1])
     assert any("permute" in step for layer in graph.layers for edge in layer.inputs for step in edge.via)
+
+
+@pytest.mark.parametrize("name", ["groups after a shuffle", "transposed groups after a shuffle"])
+def test_uneven_groups_pin_what_goes_in_but_not_what_each_makes(name: str) -> None:
+    make, inputs = PITFALLS[name]
+    graph = describe(make(), inputs)
+    groups, made = of(graph, "b.weight", 1).factors
+    assert (groups.size, made.size) == (3, 4)
+    assert graph.spaces[made.space].free
+    assert not any(graph.spaces[factor.space].free for factor in of(graph, "a.weight", 0).factors)
 
 
 def test_a_chunk_splits() -> None:

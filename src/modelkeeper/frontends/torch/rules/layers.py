@@ -34,11 +34,8 @@ def _convolution(run: Inference, step: Step) -> list[Axes]:
     channels = source.axes[-rank - 1]
     try:
         out = _grouped(run, step, channels, weight, groups)
-    except Straddles as problem:  # groups cut across parts: the relation holds, but not space by space
-        run.pin(channels, f"groups cut across parts ({problem})")
-        out = run.solver.atom(step.outputs[0].shape[-rank - 1]) if transposed(step) else weight.axes[0]
-        for axis in weight.axes[:2]:
-            run.pin(axis, f"groups cut across parts ({problem})")
+    except Straddles as problem:
+        out = _uneven(run, step, channels, weight, groups, f"groups cut across parts ({problem})")
     if bias is not None:
         run.unify(out, bias.axes[0])
     return [[*source.axes[: -rank - 1], out, *slid(run, step, step.outputs[0], rank)]]
@@ -53,6 +50,24 @@ def _grouped(run: Inference, step: Step, channels: Term, weight: Value, groups: 
     out_lead, _ = run.solver.factor(weight.axes[0], groups, run.where)
     run.unify(lead, out_lead)
     run.unify(inner, weight.axes[1])
+    return weight.axes[0]
+
+
+def _uneven(run: Inference, step: Step, channels: Term, weight: Value, groups: int, why: str) -> Term:
+    """The same where a group is no whole number of units: it holds, but not space by space.
+
+    What goes in and the number of groups are pinned; what each group makes stays free.
+    """
+    run.pin(channels, why)
+    if transposed(step):
+        run.pin(weight.axes[0], why)
+        return run.solver.product([run.solver.fixed(groups, why), weight.axes[1]])
+    run.pin(weight.axes[1], why)
+    try:
+        lead, _ = run.solver.factor(weight.axes[0], groups, run.where)
+    except Straddles:
+        lead = weight.axes[0]
+    run.pin(lead, why)
     return weight.axes[0]
 
 
