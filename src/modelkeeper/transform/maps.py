@@ -6,7 +6,7 @@ and concatenations are built from those of their parts, and forms that do not co
 unit as a whole, which is never exact.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -144,6 +144,13 @@ class Maps:
             )
             factors.append(factor)
         return np.concatenate(indices), np.concatenate(factors)
+
+    def dropping(self, ours: Axis, theirs: Axis, importance: Importance) -> Iterator[tuple[int, Index]]:
+        """The parent's spaces that an axis reads and that lose units, with the units that are kept."""
+        for space, other in self._partners.atoms(ours.of, theirs.of):
+            child, parent = self._child.spaces[space], self._parent.spaces[other]
+            if dict(theirs.degrees).get(other, 0) and child.size < parent.size and "rows" not in child.pins:
+                yield other, self.space(space, other, importance).source
 
     def partner(self, space: int) -> int | None:
         """The parent's space for a child's space."""

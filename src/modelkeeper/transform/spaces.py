@@ -28,6 +28,10 @@ class TensorPair:
             if number is not None:
                 yield axis, self.parent.axes[number]
 
+    def parents(self) -> Iterator[int]:
+        """The numbers of the parent's axes, in the order of `expressions`."""
+        return (number for number in self.axes if number is not None)
+
 
 def pair_tensors(parent: Layer, child: Layer) -> dict[str, TensorPair]:
     """The tensors of two aligned layers, by the child's names: same role, axes that correspond."""

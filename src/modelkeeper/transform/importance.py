@@ -1,0 +1,177 @@
+"""Which units of a parent matter most, and what stands in for a unit that is dropped?
+
+A unit matters by how much of it is read, times how large it is where that is known from the weights; both
+are root sums of squares over all tensors on the space:
+
+    read    the weights that read it
+    large   behind a batch norm, all units are about as large: 1
+            on a space that layer norms normalise as a whole: their gains
+            without norms: the weights that make it. Scaling a unit up and its readers down changes nothing
+            that such a network computes, and nothing here
+
+A dropped unit is folded into the kept one that is most like it, by the weights that make them (as their batch
+norms scale them): what read the dropped unit reads more of the kept one, by the projection of one on the
+other. Units that point away from each other are not folded: a rectifier lets one through at a time.
+
+`make narrowing` compares this with other choices; benchmarks/results/narrowing.md has the figures.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, Tensor, leaves
+from modelkeeper.graph.structure import consumers
+from modelkeeper.transform.units import Index, Shares
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Source = Callable[[Tensor], Array]
+
+
+class Importance:
+    """Of the units of a parent's spaces, each worked out when it is asked for."""
+
+    def __init__(self, graph: Graph, source: Source) -> None:
+        self._graph, self._source = graph, source
+        self._on_space = _tensors_by_space(graph)
+        self._known: dict[int, Shares] = {}
+        self._folds: dict[tuple[int, bytes], tuple[Index, Shares] | None] = {}
+        self._consumers = consumers(graph)
+        self._layer = {t.name: n for n, each in reversed([*enumerate(graph.layers)]) for t in each.tensors}
+
+    def __call__(self, space: int) -> Shares:
+        """How much each unit matters: never negative, in no particular unit."""
+        known = self._known.get(space)
+        if known is None:
+            size = self._graph.spaces[space].size
+            gains, makers, readers = np.zeros(size), np.zeros(size), np.zeros(size)
+            for tensor, number in self._on_space.get(space, ()):
+                squares = _squares(_rows(self._source(tensor), tensor, number, space))
+                if _reads(tensor.axes[number], space):
+                    readers += squares
+                elif tensor.role == "gain":
+                    gains += squares
+                elif len(tensor.axes) > 1:
+                    makers += squares
+            large = gains if gains.any() else makers
+            if gains.any() and readers.any() and not self._graph.spaces[space].averaged:
+                large = np.ones(size)
+            known = np.sqrt(large if large.any() else 1.0) * np.sqrt(readers if readers.any() else 1.0)
+            known = np.broadcast_to(known, size)
+            self._known[space] = known
+        return known
+
+    def fold(self, space: int, kept: Index) -> tuple[Index, Shares] | None:
+        """For each unit the kept one that stands in for it, and by how much; None where that means nothing.
+
+        It means nothing where a statistic is taken over the units, or where they are not read by weights.
+        """
+        key = space, kept.tobytes()
+        if key not in self._folds:
+            self._folds[key] = self._fold(space, kept)
+        return self._folds[key]
+
+    def _fold(self, space: int, kept: Index) -> tuple[Index, Shares] | None:
+        on_space = self._on_space.get(space, ())
+        readers = [tensor.axes[number] for tensor, number in on_space if _reads(tensor.axes[number], space)]
+        if self._graph.spaces[space].averaged or any(axis.role != "in" for axis in readers):
+            return None
+        size = self._graph.spaces[space].size
+        dropped = np.setdiff1d(np.arange(size), kept)
+        like, squares = np.zeros((len(dropped), len(kept))), np.zeros(size)
+        for tensor, number in on_space:
+            if len(tensor.axes) > 1 and tensor.axes[number].role == "out":
+                rows = _rows(self._source(tensor), tensor, number, space)
+                rows *= self._scale(tensor, space)[:, None]
+                like += rows[dropped] @ rows[kept].T
+                squares += _squares(rows)
+        if not readers or not like.size or not squares.any():
+            return None
+        length = np.sqrt(squares)
+        cosine = like / np.maximum(length[dropped, None] * length[None, kept], np.finfo(np.float64).tiny)
+        nearest = cosine.argmax(1)
+        into, amount = np.arange(size), np.zeros(size)
+        into[dropped] = kept[nearest]
+        shown = np.maximum(like[np.arange(len(dropped)), nearest], 0.0)
+        amount[dropped] = shown / np.maximum(squares[into[dropped]], np.finfo(np.float64).tiny)
+        return into, amount
+
+    def _scale(self, tensor: Tensor, space: int) -> Shares:
+        """What the batch norm right behind a layer multiplies each unit by."""
+        size = self._graph.spaces[space].size
+        behind = self._consumers[self._layer[tensor.name]]
+        norm = self._graph.layers[behind[0]] if len(behind) == 1 else None
+        if norm is not None and norm.kind == "batch_norm" and not any(edge.via for edge in norm.inputs):
+            parts = {
+                each.role: each for each in norm.tensors if each.axes and each.axes[0].of == Atom(space, size)
+            }
+            epsilon = norm.attributes.get("eps", 0.0)
+            if "variance" in parts and isinstance(epsilon, (int, float)):
+                gain = self._source(parts["gain"]).astype(np.float64) if "gain" in parts else np.ones(size)
+                deviation = np.sqrt(self._source(parts["variance"]).astype(np.float64) + epsilon)
+                return np.divide(gain, deviation, out=np.zeros(size), where=deviation > 0)
+        return np.ones(size)
+
+
+def folded(array: Array, axis: Axis, number: int, space: int, fold: tuple[Index, Shares]) -> Array:
+    """A reader's weights, where the kept units are read for the dropped ones, too."""
+    into, amount = fold
+    made = array.astype(np.result_type(array.dtype, np.float32))
+    view = np.moveaxis(made, number, 0)
+    place = _positions(axis.of, space)
+    for unit in np.flatnonzero(amount):
+        view[place[into[unit]]] += (amount[unit] * view[place[unit]]).astype(made.dtype)
+    return made.astype(array.dtype, copy=False)
+
+
+def _reads(axis: Axis, space: int) -> bool:
+    """Does this axis carry the share of a unit?"""
+    return bool(dict(axis.degrees).get(space, 0))
+
+
+def _rows(array: Array, tensor: Tensor, number: int, space: int) -> Array:
+    """All numbers of each unit: units x the rest."""
+    place = _positions(tensor.axes[number].of, space)
+    rows = np.moveaxis(array, number, 0)[place.reshape(-1)]
+    return rows.reshape(len(place), -1).astype(np.result_type(array.dtype, np.float32))
+
+
+def _squares(rows: Array) -> Shares:
+    found: Shares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return found
+
+
+def _positions(expression: Expression, space: int) -> Index:
+    """Where the units of a space stand on an axis: units x places."""
+    units = _units(expression, space)
+    order = np.argsort(units, kind="stable")[(units < 0).sum() :]
+    return order.reshape(units.max() + 1, -1)
+
+
+def _tensors_by_space(graph: Graph) -> dict[int, list[tuple[Tensor, int]]]:
+    found: dict[int, list[tuple[Tensor, int]]] = {}
+    for tensor in graph.tensors.values():
+        if tensor.buffer or not tensor.live:
+            continue
+        for number, axis in enumerate(tensor.axes):
+            for space in {leaf.space for leaf in leaves(axis.of) if isinstance(leaf, Atom)}:
+                found.setdefault(space, []).append((tensor, number))
+    return found
+
+
+def _units(expression: Expression, space: int) -> Index:
+    """For each position on an axis the unit of one space that it belongs to, or -1."""
+    match expression:
+        case Atom(number, size):
+            return np.arange(size) if number == space else np.full(size, -1)
+        case Fixed(size):
+            return np.full(size, -1)
+        case Product(factors):
+            result = np.full(1, -1)
+            for factor in factors:
+                inner = _units(factor, space)
+                result = np.where(inner[None, :] >= 0, inner[None, :], result[:, None]).reshape(-1)
+            return result
+        case Concat(parts):
+            return np.concatenate([_units(part, space) for part in parts])
