@@ -56,22 +56,20 @@ def test_a_wider_child_computes_the_same_in_training_mode(kinds: Blueprint, widt
         torch.testing.assert_close(child.train()(IMAGE.double()), parent.train()(IMAGE.double()))
 
 
-rectified = st.lists(
-    st.tuples(st.sampled_from(["chain", "residual", "depthwise"]), st.integers(2, 5)), min_size=1, max_size=3
-)
-
-
 @settings(max_examples=30)
-@given(rectified, st.data(), st.integers(3, 5), st.integers(0, 3))
+@given(
+    st.integers(3, 5),
+    st.lists(st.integers(6, 9), min_size=1, max_size=3),
+    st.integers(0, 2),
+    st.integers(0, 3),
+)
 def test_a_child_with_more_residual_blocks_computes_the_same(
-    kinds: Blueprint, data: st.DataObject, width: int, seed: int
+    width: int, inner: list[int], place: int, seed: int
 ) -> None:
-    kinds = [("chain", width), *kinds]  # what comes in is rectified: one more relu changes nothing
-    parent = parent_of(width, kinds, seed)
-    deeper = list(kinds)
-    for _ in range(data.draw(st.integers(1, 2))):
-        deeper.insert(data.draw(st.integers(1, len(deeper))), ("residual", data.draw(st.integers(2, 5))))
-    report = transfer(parent, network(width, deeper), IMAGE, verify=True)
+    """Blocks unlike those of the parent, so that there is no doubt which are new."""
+    kinds: Blueprint = [("chain", width), ("residual", 4), ("residual", 5)]
+    deeper = [*kinds[: place + 1], *(("residual", each) for each in inner), *kinds[place + 1 :]]
+    report = transfer(parent_of(width, kinds, seed), network(width, deeper), IMAGE, verify=True)
     assert report.exact, report.plan.doubts
     assert report.difference is not None
     assert report.difference < 1e-5
