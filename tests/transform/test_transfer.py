@@ -189,6 +189,27 @@ def test_a_pointwise_convolution_lends_to_a_linear_layer() -> None:
     torch.testing.assert_close(child(x), parent(x))
 
 
+class JoinedNorm(nn.Module):
+    """A layer norm over two spaces end to end."""
+
+    def __init__(self, left: int, right: int) -> None:
+        super().__init__()
+        self.a, self.b, self.norm = nn.Linear(6, left), nn.Linear(6, right), nn.LayerNorm(left + right)
+        self.head = nn.Linear(left + right, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.norm(torch.cat([self.a(x), self.b(x)], -1)))
+
+
+@pytest.mark.parametrize(("left", "right", "exact"), [(4, 6, True), (8, 12, True), (8, 18, False), (4, 12, False)])
+def test_what_is_normalised_together_grows_together(left: int, right: int, exact: bool) -> None:
+    x = torch.randn(2, 6)
+    report = transfer(JoinedNorm(4, 6), JoinedNorm(left, right), x, verify=True)
+    assert report.exact == exact
+    assert report.difference is not None
+    assert (report.difference < 1e-5) == exact
+
+
 def test_a_table_that_is_not_stored_lends_nothing() -> None:
     class Scaled(Chain):
         def __init__(self, persistent: bool) -> None:

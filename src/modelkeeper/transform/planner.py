@@ -6,6 +6,7 @@ what it is given. One doubt, and the plan says that it is approximate, and why.
 """
 
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 
 from modelkeeper.graph import Atom, Axis, Expression, Graph, Layer, Tensor, leaves
 from modelkeeper.graph.structure import COMMUTATIVE
@@ -209,6 +210,7 @@ class _Planner:
                 yield from self._flow(number, layer)
             elif layer.kind not in ENDS and not self.depth.harmless(number):
                 yield f"the child's {layer.kind} {layer.name} has no partner"
+        yield from self._statistics()
         yield from self._shares(entries)
 
     def _flow(self, number: int, layer: Layer) -> Iterable[str]:
@@ -234,6 +236,18 @@ class _Planner:
         mine = {key: value for key, value in layer.attributes.items() if key not in drop}
         theirs = {key: value for key, value in other.attributes.items() if key not in drop}
         return layer.kind in ("conv", "conv_transpose") and mine == theirs
+
+    def _statistics(self) -> Iterable[str]:
+        """Spaces over which one statistic is taken together must grow by the same multiple."""
+        for name, pair in self.pairs.items():
+            for ours, _ in pair.expressions():
+                grown = set()
+                for space in _spaces_of(ours.of):
+                    partner = self.partners.of(space)
+                    if self.child.spaces[space].averaged and partner is not None:
+                        grown.add(Fraction(self.child.spaces[space].size, self.parent.spaces[partner].size))
+                if len(grown) > 1:
+                    yield f"{name} has parts that a statistic is taken over, and they grow differently"
 
     def _shares(self, entries: Iterable[Entry]) -> Iterable[str]:
         """Where no placement of shares is exact, nothing may be copied."""
