@@ -10,8 +10,8 @@ did, and every share is where it belongs.
 For each model: whether the replay at the old sizes computes what the model does, by how much the outputs of
 the wider ones differ (below 1e-6 counts as exact: everything runs in double precision), and how many of the
 parameters' axes became wider. Beside it stands what rounding alone does: the change when the inputs move in
-their last digit, with nothing widened. Kernels, and what the inputs and outputs decide, are not counted.
-The table is written to benchmarks/results/replay.json, its summary to replay.md.
+their last digit, with nothing widened. Kernels, and what the inputs and outputs decide, are not counted. The
+table is written to benchmarks/results/replay.json, its summary to replay.md.
 """
 
 import argparse
