@@ -201,7 +201,9 @@ class JoinedNorm(nn.Module):
         return self.head(self.norm(torch.cat([self.a(x), self.b(x)], -1)))
 
 
-@pytest.mark.parametrize(("left", "right", "exact"), [(4, 6, True), (8, 12, True), (8, 18, False), (4, 12, False)])
+@pytest.mark.parametrize(
+    ("left", "right", "exact"), [(4, 6, True), (8, 12, True), (8, 18, False), (4, 12, False)]
+)
 def test_what_is_normalised_together_grows_together(left: int, right: int, exact: bool) -> None:
     x = torch.randn(2, 6)
     report = transfer(JoinedNorm(4, 6), JoinedNorm(left, right), x, verify=True)
