@@ -22,7 +22,7 @@ PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench matching coverage pairs narrowing trained constraints clean
+.PHONY: help test demo check format bench matching coverage pairs widen narrowing trained constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,7 @@ format: $(READY) ## format the code, fix what lint can fix
 bench: $(READY) ## how fast describing is, against a plain forward; and transforming, against a copy
 	$(BIN)/python benchmarks/describe.py $(ARGS)
 	$(BIN)/python benchmarks/transform.py
+	$(BIN)/python benchmarks/loading.py
 
 matching: $(READY) ## how fast and how good matching is (ARGS='--sizes 1000 10000' for a short run)
 	$(BIN)/python benchmarks/matching.py $(ARGS)
@@ -55,6 +56,9 @@ coverage: $(READY) ## describe every real architecture there is, and count
 
 pairs: $(READY) ## transfer between real models, and compare what they compute
 	$(BIN)/python benchmarks/pairs.py $(ARGS)
+
+widen: $(READY) ## widen every real architecture there is, and see whether it computes the same
+	$(BIN)/python benchmarks/replay.py $(ARGS)
 
 narrowing: $(READY) ## narrow trained networks, and train them on: operators compared, on Fashion-MNIST
 	$(BIN)/python benchmarks/narrowing.py $(ARGS)

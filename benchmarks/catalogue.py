@@ -35,6 +35,11 @@ def classifiers() -> list[str]:
     ]
 
 
+def distinct_classifiers() -> list[str]:
+    """Those that differ in more than the number of classes."""
+    return [name for name in classifiers() if not name.endswith(("_cifar100", "_svhn"))]
+
+
 def cifar_classifiers() -> list[str]:
     """Those made for images of CIFAR's size, one of the several numbers of classes each."""
     return [name for name in classifiers() if name.endswith("_cifar10")]

@@ -1,14 +1,17 @@
-"""Describe two residual networks and print them side by side: `make demo`.
+"""Describe two residual networks side by side, and carry the weights of one into the other: `make demo`.
 
 The second is wider and one block deeper than the first. Look at the column of tensors: an axis is
 made of spaces (s0, s1 ...), and wherever the same space appears, widths must change together. The
 residual adds tie a whole stage to one space, whatever its width.
+
+Then the weights of the first go into the second, which computes the same from there on, until it is trained.
 """
 
 import torch
 from rich.console import Console
 from torch import Tensor, nn
 
+import modelkeeper
 from modelkeeper.frontends.torch import describe
 from modelkeeper.render import side_by_side
 
@@ -46,8 +49,11 @@ def main() -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=140)
-    small, large = describe(ResNet(width=16, depth=1)), describe(ResNet(width=32, depth=2))
-    console.print(side_by_side(("ResNet, width 16, 1 block", small), ("ResNet, width 32, 2 blocks", large)))
+    small, large = ResNet(width=16, depth=1), ResNet(width=32, depth=2)
+    names = "ResNet, width 16, 1 block", "ResNet, width 32, 2 blocks"
+    console.print(side_by_side((names[0], describe(small)), (names[1], describe(large))))
+    console.print("\nThe weights of the first into the second:\n")
+    console.print(str(modelkeeper.transfer(small, large, verify=True)))
 
 
 if __name__ == "__main__":

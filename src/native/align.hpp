@@ -46,13 +46,14 @@ class Aligner {
     static constexpr int64_t MAX_CELLS = int64_t(1) << 28;
     static constexpr int64_t MAX_ASSIGNMENT = int64_t(1) << 22;
     static constexpr int ROUNDS = 3;
+    static constexpr size_t KEPT = size_t(16) << 20;  // bytes of scratch memory kept between pairs
 
     std::vector<std::pair<uint16_t, uint16_t>> pairs;  // of the last alignment, in no order
 
     // rows[t]: the rewards of the parent's local token t against each local token of the child.
     Score align(const Form &parent, const Form &child, const int32_t *const *rows, const Knobs &knobs) {
         p_ = &parent, c_ = &child, knobs_ = knobs;
-        arena_.release({0, 0});
+        arena_.reset(KEPT);
         pairs.clear();
         cells_ = 0;
         if (parent.elements == 0 || child.elements == 0) return {};

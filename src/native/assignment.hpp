@@ -19,6 +19,14 @@ class Arena {
     Mark mark() const { return {block_, top_}; }
     void release(Mark mark) { std::tie(block_, top_) = mark; }
 
+    // Begin anew; what one huge pair needed is not kept for ever.
+    void reset(size_t keep) {
+        size_t held = 0;
+        for (const auto &block : blocks_) held += block.second;
+        if (held > keep) blocks_.clear();
+        block_ = top_ = 0;
+    }
+
     template <class T> T *take(size_t count) {
         const size_t bytes = (count * sizeof(T) + 63) & ~size_t(63);
         while (block_ < blocks_.size() && top_ + bytes > blocks_[block_].second) ++block_, top_ = 0;

@@ -4,7 +4,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
 
-#include <memory>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -27,6 +26,12 @@ template <class T> Out<T> give(const std::vector<T> &values) {
 
 inline void demand(bool holds, const char *problem) {
     if (!holds) throw nb::value_error(problem);
+}
+
+// Each thread's own, so that its scratch memory serves all that the thread aligns.
+inline Aligner &aligner() {
+    static thread_local Aligner mine;
+    return mine;
 }
 
 inline const Token *tokens(const In2<int64_t> &array) {
@@ -141,29 +146,29 @@ class Scan {
             nb::gil_scoped_release release;
             const Form child(child_.data());
             spread(n, 4, threads_, [&] {
-                return [&, aligner = std::make_shared<Aligner>(),
-                        own = ChildTokens(tokens(child_tokens_), child.tokens, knobs_), table = std::vector<int32_t>(),
-                        rows = std::vector<const int32_t *>()](int64_t begin, int64_t end) mutable {
-                    for (int64_t i = begin; i < end; ++i) {
-                        const int32_t at = which.data()[i];
-                        const uint16_t *const form = words_.data() + forms_.data()[at];
-                        if (!Form::valid(form, Form::words(form)) ||
-                            form[1] != offset_.data()[at + 1] - offset_.data()[at]) {
-                            damaged = true;
-                            continue;
+                return
+                    [&, own = ChildTokens(tokens(child_tokens_), child.tokens, knobs_), table = std::vector<int32_t>(),
+                     rows = std::vector<const int32_t *>()](int64_t begin, int64_t end) mutable {
+                        for (int64_t i = begin; i < end; ++i) {
+                            const int32_t at = which.data()[i];
+                            const uint16_t *const form = words_.data() + forms_.data()[at];
+                            if (!Form::valid(form, Form::words(form)) ||
+                                form[1] != offset_.data()[at + 1] - offset_.data()[at]) {
+                                damaged = true;
+                                continue;
+                            }
+                            const int64_t first = offset_.data()[at];
+                            table.resize(size_t(form[1]) * child.tokens);
+                            rows.clear();
+                            for (size_t t = 0; t < form[1]; ++t) {
+                                rows.push_back(table.data() + t * child.tokens);
+                                own.row(tokens(parents_)[token_.data()[first + int64_t(t)]],
+                                        table.data() + t * child.tokens);
+                            }
+                            const Score score = aligner().align(Form(form), child, rows.data(), knobs_);
+                            result[size_t(i)] = score.layers + score.edges;
                         }
-                        const int64_t first = offset_.data()[at];
-                        table.resize(size_t(form[1]) * child.tokens);
-                        rows.clear();
-                        for (size_t t = 0; t < form[1]; ++t) {
-                            rows.push_back(table.data() + t * child.tokens);
-                            own.row(tokens(parents_)[token_.data()[first + int64_t(t)]],
-                                    table.data() + t * child.tokens);
-                        }
-                        const Score score = aligner->align(Form(form), child, rows.data(), knobs_);
-                        result[size_t(i)] = score.layers + score.edges;
-                    }
-                };
+                    };
             });
         }
         demand(!damaged, "a stored form is damaged");
@@ -210,10 +215,10 @@ inline std::tuple<int64_t, int64_t, Out<int32_t>> align_pair(In<uint16_t> parent
         nb::gil_scoped_release release;
         std::vector<const int32_t *> rows;
         for (size_t t = 0; t < p.tokens; ++t) rows.push_back(table.data() + t * c.tokens);
-        Aligner aligner;
-        score = aligner.align(p, c, rows.data(), knob);
-        std::sort(aligner.pairs.begin(), aligner.pairs.end());
-        for (const auto &[x, y] : aligner.pairs) found.push_back(x), found.push_back(y);
+        auto &pairs = aligner().pairs;
+        score = aligner().align(p, c, rows.data(), knob);
+        std::sort(pairs.begin(), pairs.end());
+        for (const auto &[x, y] : pairs) found.push_back(x), found.push_back(y);
     }
     return {score.layers, score.edges, give(found)};
 }

@@ -92,7 +92,7 @@ class ChildTokens {
             const Token &b = sorted_[first + size_t(j)];
             if (a.rank != b.rank && !(pointwise && b.pointwise()))
                 worth_[size_t(j)] = 0;
-            else if (a.groups != b.groups && std::max(a.groups, b.groups) % std::min(a.groups, b.groups))
+            else if (a.groups != b.groups && !divides(a.groups, b.groups))
                 worth_[size_t(j)] = 0;
             else if (a.detail != b.detail || a.rank != b.rank || a.groups != b.groups)
                 worth_[size_t(j)] = int32_t(int64_t(worth_[size_t(j)]) * knobs_.detail / 1024);
@@ -124,6 +124,8 @@ class ChildTokens {
         int32_t first, size;
         size_t axes;
     };
+
+    static bool divides(int64_t a, int64_t b) { return std::min(a, b) > 0 && std::max(a, b) % std::min(a, b) == 0; }
 
     static size_t used(const Token &token) {
         size_t count = Token::AXES;

@@ -1,7 +1,7 @@
 """Scenario networks: each shows one way in which axes depend on each other.
 
 Every one is small, runs on CPU in microseconds, and is built fresh by its class. `SCENARIOS` gives for
-each the inputs it takes.
+each the inputs it takes; `network` makes any number of others.
 """
 
 from collections.abc import Sequence
@@ -173,6 +173,17 @@ class Projected(nn.Module):
         return self.head(self.lstm(x)[0])
 
 
+class LastStates(nn.Module):
+    """A classifier on the last states of stacked cells, which lie in one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(5, 6, num_layers=2, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.lstm(x)[1][0][-1])
+
+
 class Encoder(nn.Module):
     """PyTorch's own encoder layer, whose fused kernel must not hide its parts."""
 
@@ -276,6 +287,35 @@ class RootMeanSquare(nn.Module):
         return self.b(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.gain)
 
 
+class RelativeShift(nn.Module):
+    """Scores are shifted by a reshape that fits no axis and masked: neither concerns the heads beside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Linear(6, 12), nn.Linear(12, 3)
+        self.q, self.k, self.v = (nn.Linear(12, 12) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.embed(x)
+        n, length, _ = x.shape
+        q, k, v = (layer(x).view(n, length, 3, 4).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        scores = F.pad(q @ k.transpose(-1, -2), (1, 0)).view(n, 3, length + 1, length)[:, :, 1:]
+        mask = torch.ones(length, length, dtype=torch.bool).tril().expand(n, 3, length, length)
+        scores = torch.where(mask, scores, -1e4).softmax(-1)
+        return self.head((scores @ v).transpose(1, 2).flatten(2))
+
+
+class OneBit(nn.Module):
+    """Only the sign of a weight counts: no share can be put into it, nor into what it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(6, 8), nn.Linear(8, 5, bias=False), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.c(torch.tanh(F.linear(torch.tanh(self.a(x)), self.b.weight.sign())))
+
+
 class Block(nn.Module):
     """One of several shapes of block, from `taken` channels to some number of its own."""
 
@@ -333,6 +373,7 @@ SCENARIOS: dict[type[nn.Module], Tensor] = {
     TiedLanguageModel: torch.arange(14).reshape(2, 7) % 11,
     Recurrent: torch.randn(2, 7, 5),
     Projected: torch.randn(2, 7, 5),
+    LastStates: torch.randn(2, 7, 5),
     Encoder: torch.randn(2, 7, 8),
     WeightNormed: VECTOR,
     GroupNormed: IMAGE,
@@ -342,4 +383,6 @@ SCENARIOS: dict[type[nn.Module], Tensor] = {
     Transposed: IMAGE,
     BareParameters: SEQUENCE,
     RootMeanSquare: VECTOR,
+    RelativeShift: SEQUENCE,
+    OneBit: VECTOR,
 }

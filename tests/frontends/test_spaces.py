@@ -18,9 +18,12 @@ from networks import (
     GroupNormed,
     Halves,
     InPlace,
+    LastStates,
     Loop,
+    OneBit,
     PackedAttention,
     Recurrent,
+    RelativeShift,
     Residual,
     RootMeanSquare,
     SeparateAttention,
@@ -32,6 +35,7 @@ from networks import (
     network,
 )
 from permutation import difference, permute, randomise
+from pitfalls import PITFALLS
 from torch import Tensor, nn
 
 from modelkeeper.frontends.torch import describe
@@ -118,6 +122,16 @@ def test_a_channel_shuffle_turns_the_factors_round() -> None:
     assert any("permute" in step for layer in graph.layers for edge in layer.inputs for step in edge.via)
 
 
+@pytest.mark.parametrize("name", ["groups after a shuffle", "transposed groups after a shuffle"])
+def test_uneven_groups_pin_what_goes_in_but_not_what_each_makes(name: str) -> None:
+    make, inputs = PITFALLS[name]
+    graph = describe(make(), inputs)
+    groups, made = of(graph, "b.weight", 1).factors
+    assert (groups.size, made.size) == (3, 4)
+    assert graph.spaces[made.space].free
+    assert not any(graph.spaces[factor.space].free for factor in of(graph, "a.weight", 0).factors)
+
+
 def test_a_chunk_splits() -> None:
     graph = graph_of(Halves)
     half = of(graph, "down.weight", 1)
@@ -182,6 +196,36 @@ def test_recurrent_layers_are_one_layer_with_gates() -> None:
     assert of(graph, "lstm.weight_hh_l0", 1) == hidden
     assert of(graph, "lstm.weight_ih_l1", 1) == Concat((hidden, of(graph, "lstm.weight_hh_l0_reverse", 1)))
     assert of(graph, "head.weight", 1) == of(graph, "gru.weight_hh_l0", 1)
+
+
+def test_last_states_tie_the_cells_they_are_stacked_with() -> None:
+    graph = graph_of(LastStates)
+    hidden = of(graph, "head.weight", 1)
+    assert hidden == of(graph, "lstm.weight_hh_l0", 1) == of(graph, "lstm.weight_hh_l1", 1)
+    assert graph.spaces[hidden.space].free
+
+
+def test_a_reshape_or_a_mask_of_other_axes_leaves_heads_free() -> None:
+    graph = graph_of(RelativeShift)
+    heads, _ = of(graph, "q.weight", 0).factors
+    assert graph.spaces[heads.space].free
+    assert of(graph, "head.weight", 1).factors[0] == heads
+
+
+def test_a_contradiction_of_degrees_is_noted_and_pins_its_space_alone() -> None:
+    graph = graph_of(OneBit)
+    assert [note.topic for note in graph.notes] == ["conflict"]
+    inner, after = (graph.spaces[of(graph, name, 1).space] for name in ("b.weight", "c.weight"))
+    assert "b.weight" in graph.notes[0].where
+    assert inner.pins == (f"no placement of shares is exact in {graph.notes[0].where}",)
+    assert after.free
+
+
+def test_positions_beyond_the_input_are_not_free() -> None:
+    graph = graph_of(TiedLanguageModel)
+    used, unread = of(graph, "positions", 1).parts
+    assert used == Fixed(7, "input")
+    assert graph.spaces[unread.space].pins == ("never read",)
 
 
 def test_statistics_are_marked() -> None:

@@ -10,9 +10,9 @@ from modelkeeper.frontends.torch import describe
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Index, Match, align, prepare
 
-NAMES = """resnet20_cifar10 resnet56_cifar10 seresnet20_cifar10 preresnet20_cifar10 densenet40_k12_bc_cifar10
-shakeshakeresnet20_2x16d_cifar10 ror3_56_cifar10 mobilenet_wd4 hrnet_w18_small_v1 darts bert gpt2
-vit""".split()
+NAMES = """resnet20_cifar10 resnet56_cifar10 seresnet20_cifar10 preresnet20_cifar10
+densenet40_k12_bc_cifar10 shakeshakeresnet20_2x16d_cifar10 ror3_56_cifar10 mobilenet_wd4
+hrnet_w18_small_v1 darts bert gpt2 vit""".split()
 
 
 @pytest.fixture(scope="module")

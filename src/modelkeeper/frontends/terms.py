@@ -22,7 +22,7 @@ A pin is soft, it forbids exact widening and nothing else.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 ATOM, FIXED, PRODUCT, CONCAT = range(4)
 
@@ -64,7 +64,10 @@ class Solver:
     def __init__(self) -> None:
         self._numbers = itertools.count()
         self._epoch = 0
+        self._statistics: list[Term] = []
+        self._settled = 0  # how many statistics have been found to hold their spaces back
         self.one = Term(FIXED, 1, next(self._numbers), origin="one")
+        self.opaque: dict[str, None] = {}  # what was not understood and pinned spaces, in order
 
     # -- making terms ---------------------------------------------------------------------------
 
@@ -131,11 +134,39 @@ class Solver:
         for atom in self.atoms(term):
             if why not in atom.pins:
                 atom.pins = (*atom.pins, why)
+                if why.startswith("opaque"):
+                    self.opaque[why] = None
 
     def average(self, term: Term) -> None:
         """A statistic is taken over these spaces: copies of a unit must come in equal numbers."""
+        self._statistics.append(term)
         for atom in self.atoms(term):
             atom.averaged = True
+
+    def settle(self) -> None:
+        """Pin what cannot grow because of what else is pinned: call it when all has been said.
+
+        The parts that a statistic is taken over have to grow alike, so nothing beside a fixed part can.
+        """
+        before = -1
+        while before != self._settled:
+            before = self._settled
+            for term in self._statistics:
+                self._growth(term)
+
+    def _growth(self, term: Term) -> int:
+        """How often a common factor of all free spaces enters the size of a term."""
+        term = self.resolve(term)
+        if term.kind < PRODUCT:
+            return int(term.kind == ATOM and not term.pins)
+        each = [self._growth(part) for part in term.parts]
+        if term.kind == PRODUCT:
+            return sum(each)
+        if min(each) != max(each):
+            self.pin(term, "a statistic is taken over it together with what cannot grow alike")
+            self._settled += 1
+            return 0
+        return each[0]
 
     def unify(self, a: Term, b: Term, where: str) -> None:
         """These two axes are one and the same."""
@@ -270,30 +301,37 @@ class Solver:
         """The axes after a reshape in row-major order: merged into products, or factored."""
         if 0 in shape:
             return [self.atom(size) for size in shape]
-        queue = [self.resolve(term) for term in terms if term.size != 1]
-        queue.reverse()
+        result: list[Term] = []
+        for old, new in _aligned([self.resolve(term) for term in terms if term.size != 1], shape):
+            try:
+                result += self._reshape(old, new, where)
+            except Straddles as problem:
+                why = f"opaque reshape in {where}: {problem}"
+                for term in old:
+                    self.pin(term, why)
+                result += self.unknown(new, why)
+        return result
+
+    def _reshape(self, terms: Sequence[Term], shape: Sequence[int], where: str) -> list[Term]:
+        if all(term.kind == FIXED for term in terms):
+            return [self.fixed(size, terms[0].origin if terms else "one") for size in shape]
+        queue = list(reversed(terms))
         result = []
-        try:
-            for size in shape:
-                factors = []
-                while size > 1:
-                    term = queue.pop()
-                    if size % term.size == 0:
-                        factors.append(term)
-                        size //= term.size
-                    elif term.size % size == 0:
-                        lead, rest = self.factor(term, size, where)
-                        factors.append(lead)
-                        queue.append(rest)
-                        size = 1
-                    else:
-                        raise Straddles(f"{term.size} units do not fall into {size}")
-                result.append(self.product(factors))
-        except Straddles as problem:
-            why = f"opaque reshape in {where}: {problem}"
-            for term in terms:
-                self.pin(term, why)
-            return self.unknown(shape, why)
+        for size in shape:
+            factors = []
+            while size > 1:
+                term = queue.pop()
+                if size % term.size == 0:
+                    factors.append(term)
+                    size //= term.size
+                elif term.size % size == 0:
+                    lead, rest = self.factor(term, size, where)
+                    factors.append(lead)
+                    queue.append(rest)
+                    size = 1
+                else:
+                    raise Straddles(f"{term.size} units do not fall into {size}")
+            result.append(self.product(factors))
         return result
 
     def unknown(self, shape: Sequence[int], why: str) -> list[Term]:
@@ -319,3 +357,20 @@ class Solver:
     def _apart(self, a: Term, b: Term, why: str) -> None:
         self.pin(a, f"opaque: {why}")
         self.pin(b, f"opaque: {why}")
+
+
+def _aligned(terms: Sequence[Term], shape: Sequence[int]) -> Iterator[tuple[list[Term], list[int]]]:
+    """The shortest runs of old axes and of new ones that hold the same units."""
+    queue = list(reversed(terms))
+    old: list[Term] = []
+    new: list[int] = []
+    before = after = 1
+    for size in shape:
+        new.append(size)
+        after *= size
+        while before < after:
+            old.append(queue.pop())
+            before *= old[-1].size
+        if before == after:
+            yield old, new
+            old, new, before, after = [], [], 1, 1

@@ -25,7 +25,8 @@ class Space(Struct, frozen=True):
     `pins` says why its width cannot change freely (empty: it can). A pin is soft: the axis still
     has units that a parent can lend, but widening by copies is then not exact. `averaged` is set
     where a statistic is taken over the units (layer norm, a mean): copies are exact only in equal
-    numbers. `free` is the plain case.
+    numbers, and spaces that one statistic is taken over together need the same number. `free` is
+    the plain case.
     """
 
     size: int

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from modelkeeper import _native
 from modelkeeper.errors import InvalidGraph, TooLargeToMatch
 from modelkeeper.graph import Edge, Graph, Layer, consumers
+from modelkeeper.graph.rules import MAX_LAYERS
 from modelkeeper.graph.structure import COMMUTATIVE
 from modelkeeper.matching.similarity import EDGE, FIELDS, FOLDING, NORMS, VERSION, number, shape, token
 
@@ -81,7 +83,7 @@ class Prepared:
         if (version, fields) != (VERSION, FIELDS):
             return None
         at = _HEAD.size
-        parts: list[NDArray[np.generic]] = []
+        parts: list[NDArray[Any]] = []
         elements = (len(data) - at - 2 * words - 8 * FIELDS * tokens - 16 * unused) // 8
         for dtype, count in (
             (np.int64, FIELDS * tokens),
@@ -95,10 +97,12 @@ class Prepared:
             parts.append(np.frombuffer(data, dtype, count, at))
             at += width
         form = parts[3].astype(np.uint16, copy=False)
-        if at != len(data) or not _native.valid_form(form) or form[0] != elements or form[1] != tokens:
+        whole = at == len(data) and _native.valid_form(form) and form[0] == elements and form[1] == tokens
+        named = int(parts[2].max(initial=-1)) < size <= MAX_LAYERS and int(parts[2].min(initial=-1)) >= -1
+        if not whole or not named or not fingerprint.isalnum():
             raise InvalidGraph("prepared graph", "its bytes are damaged")
         return cls(
-            fingerprint.decode("ascii"),
+            fingerprint.decode(),
             total,
             form,
             parts[0].astype(np.int64, copy=False).reshape(-1, FIELDS),

@@ -4,9 +4,9 @@ A snapshot is what the index held at one moment; searching it needs no lock. For
 a bound says how similar it can be at most; architectures are aligned in descending order of their
 bound, until no bound reaches the buckets that are asked for. What was not aligned cannot be in them.
 
-    coarse bound   all architectures, from one side of the histograms: 0.1 us each
-    fine bound     those that may matter, from both sides: 1 us each
-    alignment      those that still may: 50 us each
+    coarse bound   all architectures, from one side of the histograms: below a microsecond each
+    fine bound     those that may matter, from both sides: some microseconds each
+    alignment      those that still may: a hundred microseconds and more each
 
 With a budget the search stops after so many alignments. If half of them have proven nothing, clusters
 say where to look next: the query is aligned with the medoids, and models whose medoid is near come first.

@@ -179,13 +179,11 @@ class Segment:
         at = start + int.from_bytes(raw[len(_MAGIC) : start].tobytes(), "little")
         try:
             head = json.loads(raw[start:at].tobytes())
-            sizes = {name: int(head["sizes"][name]) for name in COLUMNS}
+            version, sizes = head["version"], {name: int(head["sizes"][name]) for name in COLUMNS}
         except (ValueError, KeyError, TypeError) as problem:
             raise InvalidIndex(str(path), "its head is damaged") from problem
-        if head["version"] != VERSION:
-            raise InvalidIndex(
-                str(path), f"it was written by version {head['version']} of the matcher, this is {VERSION}"
-            )
+        if version != VERSION:
+            raise InvalidIndex(str(path), f"version {version} of the matcher wrote it, this is {VERSION}")
         made = cls.__new__(cls)
         made.columns = {}
         for name, size in sizes.items():

@@ -5,14 +5,14 @@ and equal on every machine.
 
     weight   what a layer is worth when it is matched with its like: the fourth root of its number of
              parameters, tenths of it; so 10,000 parameters weigh 1, 100 million weigh 10
-    reward   what a match of two layers earns: the smaller weight, times the square root of the ratio
+    reward   what a match of two layers earns: the smaller weight, times the fourth root of the ratio
              of their shapes, times 15/16 if attributes differ (`src/native/tokens.hpp`)
     score    the rewards of an alignment, plus the worth of every edge whose image is an edge
     similarity   the score, as a share of what the parent (one quarter) and the child (three quarters)
              would score against themselves: layers skipped on either side lower it
 
 The child counts for more because what it lacks must be trained; what the parent has too much of is
-only left behind. Why a fourth root: benchmarks/results/matching-weights.md.
+only left behind. Why fourth roots: benchmarks/results/matching-weights.md.
 
 A token is what matching knows of a layer: 16 numbers, laid out as `Token` in tokens.hpp.
 """

@@ -29,6 +29,8 @@ def apply(
 ) -> Iterator[tuple[str, Array]]:
     """The child's tensors by name, in the child's order and dtype, each made when it is asked for.
 
+    Tensors that are the parent's as they are share its memory: copy what you keep and change.
+
     Args:
         plan: What becomes of each tensor.
         tensors: The parent's tensors by name; each is read when it is needed.
@@ -75,7 +77,7 @@ class _Run:
             raise InvalidWeights(
                 tensor.name, f"shape {tuple(array.shape)}, the parent's graph says {tensor.shape}"
             )
-        if array.size and np.issubdtype(array.dtype, np.floating) and np.isnan(array.min()):
+        if _holds_nan(array):
             raise InvalidWeights(tensor.name, "the parent's weights hold NaN: its training has failed")
         return array
 
@@ -97,6 +99,8 @@ class _Run:
             maps.append(AxisMap(None if same else index, None if (factor == 1).all() else factor))
         if not np.issubdtype(array.dtype, np.inexact) and array.dtype not in _FLOATS:
             maps = [AxisMap(each.index, None) for each in maps]
+        if all(each.index is None and each.factor is None for each in maps):
+            return array.reshape(pair.child.shape)  # as it is: whoever loads it copies it
         made = gather(array, maps, shape)
         if len(maps) == 1 and maps[0].index is not None and pair.child.role in _NEUTRAL:
             made[maps[0].index < 0] = _NEUTRAL[pair.child.role]
@@ -155,10 +159,18 @@ class _Run:
         return None, np.ones(axis.size)
 
 
+def _holds_nan(array: Array) -> bool:
+    """One pass over the numbers: a sum of squares is NaN just when one of them is."""
+    if array.dtype in (np.float32, np.float64):
+        flat = array.reshape(-1)
+        return bool(np.isnan(np.dot(flat, flat)))
+    return array.dtype in _FLOATS and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
+
+
 def dtype_of(name: str) -> np.dtype[Any]:
     """A NumPy type by the name a graph gives it."""
     found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
     return found
 
 
-_FLOATS = frozenset(dtype_of(name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"))
+_FLOATS = frozenset(dtype_of(name) for name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"))

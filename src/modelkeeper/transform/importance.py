@@ -13,9 +13,9 @@ A dropped unit is folded into the kept one that is most like it, by the weights 
 norms scale them): what read the dropped unit reads more of the kept one, by the projection of one on the
 other. Units that point away from each other are not folded: a rectifier lets one through at a time.
 
-`make narrowing` compares this with absolute weights summed over a space, on seeds that did not serve to choose
-it. ResNets of half the width start at 14 % (11 % by absolute weights), with norms recalibrated at 60 % (40 %),
-and reach 87.2 % (86.7 %) after 188 steps; of two thirds, 23 % (15 %), 78 % (71 %) and 88.3 % (88.3 %).
+`make narrowing` compares this with absolute weights summed over a space, on seeds that did not serve to
+choose it. ResNets of half the width start at 14 % (by absolute weights 11 %), with norms recalibrated at 60 %
+(40 %), and reach 87.2 % (86.7 %) after 188 steps; of two thirds: 23 % (15 %), 78 % (71 %), 88.3 % (88.3 %).
 """
 
 from collections.abc import Callable

@@ -6,11 +6,12 @@ what it is given. One doubt, and the plan says that it is approximate, and why.
 """
 
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 
-from modelkeeper.graph import Atom, Expression, Graph, Layer, Tensor, leaves
+from modelkeeper.graph import Atom, Axis, Expression, Graph, Layer, Tensor, leaves
 from modelkeeper.graph.structure import COMMUTATIVE
 from modelkeeper.transform.depth import NORMS, Depth, Inserted
-from modelkeeper.transform.maps import Maps
+from modelkeeper.transform.maps import Maps, Verdict
 from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.settle import settle
 from modelkeeper.transform.spaces import Pairs, Partners, TensorPair, pair_tensors
@@ -100,7 +101,7 @@ class _Planner:
             return entry("kept", False, self.fresh[tensor.name])
         pair = self.pairs.get(tensor.name)
         if pair is not None:
-            verdicts = [self.maps.judge(ours, theirs) for ours, theirs in pair.expressions()]
+            verdicts = [self._judge(number, ours, theirs) for ours, theirs in pair.expressions()]
             changed = {verdict.action for verdict in verdicts} - {"copied"}
             action = "copied" if not changed else changed.pop() if len(changed) == 1 else "resized"
             why = next((v.why for v in verdicts if not v.exact), "") or next(
@@ -115,6 +116,33 @@ class _Planner:
         if inserted is None:
             return entry("kept", False, "the parent has no such layer")
         return self._inserted(layer, tensor, inserted, entry)
+
+    def _judge(self, number: int, ours: Axis, theirs: Axis) -> Verdict:
+        if ours.role == "kernel" and ours.size != theirs.size and self._grows_with_padding(number):
+            return Verdict("widened", True, "the kernel grew together with its padding")
+        return self.maps.judge(ours, theirs)
+
+    def _grows_with_padding(self, number: int) -> bool:
+        """Is the child's window the parent's with a border of zeros, laid over as many more zeros?"""
+        other = self.partner.get(number)
+        if other is None:
+            return False
+        layer, lender = self.child.layers[number], self.parent.layers[other]
+        weights = [next((t for t in each.tensors if t.role == "weight"), None) for each in (layer, lender)]
+        if layer.kind != "conv" or lender.kind != "conv" or None in weights:
+            return False
+        sizes = [[a.size for a in t.axes if a.role == "kernel"] for t in weights if t is not None]
+        margins = [_margins(each, len(sizes[0])) for each in (layer, lender)]
+        if (
+            None in margins
+            or len(sizes[0]) != len(sizes[1])
+            or "dilation" in {*layer.attributes, *lender.attributes}
+        ):
+            return False
+        rows = zip(*sizes, *[m for m in margins if m is not None], strict=True)
+        return all(
+            size >= parents and size - parents == 2 * (pad - before) for size, parents, pad, before in rows
+        )
 
     def _without_pair(self, layer: Layer, tensor: Tensor, entry: Make) -> Entry:
         """A tensor that the aligned layer of the parent does not have."""
@@ -182,6 +210,7 @@ class _Planner:
                 yield from self._flow(number, layer)
             elif layer.kind not in ENDS and not self.depth.harmless(number):
                 yield f"the child's {layer.kind} {layer.name} has no partner"
+        yield from self._statistics()
         yield from self._shares(entries)
 
     def _flow(self, number: int, layer: Layer) -> Iterable[str]:
@@ -202,11 +231,23 @@ class _Planner:
             yield f"{where} is fed differently"
 
     def _same_window(self, number: int, layer: Layer, other: Layer) -> bool:
-        """Only the number of groups differs, which the spaces take care of."""
-        drop = ("groups",)
+        """Only groups differ, which the spaces take care of, or padding does, together with the kernel."""
+        drop = ("groups", "padding") if self._grows_with_padding(number) else ("groups",)
         mine = {key: value for key, value in layer.attributes.items() if key not in drop}
         theirs = {key: value for key, value in other.attributes.items() if key not in drop}
         return layer.kind in ("conv", "conv_transpose") and mine == theirs
+
+    def _statistics(self) -> Iterable[str]:
+        """Spaces over which one statistic is taken together must grow by the same multiple."""
+        for name, pair in self.pairs.items():
+            for ours, _ in pair.expressions():
+                grown = set()
+                for space in _spaces_of(ours.of):
+                    partner = self.partners.of(space)
+                    if self.child.spaces[space].averaged and partner is not None:
+                        grown.add(Fraction(self.child.spaces[space].size, self.parent.spaces[partner].size))
+                if len(grown) > 1:
+                    yield f"{name} has parts that a statistic is taken over, and they grow differently"
 
     def _shares(self, entries: Iterable[Entry]) -> Iterable[str]:
         """Where no placement of shares is exact, nothing may be copied."""
@@ -215,6 +256,11 @@ class _Planner:
                 for note in graph.notes:
                     if note.topic in ("conflict", "opaque"):
                         yield f"{note.topic} in {note.where}"
+
+
+def _margins(layer: Layer, rank: int) -> tuple[int, ...] | None:
+    padding = layer.attributes.get("padding", (0,) * rank)
+    return padding if isinstance(padding, tuple) else None
 
 
 def _spaces_of(expression: Expression) -> list[int]:

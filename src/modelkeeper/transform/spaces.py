@@ -36,7 +36,7 @@ class TensorPair:
 def pair_tensors(parent: Layer, child: Layer) -> dict[str, TensorPair]:
     """The tensors of two aligned layers, by the child's names: same role, axes that correspond."""
     found: dict[str, TensorPair] = {}
-    waiting = list(parent.tensors)
+    waiting = [tensor for tensor in parent.tensors if tensor.stored]
     for tensor in child.tensors:
         for candidate in waiting:
             used = candidate.live and tensor.live

@@ -8,12 +8,14 @@ cannot run on shapes, the model runs once for real on the CPU.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from modelkeeper.errors import CannotDescribe
+from modelkeeper.frontends.terms import Solver
 from modelkeeper.frontends.torch.assemble import Assembly
 from modelkeeper.frontends.torch.degrees import infer_degrees
 from modelkeeper.frontends.torch.inputs import Inputs, candidates
@@ -22,13 +24,14 @@ from modelkeeper.frontends.torch.quiet import quietly
 from modelkeeper.frontends.torch.record import CPU, META, Owned, Recorder, Recording, map_tensors, tensors_in
 from modelkeeper.frontends.torch.rules import RULES
 from modelkeeper.frontends.torch.spaces import Inference
-from modelkeeper.frontends.torch.trace import trace
+from modelkeeper.frontends.torch.trace import Trace, trace
 from modelkeeper.graph import Graph, Note
 
 MODEL = nn.Module
 Outputs = Callable[[Any], Any] | str | None
 _Ran = tuple[Recording, Inputs, Any]
 
+MOST_NOTES = 12
 _ADVICE = (
     "Pass example_inputs: one tensor, a tuple of positional arguments, or a dict of named ones, "
     "e.g. describe(model, torch.zeros(1, 3, 32, 32))"
@@ -49,21 +52,44 @@ def describe(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs =
     Raises:
         CannotDescribe: The model did not run on the inputs there were; the message says what to pass.
     """
+    return study(model, example_inputs, outputs=outputs).graph
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A graph together with the evidence for it: what ran, and which term each of its axes is."""
+
+    graph: Graph
+    trace: Trace
+    solver: Solver
+    spaces: dict[int, int]  # the number of an atom -> the space it is in the graph
+
+
+def study(
+    model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None, real: bool = False
+) -> Account:
+    """What `describe` does, with all that it knew when it wrote the graph; `real`: not on shapes."""
     owned = owned_tensors(model)
     with quietly(model) as bare:
-        recording, inputs, returned, notes = _run(bare, owned, example_inputs)
+        recording, inputs, returned, notes = _run(bare, owned, example_inputs, real)
         given = list(tensors_in(pick_outputs(returned, outputs)))
         tensors = list(tensors_in((inputs.args, dict(inputs.kwargs))))
         run = trace(recording, tensors, given)
         inference = Inference()
         inference.walk(run)
         degrees, conflicts = infer_degrees(run, inference.solver)
+        inference.solver.settle()
         assembly = Assembly(inference.solver, degrees)
         assembly.build(run, _input_names(bare, inputs))
         assembly.leftover(owned, recording.touched)
     notes += [Note("opaque", where, f"aten::{name}") for name, where in inference.opaque.items()]
+    misfits = [why for why in inference.solver.opaque if ":" in why]  # understood, but they fit no space
+    notes += [
+        Note("opaque", "", why.removeprefix("opaque").lstrip(": ")[:400]) for why in misfits[:MOST_NOTES]
+    ]
     notes += [Note("conflict", where, "no placement of shares is exact here") for where in conflicts]
-    return Graph("torch", tuple(assembly.layers), tuple(assembly.tensors.spaces), tuple(notes))
+    graph = Graph("torch", tuple(assembly.layers), tuple(assembly.tensors.spaces), tuple(notes))
+    return Account(graph, run, inference.solver, assembly.tensors.numbers)
 
 
 def example(shape: Iterable[int], dtype: str = "float32") -> Tensor:
@@ -72,14 +98,14 @@ def example(shape: Iterable[int], dtype: str = "float32") -> Tensor:
 
 
 def _run(
-    model: nn.Module, owned: list[Owned], example_inputs: Any
+    model: nn.Module, owned: list[Owned], example_inputs: Any, real: bool
 ) -> tuple[Recording, Inputs, Any, list[Note]]:
     """The first run that works: on shapes if it can be, for real otherwise."""
     given = example_inputs is not None
     failures: list[tuple[Inputs, Exception]] = []
     for inputs in [Inputs.of(example_inputs)] if given else candidates(model):
         try:
-            return (*_record(model, owned, inputs, real=False), [])
+            return (*_record(model, owned, inputs, real=real), [])
         except Exception as error:  # noqa: BLE001 (whatever the user's code raises on shapes)
             if not given and not _needs_values(error):
                 failures.append((inputs, error))

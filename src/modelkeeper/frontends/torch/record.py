@@ -61,6 +61,7 @@ class Call:
     """One operation as it ran. Holding the tensors keeps their identities apart."""
 
     operation: Operation
+    func: OpOverload
     arguments: dict[str, Any]
     results: tuple[Tensor, ...]
     shapes: tuple[torch.Size, ...]  # of the results, then: a tensor may be resized later
@@ -84,6 +85,7 @@ class Recording:
     calls: list[Call] = field(default_factory=list)
     owners: dict[int, Owned] = field(default_factory=dict)  # by id of the stand-in
     touched: set[str] = field(default_factory=set)
+    constants: dict[int, Tensor] = field(default_factory=dict)  # by id of the meta twin: the numbers
 
 
 def place(tensor: Tensor) -> tuple[Any, ...]:
@@ -123,7 +125,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if "device" in operation.arguments:  # a factory: numbers to write into later, or a constant
                 out = func(*args, **{**kwargs, "device": META})
                 if out.is_floating_point() and next(tensors_in((args, kwargs)), None) is None:
-                    return self._note(operation, args, kwargs, out)
+                    return self._note(func, args, kwargs, out)
                 kwargs = {**kwargs, "device": CPU}
             return func(*args, **kwargs)
         ordinary = (operation.views or operation.writes) and any(
@@ -137,14 +139,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 out = func(*args, **kwargs)
         else:
             out = func(*args, **kwargs) if self._real else self._on_shapes(func, operation, args, kwargs)
-        return self._note(operation, args, kwargs, out)
+        return self._note(func, args, kwargs, out)
 
-    def _note(self, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+    def _note(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
         results = tuple(tensors_in(out))
         if results:
+            operation = _operation(func)
             arguments = dict(zip(operation.arguments, args, strict=False)) | kwargs
             self.recording.calls.append(
-                Call(operation, arguments, results, tuple([t.shape for t in results]))
+                Call(operation, func, arguments, results, tuple([t.shape for t in results]))
             )
         return out
 
@@ -194,6 +197,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if twin is None:
                 with torch.inference_mode(tensor.is_inference()):
                     twin = self._constants[id(tensor)] = (tensor, _shape_of(tensor))
+                self.recording.constants[id(twin[1])] = tensor
             return twin[1]
         self.recording.touched.add(owner.names[0])
         if owner.stand_in is None:

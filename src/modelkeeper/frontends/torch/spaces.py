@@ -8,6 +8,7 @@ notes. Nothing is guessed.
 A rule takes the step and returns the axes of each output.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from modelkeeper.frontends.terms import Solver, Straddles, Term
@@ -36,6 +37,7 @@ class Inference:
     def __init__(self) -> None:
         self.solver = Solver()
         self.opaque: dict[str, str] = {}  # operation -> where it was first met
+        self.read: set[int] = set()  # values that something needs
         self._last = "the input"
         self._name = ""
 
@@ -45,6 +47,8 @@ class Inference:
 
     def walk(self, trace: Trace) -> None:
         """Give every value of the trace its axes."""
+        self.read = {value.number for step in trace.steps for value in step.inputs}
+        self.read.update(value.number for value in trace.outputs)
         for value in trace.inputs:
             value.axes = self.fixed(value.shape, "input")
         for step in trace.steps:
@@ -55,10 +59,22 @@ class Inference:
             for value, axes in zip(step.outputs, self._apply(step), strict=False):
                 if value.step is step:
                     value.axes = axes
-        self._name = "output"
         for value in trace.outputs:
             for axis in value.axes:
                 self.solver.pin(axis, "output")
+        self._pin_unread(trace)
+
+    def _pin_unread(self, trace: Trace) -> None:
+        """Units of one tensor that nothing computes with: positions beyond the length of this input."""
+        met = Counter(
+            atom
+            for value in (*trace.owned, *[value for step in trace.steps for value in step.outputs])
+            for axis in value.axes
+            for atom in self.solver.atoms(axis)
+        )
+        for atom, count in met.items():
+            if count == 1:
+                self.solver.pin(atom, "never read")
 
     def fixed(self, shape: Sequence[int], origin: str) -> Axes:
         return [self.solver.fixed(size, origin) for size in shape]
@@ -72,7 +88,10 @@ class Inference:
     def _enter(self, value: Value) -> None:
         """A value that no step made: a tensor of the model, or a constant."""
         if value.owner is None:
-            value.axes = self.fixed(value.shape, "constant")
+            value.axes = [
+                self.solver.atom(size) if repeats else self.solver.fixed(size, "constant")
+                for size, repeats in zip(value.shape, value.repeats, strict=True)
+            ]
             return
         self._last = value.owner.names[0].rpartition(".")[0] or value.owner.names[0]
         if value.floating:

@@ -31,7 +31,7 @@ class Tensors:
         self.spaces: list[Space] = []
         self._solver = solver
         self._degrees = degrees
-        self._numbers: dict[int, int] = {}  # atom -> space
+        self.numbers: dict[int, int] = {}  # atom -> space
         self._expressions: dict[int, Expression] = {}
         self._axes: dict[Axis, Axis] = {}
 
@@ -76,9 +76,9 @@ class Tensors:
                 return Concat(parts)
 
     def _space(self, atom: Term) -> int:
-        number = self._numbers.get(atom.number)
+        number = self.numbers.get(atom.number)
         if number is None:
-            number = self._numbers[atom.number] = len(self.spaces)
+            number = self.numbers[atom.number] = len(self.spaces)
             self.spaces.append(Space(atom.size, _pins(atom), atom.averaged))
         return number
 

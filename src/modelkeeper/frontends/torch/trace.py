@@ -11,7 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from modelkeeper.frontends.terms import Term
 from modelkeeper.frontends.torch.record import Call, Operation, Owned, Recording, tensors_in
@@ -22,16 +24,24 @@ WRITE = Operation("write", ("self", "value"), (), False, False, False, False)
 class Value:
     """One state of one tensor. `axes` are filled in by the inference of spaces."""
 
-    __slots__ = ("active", "axes", "floating", "number", "owner", "shape", "step")
+    __slots__ = ("active", "axes", "constant", "floating", "number", "owner", "shape", "step")
 
     def __init__(self, tensor: Tensor, shape: Sequence[int], number: int, owner: Owned | None = None) -> None:
         self.shape = tuple(shape)
         self.floating = tensor.is_floating_point() or tensor.is_complex()
         self.number = number
         self.owner = owner  # set for a tensor of the model
+        self.constant: Tensor | None = None  # the numbers of a value that neither a step nor the model made
         self.active = False  # computed from the model's inputs
         self.step: Step | None = None  # what computed it
         self.axes: list[Term] = []
+
+    @property
+    def repeats(self) -> list[bool]:
+        """For each axis of a constant: is it one number, expanded to any size?"""
+        if self.constant is None or self.constant.layout != torch.strided:
+            return [False] * len(self.shape)
+        return [stride == 0 for stride in self.constant.stride()]
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +52,7 @@ class Step:
     arguments: dict[str, Any]  # values in place of tensors
     inputs: list[Value]
     outputs: list[Value] = field(default_factory=list)
+    func: OpOverload | None = None  # None for what no operator does: a write seen through another view
 
     @property
     def name(self) -> str:
@@ -78,6 +89,7 @@ class _Values:
     def __init__(self, recording: Recording) -> None:
         self.steps: list[Step] = []
         self._owners = recording.owners
+        self._constants = recording.constants
         self._current: dict[int, Value] = {}
         self._views: dict[int, list[Tensor]] = {}  # by storage: tensors known to share it
         self._stale: dict[int, list[tuple[int, Value]]] = {}  # writes through other views, not yet seen
@@ -93,6 +105,7 @@ class _Values:
         value = self._current.get(id(tensor))
         if value is None:
             value = self.new(tensor)
+            value.constant = None if value.owner is not None else self._constants.get(id(tensor), tensor)
         for elements, written in self._stale.pop(id(tensor), ()):
             value = self._write(tensor, value, written, whole=elements >= tensor.numel())
         return value
@@ -100,7 +113,8 @@ class _Values:
     def run(self, call: Call) -> None:
         operation, arguments, results = call.operation, call.arguments, call.results
         inputs: list[Value] = []
-        step = Step(operation, {name: self._take(each, inputs) for name, each in arguments.items()}, inputs)
+        taken = {name: self._take(each, inputs) for name, each in arguments.items()}
+        step = Step(operation, taken, inputs, func=call.func)
         active = any(value.active for value in inputs)
         before = {id(tensor) for tensor in tensors_in(arguments)}
         for tensor, shape in zip(results, call.shapes, strict=True):

@@ -21,9 +21,8 @@ def _like_pointwise(run: Inference, step: Step) -> list[Axes]:
 
 @rule(
     *"""clone detach dropout feature_dropout alpha_dropout alias lift_fresh _to_copy contiguous
-        zeros_like ones_like full_like empty_like rand_like randn_like triu tril zero bernoulli
-        native_dropout uniform normal random index_put _index_put_impl scatter scatter_add index_add
-        index_copy index_fill requires_grad""".split()
+        zeros_like ones_like full_like empty_like rand_like randn_like zero bernoulli
+        native_dropout uniform normal random requires_grad""".split()
 )
 def _unchanged(run: Inference, step: Step) -> list[Axes]:
     return [list(step.inputs[0].axes) for _ in step.outputs]
@@ -71,15 +70,24 @@ def _reduce(run: Inference, step: Step) -> list[Axes]:
     source = step.inputs[0]
     over = set(chosen(step, source, "dim"))
     for axis in over:
-        if step.name in ("mean", "var", "std", "var_mean", "std_mean"):
+        if _averages(step):
             run.solver.average(source.axes[axis])
-        elif step.name not in ("max", "min", "amax", "amin", "any", "all"):
+        elif step.name not in ("sum", "max", "min", "amax", "amin", "any", "all"):
             run.pin(source.axes[axis], "summed up")
+        elif len(step.outputs) > 1 and step.outputs[1].number in run.read:
+            run.pin(source.axes[axis], "one unit named by its number")
     keep = bool(over) and len(step.outputs[0].shape) == len(source.shape)
     kept = [
         run.solver.one if n in over else axis for n, axis in enumerate(source.axes) if keep or n not in over
     ]
     return [list(kept) for _ in step.outputs]
+
+
+def _averages(step: Step) -> bool:
+    """Is it a statistic that copies in equal numbers do not change? Not with n - 1 in its denominator."""
+    if step.name in ("var", "std", "var_mean", "std_mean"):
+        return step.arguments.get("unbiased") is False or step.arguments.get("correction") == 0
+    return step.name == "mean"
 
 
 @rule("glu")

@@ -34,11 +34,8 @@ def _convolution(run: Inference, step: Step) -> list[Axes]:
     channels = source.axes[-rank - 1]
     try:
         out = _grouped(run, step, channels, weight, groups)
-    except Straddles as problem:  # groups cut across parts: the relation holds, but not space by space
-        run.pin(channels, f"groups cut across parts ({problem})")
-        out = run.solver.atom(step.outputs[0].shape[-rank - 1]) if transposed(step) else weight.axes[0]
-        for axis in weight.axes[:2]:
-            run.pin(axis, f"groups cut across parts ({problem})")
+    except Straddles as problem:
+        out = _uneven(run, step, channels, weight, groups, f"groups cut across parts ({problem})")
     if bias is not None:
         run.unify(out, bias.axes[0])
     return [[*source.axes[: -rank - 1], out, *slid(run, step, step.outputs[0], rank)]]
@@ -56,7 +53,28 @@ def _grouped(run: Inference, step: Step, channels: Term, weight: Value, groups: 
     return weight.axes[0]
 
 
-@rule("matmul", "mm", "bmm", "mv", "dot", "addmm", "baddbmm", "addmv")
+def _uneven(run: Inference, step: Step, channels: Term, weight: Value, groups: int, why: str) -> Term:
+    """The same where a group is no whole number of units: it holds, but not space by space.
+
+    What goes in and the number of groups are pinned; what each group makes stays free.
+    """
+    run.pin(channels, why)
+    if transposed(step):
+        run.pin(weight.axes[0], why)
+        return run.solver.product([run.solver.fixed(groups, why), weight.axes[1]])
+    run.pin(weight.axes[1], why)
+    try:
+        lead, _ = run.solver.factor(weight.axes[0], groups, run.where)
+    except Straddles:
+        lead = weight.axes[0]
+    run.pin(lead, why)
+    return weight.axes[0]
+
+
+PRODUCTS = frozenset({"matmul", "mm", "bmm", "mv", "dot", "vdot", "addmm", "baddbmm", "addmv"})
+
+
+@rule(*PRODUCTS)
 def _matmul(run: Inference, step: Step) -> list[Axes]:
     left, right = operands(step)
     rows, columns = left.axes[:-1], right.axes[:-2] + right.axes[-1:] if len(right.axes) > 1 else []
@@ -186,9 +204,29 @@ def _recurrent(run: Inference, step: Step) -> list[Axes]:
             states[0].append(output)
             states[1].append(hidden)
         taken = run.solver.concat(made)
+    _initial(run, step, states)
     outputs = [[*source.axes[:-1], taken]]
     for value, each in zip(step.outputs[1:], states, strict=False):
-        stacked = f"states of several cells in {run.where}"
-        last = each[0] if len(each) == 1 else run.solver.unknown(value.shape[-1:], stacked)[0]
-        outputs.append([*run.fixed(value.shape[:-1], "states"), last])
+        if value.number in run.read:
+            for axis in each[1:]:
+                run.unify(each[0], axis)
+        outputs.append([*run.fixed(value.shape[:-1], "states"), each[0]])
     return outputs
+
+
+def _initial(run: Inference, step: Step, states: list[Axes]) -> None:
+    """One tensor holds the first states of all cells, which makes their units one space; but zeros have
+    no units.
+    """
+    given = step.arguments["hx"]
+    for value, each in zip(given if isinstance(given, list) else [given], states, strict=False):
+        if len(each) == 1 or not _zeros(value):
+            for axis in each:
+                run.unify(value.axes[-1], axis)
+
+
+def _zeros(value: Value) -> bool:
+    step = value.step
+    while step is not None and step.name in ("detach", "alias", "clone", "_to_copy", "expand"):
+        step = step.inputs[0].step
+    return step is not None and step.name in ("zeros", "new_zeros", "zeros_like")

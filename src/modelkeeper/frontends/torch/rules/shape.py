@@ -2,7 +2,7 @@
 
 from modelkeeper.frontends.terms import Straddles
 from modelkeeper.frontends.torch.spaces import Axes, Inference, chosen, position, rule
-from modelkeeper.frontends.torch.trace import Step
+from modelkeeper.frontends.torch.trace import Step, Value
 
 
 @rule("view", "_unsafe_view", "_reshape_alias")
@@ -170,6 +170,8 @@ def _pick(run: Inference, step: Step) -> list[Axes]:
     dim = position(step.arguments["dim"], source)
     run.pin(source.axes[dim], "picked by index")
     shape = step.outputs[0].shape
+    if step.name != "index_select":
+        _beside(run, source, step.inputs[1], dim)
     return [
         [
             axis if n != dim and axis.size == shape[n] else run.solver.fixed(shape[n], "picked by index")
@@ -209,3 +211,49 @@ def _pad(run: Inference, step: Step) -> list[Axes]:
             [run.solver.fixed(max(before, 0), "padding"), axis, run.solver.fixed(max(after, 0), "padding")]
         )
     return [axes]
+
+
+@rule("index_put", "_index_put_impl")
+def _index_put(run: Inference, step: Step) -> list[Axes]:
+    source, values, indices = step.inputs[0], step.arguments["values"], step.arguments["indices"]
+    at = [n for n, index in enumerate(indices) if index is not None]
+    if at != list(range(at[0], at[-1] + 1)) or any(len(indices[n].shape) != 1 for n in at):
+        raise Straddles("indices that are no plain lists next to each other")
+    for n in at:
+        run.pin(source.axes[n], "written by index")
+    written = [*source.axes[: at[0]], None, *source.axes[at[-1] + 1 :]]
+    for mine, other in zip(reversed(written), reversed(values.axes), strict=False):
+        if mine is not None and other.size != 1:
+            run.unify(mine, other)
+        elif mine is None:
+            run.pin(other, "written by index")
+    return [list(source.axes)]
+
+
+@rule("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_reduce")
+def _scatter(run: Inference, step: Step) -> list[Axes]:
+    source = step.inputs[0]
+    dim = position(step.arguments["dim"], source)
+    run.pin(source.axes[dim], "written by index")
+    for value in step.inputs[1:]:
+        _beside(run, source, value, dim)
+    return [list(source.axes)]
+
+
+def _beside(run: Inference, source: Value, other: Value, dim: int) -> None:
+    """What is read or written by index along `dim` has its other axes in common with the source."""
+    if len(other.axes) != len(source.axes):
+        return  # a plain list of indices
+    for n, (mine, its) in enumerate(zip(source.axes, other.axes, strict=True)):
+        if n != dim and mine.size == its.size:
+            run.unify(mine, its)
+        else:
+            run.pin(mine, "picked by index")
+            run.pin(its, "picked by index")
+
+
+@rule("triu", "tril")
+def _triangle(run: Inference, step: Step) -> list[Axes]:
+    for axis in step.inputs[0].axes[-2:]:
+        run.pin(axis, "cut off by position")
+    return [list(step.inputs[0].axes)]
