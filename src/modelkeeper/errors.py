@@ -8,6 +8,7 @@ ModelKeeperError
 ├── TooLargeToMatch      a graph has more layers than an alignment takes
 ├── InvalidIndex         the files of a search index cannot be used
 ├── InvalidSetting       a setting has a value that cannot work
+├── InvalidMetric        how good a model is was not said, or cannot be so
 └── CannotLoadFactory    a `module:factory` on the command line gave no model
 
 A message says what happened, with the value that caused it, and then what to do. All fields go to
@@ -99,6 +100,17 @@ class InvalidSetting(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"{self.name} cannot be {self.value}: {self.advice}."
+
+
+class InvalidMetric(ModelKeeperError):
+    """How good a model is was not said, or cannot be so."""
+
+    def __init__(self, name: str, problem: str, advice: str) -> None:
+        super().__init__(name, problem, advice)
+        self.name, self.problem, self.advice = name, problem, advice
+
+    def __str__(self) -> str:
+        return f"metric {self.name!r}: {self.problem}; {self.advice}."
 
 
 class CannotLoadFactory(ModelKeeperError):
