@@ -14,6 +14,7 @@ EXAMPLES = [
     errors.TooLargeToMatch("9,000", "10,000", "8,192", "65,000"),
     errors.InvalidIndex("/zoo/index", "it ends too soon"),
     errors.InvalidSetting("buckets", "0", "give at least 1"),
+    errors.InvalidMetric("accuracy", "nan is not finite", "give a fraction from 0 to 1"),
     errors.CannotLoadFactory("models:net", "no module 'models' is installed"),
 ]
 

@@ -13,6 +13,7 @@ ModelKeeperError
 ├── UnknownModel         no model of the zoo is called that
 ├── ZooUnusable          the zoo's catalog or its store cannot be opened, read or written
 ├── CorruptWeights       the bytes in the store are not what was registered
+├── InvalidMetric        how good a model is was not said, or cannot be so
 └── CannotLoadFactory    a `module:factory` on the command line gave no model
 
 A message says what happened, with the value that caused it, and then what to do. All fields go to
@@ -161,6 +162,15 @@ class CorruptWeights(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"the weights of model {self.model} are damaged: {self.problem}. Remove it, or restore its file."
+class InvalidMetric(ModelKeeperError):
+    """How good a model is was not said, or cannot be so."""
+
+    def __init__(self, name: str, problem: str, advice: str) -> None:
+        super().__init__(name, problem, advice)
+        self.name, self.problem, self.advice = name, problem, advice
+
+    def __str__(self) -> str:
+        return f"metric {self.name!r}: {self.problem}; {self.advice}."
 
 
 class CannotLoadFactory(ModelKeeperError):
