@@ -1,8 +1,8 @@
 """What did the keeper do for a model? The answer to a query, for programs and for people.
 
-    warmed, meta = client.query_for_model(model, ...)
-    meta["parent"], meta["similarity"], meta.exact       fields, as a mapping or as attributes
-    print(meta)                                          a readable report
+warmed, meta = client.query_for_model(model, ...)
+meta["parent"], meta["similarity"], meta.exact       fields, as a mapping or as attributes
+print(meta)                                          a readable report
 """
 
 import html
@@ -138,7 +138,9 @@ def report(answer: Answer) -> "RenderableType":
         for heading in ("layers", "tensors", "parameters", "percent"):
             table.add_column(heading, justify="right")
         for action, row in answer.actions.items():
-            table.add_row(action, *(f"{row[key]:,}" for key in ("layers", "tensors", "parameters", "percent")))
+            table.add_row(
+                action, *(f"{row[key]:,}" for key in ("layers", "tensors", "parameters", "percent"))
+            )
         lines.append(table)
         lines.append(
             Text("Exact: before any training it computes what the parent computes.")
@@ -152,7 +154,9 @@ def report(answer: Answer) -> "RenderableType":
             table.add_column(heading, overflow="fold")
         for rival in answer.runners_up[:MOST_SHOWN]:
             quality = f"{rival.metric} {rival.value:.4g}" if rival.value is not None else ""
-            table.add_row(*map(plain, (f"{rival.name} ({rival.id})", f"{rival.similarity:.3f}", quality, rival.why)))
+            table.add_row(
+                *map(plain, (f"{rival.name} ({rival.id})", f"{rival.similarity:.3f}", quality, rival.why))
+            )
         lines.append(table)
         if len(answer.runners_up) > MOST_SHOWN:
             lines.append(Text(f"and {len(answer.runners_up) - MOST_SHOWN} more"))

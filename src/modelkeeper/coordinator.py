@@ -132,21 +132,21 @@ class Coordinator:
         tensors: Iterable[tuple[str, Array]],
         *,
         owner: str = "",
-        id: str = "",
+        model_id: str = "",
     ) -> Registered:
         """Take a trained model into the zoo: see `Zoo.register`."""
-        return self.zoo.register(graph, told, tensors, owner, id)
+        return self.zoo.register(graph, told, tensors, owner, model_id)
 
     def models(
         self,
-        filter: Filter | None = None,
+        wanted: Filter | None = None,
         *,
         order: str = "-created",
         limit: int | None = None,
         offset: int = 0,
     ) -> list[Record]:
         """Records, the newest first unless another order is asked for."""
-        return self.zoo.catalog.find(filter or Filter(), order=order, limit=limit, offset=offset)
+        return self.zoo.catalog.find(wanted or Filter(), order=order, limit=limit, offset=offset)
 
     def show(self, name: str, viewer: Viewer | None = None) -> Record:
         """The model with this id, the only one whose id begins so, or the newest of this name."""
@@ -219,8 +219,8 @@ class _Search:
         given = query.minimum_similarity
         self._minimum = settings.minimum_similarity if given is None else given
         self._plans: dict[int, Plan] = {}
-        filter = Filter(viewer=viewer, states=(ACTIVE,), task=query.task or None, tags=query.tags)
-        keys = zoo.catalog.keys(filter)
+        wanted = Filter(viewer=viewer, states=(ACTIVE,), task=query.task or None, tags=query.tags)
+        keys = zoo.catalog.keys(wanted)
         if query.exclude:
             keys = np.setdiff1d(keys, zoo.catalog.keys_named(query.exclude))
         self.considered = len(keys)
@@ -231,8 +231,8 @@ class _Search:
         buckets = BENEFIT_BUCKETS if deep else 1
         found: Found | None = None
         if query.parents:
-            wanted = np.intersect1d(keys, zoo.catalog.keys_named(query.parents))
-            found = index.search(prepared, buckets=10, floor=self._minimum, among=wanted)
+            preferred = np.intersect1d(keys, zoo.catalog.keys_named(query.parents))
+            found = index.search(prepared, buckets=10, floor=self._minimum, among=preferred)
         if found is None or not found.matches:
             found = index.search(prepared, buckets=buckets, floor=self._minimum, among=keys)
         self.aligned = found.aligned
@@ -274,7 +274,12 @@ class _Search:
         return self._plans[parent.key]
 
     def answer(
-        self, choice: Choice, parent: Record | None, plan: Plan | None, warnings: tuple[str, ...], dry_run: bool
+        self,
+        choice: Choice,
+        parent: Record | None,
+        plan: Plan | None,
+        warnings: tuple[str, ...],
+        dry_run: bool,
     ) -> Answer:
         rivals = tuple(
             Rival(

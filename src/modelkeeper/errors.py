@@ -161,7 +161,11 @@ class CorruptWeights(ModelKeeperError):
         self.model, self.problem = model, problem
 
     def __str__(self) -> str:
-        return f"the weights of model {self.model} are damaged: {self.problem}. Remove it, or restore its file."
+        return (
+            f"the weights of model {self.model} are damaged: {self.problem}. Remove it, or restore its file."
+        )
+
+
 class InvalidMetric(ModelKeeperError):
     """How good a model is was not said, or cannot be so."""
 

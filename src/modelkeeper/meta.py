@@ -21,7 +21,8 @@ from modelkeeper.zoo.records import MAX_TAGS, PUBLIC, VISIBILITIES, Registration
 
 EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
 _BOTH = ("data", "task", "tags")
-_QUERY = (*_BOTH, "parents", "exclude", "minimum_similarity", "policy")
+ONLY_QUERY = ("parents", "exclude", "minimum_similarity", "policy")
+_QUERY = (*_BOTH, *ONLY_QUERY)
 _REGISTER = (*_BOTH, "accuracy", "metric", "metrics", "name", "project", "visibility", "parent")
 
 

@@ -160,7 +160,7 @@ def stream(header: Header, arrays: Iterable[tuple[str, Array]]) -> Iterator[memo
     yield header.to_bytes()
     waiting: dict[str, Array] = {}
     source = iter(arrays)
-    for name, spec in sorted(header.tensors.items(), key=lambda each: each[1].begin):
+    for name in sorted(header.tensors, key=lambda each: header.tensors[each].begin):
         while name not in waiting:
             found = next(source, None)
             if found is None:
@@ -170,10 +170,8 @@ def stream(header: Header, arrays: Iterable[tuple[str, Array]]) -> Iterator[memo
             if expected is None:
                 raise InvalidWeights(other, "nobody asked for it")
             if tuple(array.shape) != expected.shape or array.dtype != dtype_of(expected.dtype):
-                raise InvalidWeights(
-                    other,
-                    f"{array.dtype} of shape {tuple(array.shape)} instead of {expected.dtype} {expected.shape}",
-                )
+                found_it = f"{array.dtype} of shape {tuple(array.shape)}"
+                raise InvalidWeights(other, f"{found_it} instead of {expected.dtype} {expected.shape}")
             waiting[other] = array
         yield from _chunks(waiting.pop(name))
     for other, _ in source:
@@ -184,7 +182,7 @@ def _chunks(array: Array) -> Iterator[memoryview]:
     array = np.ascontiguousarray(array)
     if not array.dtype.isnative or np.little_endian is False:
         array = array.astype(array.dtype.newbyteorder("<"))
-    flat = memoryview(array.reshape(-1).view(np.uint8))
+    flat = memoryview(array.reshape(-1).view(np.uint8).data)
     for at in range(0, len(flat), CHUNK):
         yield flat[at : at + CHUNK]
 

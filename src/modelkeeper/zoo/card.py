@@ -32,7 +32,11 @@ def card(record: Record) -> bytes:
         "---",
     ]
     made = datetime.fromtimestamp(record.created, UTC)
-    came = f"warm-started from model `{record.parent}`" if record.parent else "trained from its own initial values"
+    came = (
+        f"warm-started from model `{record.parent}`"
+        if record.parent
+        else "trained from its own initial values"
+    )
     if record.parent and record.similarity is not None:
         came += f" (similarity {record.similarity:.3f})"
     measured = [f"| {_cell(name)} | {value:.6g} |" for name, value in sorted(record.metrics.items())]

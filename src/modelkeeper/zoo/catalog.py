@@ -69,7 +69,7 @@ class Catalog:
                 row = {"digest": record.graph, "graph": zlib.compress(graph), "prepared": prepared}
                 connection.execute(graphs.insert(), row)
             values["changed"] = _tick(connection)
-            key = connection.execute(models.insert(), values).inserted_primary_key[0]
+            key = connection.scalar(models.insert().returning(models.c.key), values)
             if record.tags:
                 connection.execute(tags.insert(), [{"key": key, "tag": tag} for tag in record.tags])
             if event is not None:
@@ -171,19 +171,19 @@ class Catalog:
         return (named or found)[0]
 
     def find(
-        self, filter: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
+        self, wanted: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
     ) -> list[Record]:
         """Records, in the order of a field (`-created`: the newest first)."""
         column = models.c[order.removeprefix("-")]
         ordered = [column.desc() if order.startswith("-") else column.asc(), models.c.key.desc()]
-        chosen = sa.select(*_FIELDS).where(*_where(filter)).order_by(*ordered).limit(limit).offset(offset)
+        chosen = sa.select(*_FIELDS).where(*_where(wanted)).order_by(*ordered).limit(limit).offset(offset)
         with self._reading() as connection:
             return _records(connection.execute(chosen))
 
-    def keys(self, filter: Filter) -> NDArray[np.int64]:
-        """The keys of all records that pass a filter."""
+    def keys(self, wanted: Filter) -> NDArray[np.int64]:
+        """The keys of all records that pass a wanted."""
         with self._reading() as connection:
-            found = connection.execute(sa.select(models.c.key).where(*_where(filter))).scalars().all()
+            found = connection.execute(sa.select(models.c.key).where(*_where(wanted))).scalars().all()
         return np.array(found, np.int64)
 
     def with_keys(self, keys: Collection[int]) -> dict[int, Record]:
@@ -247,9 +247,7 @@ class Catalog:
     def set_prepared(self, digest: str, prepared: bytes) -> None:
         """Replace what another version of the matcher made of a graph."""
         with self._writing() as connection:
-            connection.execute(
-                graphs.update().where(graphs.c.digest == digest).values(prepared=prepared)
-            )
+            connection.execute(graphs.update().where(graphs.c.digest == digest).values(prepared=prepared))
 
     def clock(self) -> int:
         """A number that grows whenever a model comes or goes."""
@@ -300,7 +298,7 @@ class Catalog:
         with self._reading() as connection:
             count, size, parameters, hits, kinds = connection.execute(sa.select(*total).where(stored)).one()
             by_state = sa.select(models.c.state, sa.func.count()).group_by(models.c.state)
-            states = {state: number for state, number in connection.execute(by_state)}
+            states: dict[str, int] = dict(connection.execute(by_state).tuples().all())
             by_task = (
                 sa.select(models.c.task, models.c.data, sa.func.count(), sa.func.sum(models.c.hits))
                 .where(stored)
@@ -446,15 +444,13 @@ def _visible(viewer: Viewer | None) -> list[sa.ColumnElement[bool]]:
     return [mine]
 
 
-def _where(filter: Filter) -> list[sa.ColumnElement[bool]]:
-    found = [models.c.state.in_(filter.states), *_visible(filter.viewer)]
-    for name in ("task", "data", "owner"):
-        if (value := getattr(filter, name)) is not None:
-            found.append(models.c[name] == value)
-    for tag in filter.tags:
-        found.append(models.c.key.in_(sa.select(tags.c.key).where(tags.c.tag == tag)))
-    if filter.text:
-        found.append(models.c.name.contains(filter.text, autoescape=True))
+def _where(wanted: Filter) -> list[sa.ColumnElement[bool]]:
+    found = [models.c.state.in_(wanted.states), *_visible(wanted.viewer)]
+    exact = {name: getattr(wanted, name) for name in ("task", "data", "owner")}
+    found += [models.c[name] == value for name, value in exact.items() if value is not None]
+    found += [models.c.key.in_(sa.select(tags.c.key).where(tags.c.tag == tag)) for tag in wanted.tags]
+    if wanted.text:
+        found.append(models.c.name.contains(wanted.text, autoescape=True))
     return found
 
 

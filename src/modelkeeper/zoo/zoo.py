@@ -92,7 +92,12 @@ class Zoo:
     # -- coming ---------------------------------------------------------------------------------
 
     def register(
-        self, graph: Graph, told: Registration, tensors: Iterable[tuple[str, Array]], owner: str, id: str = ""
+        self,
+        graph: Graph,
+        told: Registration,
+        tensors: Iterable[tuple[str, Array]],
+        owner: str,
+        model_id: str = "",
     ) -> Registered:
         """Take a model in. When this returns, the model is on the disk and can become a parent.
 
@@ -108,7 +113,7 @@ class Zoo:
         now = time.time()
         text = to_json(graph)
         record = Record(
-            id=id or new_id(),
+            id=model_id or new_id(),
             name=told.name,
             owner=owner,
             project=told.project,
@@ -154,14 +159,14 @@ class Zoo:
             minimum_peers=max(1, settings.minimum_peers),
             mode=settings.admission,
         )
-        advice = "It is of no use as a parent; modelkeeper's setting `admission` decides what becomes of such models."
-        if admission.verdict != "refused" and settings.capacity is not None:
-            if header.data_bytes > settings.capacity:
-                reason = f"its {header.data_bytes:,} bytes exceed the zoo's capacity of {settings.capacity:,}"
-                admission = Admission("refused", reason)
-                advice = "Raise the setting `capacity`."
+        advice = "It would be of no use as a parent; the setting `admission` decides about such models."
+        if settings.capacity is not None and header.data_bytes > settings.capacity:
+            reason = f"its {header.data_bytes:,} bytes exceed the zoo's capacity of {settings.capacity:,}"
+            admission, advice = Admission("refused", reason), "Raise the setting `capacity`."
         if admission.verdict == "refused":
-            event = Event(at=time.time(), action="refused", user=owner, detail=f"{told.name}: {admission.reason}")
+            event = Event(
+                at=time.time(), action="refused", user=owner, detail=f"{told.name}: {admission.reason}"
+            )
             self.catalog.note(event)
             raise ModelRefused(told.name, admission.reason, advice)
         return admission
@@ -211,7 +216,9 @@ class Zoo:
 
     # -- going ----------------------------------------------------------------------------------
 
-    def remove(self, record: Record, reason: str = "removed by hand", user: str = "", state: str = REMOVED) -> bool:
+    def remove(
+        self, record: Record, reason: str = "removed by hand", user: str = "", state: str = REMOVED
+    ) -> bool:
         """Take a model out of the zoo; its record stays, for those who descend from it. Was it there?"""
         gone = self.catalog.retire({record.id: reason}, state, user)
         for each in gone:
