@@ -154,8 +154,8 @@ class Header(Struct, frozen=True, dict=True):
             if len(entry.shape) > MAX_RANK or least < 0 or math.prod(s or 1 for s in entry.shape) >= 2**59:
                 raise InvalidWeights(name[:MAX_SHOWN], f"impossible shape {entry.shape[:MAX_RANK]}")
             if begin != at or end - begin != math.prod(entry.shape) * size:
-                problem = "do not follow what comes before, or do not fit its shape"
-                raise InvalidWeights(name[:MAX_SHOWN], f"bytes {begin} to {end} {problem}")
+                where = f"bytes {begin} to {end} do not follow what comes before, or do not fit its shape"
+                raise InvalidWeights(name[:MAX_SHOWN], where)
             found[name], at = Spec(dtype, entry.shape, begin, end), end
         if data_bytes is not None and at != data_bytes:
             raise InvalidWeights("file", f"its tensors take {at:,} bytes, but {data_bytes:,} are there")
