@@ -42,7 +42,7 @@ def left_behind(home: Path) -> list[str]:
 
 @pytest.fixture
 def quick() -> Iterator[Path]:
-    """A folder in memory if there is one: more happens between two kills, and a kill leaves memory as it is."""
+    """A folder in memory if there is one: more happens between two kills. A kill leaves memory as it is."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)
@@ -130,9 +130,13 @@ def test_a_catalog_on_a_full_disk_leaves_a_folder_that_is_swept(tmp_path: Path) 
     pages = coordinator.zoo.catalog._engine.connect()
     pages.exec_driver_sql("PRAGMA max_page_count = 1")  # SQLite's own way to be full
     pages.close()
-    with pytest.raises(ZooUnusable, match="full"):
+
+    def fill() -> None:
         for number in range(100):
             zoos.register(coordinator, zoos.net(8, number + 1), "second")
+
+    with pytest.raises(ZooUnusable, match="full"):
+        fill()
     coordinator.close()
 
     coordinator = Coordinator(Settings(home=str(tmp_path)))

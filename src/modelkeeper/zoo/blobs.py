@@ -30,6 +30,7 @@ from obstore.store import LocalStore, MemoryStore, ObjectStore, from_url
 
 from modelkeeper.errors import CorruptWeights, ZooUnusable
 from modelkeeper.weights import Weights
+from modelkeeper.zoo.records import is_id
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 MODELS, STAGING = "models", "staging"
@@ -162,17 +163,20 @@ class Blobs:
         return digest.hexdigest()
 
     def folders(self) -> Iterator[tuple[str, float]]:
-        """Every model's folder that is there, and when it was last written to."""
+        """Every model's folder that is there, and when it was last written to. What is no model's is not ours."""
         if self._root is not None:
             for entry in _scan(self._root / MODELS):
                 with contextlib.suppress(FileNotFoundError):  # another process may sweep, too
-                    yield f"{MODELS}/{entry.name}", entry.stat().st_mtime
+                    if is_id(entry.name):
+                        yield f"{MODELS}/{entry.name}", entry.stat().st_mtime
             return
         newest: dict[str, float] = {}
         for batch in self._store.list(MODELS + "/"):
             for item in batch:
-                folder = "/".join(str(item["path"]).split("/")[:2])
-                newest[folder] = max(newest.get(folder, 0.0), item["last_modified"].timestamp())
+                name = str(item["path"]).split("/")[1]
+                if is_id(name):
+                    folder = f"{MODELS}/{name}"
+                    newest[folder] = max(newest.get(folder, 0.0), item["last_modified"].timestamp())
         yield from newest.items()
 
     def sweep_staging(self, older_than: float) -> int:
@@ -182,7 +186,7 @@ class Blobs:
             with contextlib.suppress(FileNotFoundError):
                 newest = max([entry.stat().st_mtime, *(each.stat().st_mtime for each in _scan(entry))])
                 if newest <= older_than:
-                    shutil.rmtree(entry)
+                    shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
                     swept += 1
         return swept
 

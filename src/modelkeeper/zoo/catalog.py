@@ -12,6 +12,7 @@ whoever adds or retires models takes turns by the row that counts changes.
 
 import contextlib
 import os
+import sqlite3
 import threading
 import time
 import weakref
@@ -452,11 +453,24 @@ def _speak_sqlite(engine: sa.Engine) -> None:
     def connect(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # the driver leaves BEGIN to us
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-            connection.execute(f"PRAGMA {pragma}").close()
+            _patiently(connection, f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
         connection.exec_driver_sql(connection.get_execution_options().get("modelkeeper_begin", "BEGIN"))
+
+
+def _patiently(connection: sqlite3.Connection, statement: str) -> None:
+    """Of two that switch a new file to WAL at once, SQLite refuses one without waiting."""
+    end = time.monotonic() + BUSY
+    while True:
+        try:
+            connection.execute(statement).close()
+            return
+        except sqlite3.OperationalError as problem:
+            if "locked" not in str(problem) or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def _tick(connection: sa.Connection) -> int:
