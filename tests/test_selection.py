@@ -193,6 +193,20 @@ def test_benefit_grows_with_each_part_and_falls_with_memorising(
     assert expected_benefit(msgspec.structs.replace(one, gap=memorised + more), "digits") <= benefit
 
 
+def test_benefit_by_hand() -> None:
+    def benefit(**parts: Any) -> float:
+        return expected_benefit(candidate("a", 0.6, **{"accuracy": 0.8} | parts), "F")
+
+    assert benefit(exact=True) == pytest.approx(0.8 * 0.6)
+    assert benefit() == pytest.approx(0.8 * 0.6 * 0.8)
+    assert benefit(coverage=0.9, fidelity=0.7) == pytest.approx(0.8 * 0.9 * 0.7)
+    assert benefit(exact=True, gap=0.05) == pytest.approx(0.8 * 0.6)
+    assert benefit(exact=True, gap=0.10) == pytest.approx(0.8 * 0.6 * 0.75)
+    assert benefit(exact=True, gap=0.5) == pytest.approx(0.8 * 0.6 * 0.5)
+    assert benefit(exact=True, data="M") == pytest.approx(0.8 * 0.6 * 0.5)
+    assert benefit(exact=True, accuracy=None) == pytest.approx(0.25 * 0.6)
+
+
 def candidate(key: str, similarity: float, accuracy: float | None = None, **more: Any) -> Candidate:
     known = {} if accuracy is None else {"metric": metric("accuracy", accuracy), "standing": accuracy}
     return Candidate(**{"id": key, "name": key.upper(), "similarity": similarity, "data": "F"} | known | more)

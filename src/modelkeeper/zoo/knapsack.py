@@ -59,14 +59,12 @@ def pack(worths: Sequence[float], sizes: Sequence[int], room: int) -> tuple[list
     taken[core] = False
     left, there = room - int(size[taken].sum()), float(worth[taken].sum())
     best = greedy
-    if left >= 0:
+    if left >= 0:  # else rounding made many of equal density look better than their price
         chosen, at_most = _searched(worth[core], size[core], left, price, least - there)
         taken[core[chosen]] = True
         best = max(greedy, _filled(taken, order, size, room), key=lambda each: float(worth[each].sum()))
         if len(core) == len(undecided):
             bound = min(bound, max(least, there + at_most))
-    elif len(core) == len(undecided):
-        bound = least  # what a better choice would have to hold does not fit
     gap = bound / float(worth[best].sum()) - 1
     return best.tolist(), gap if gap > 2 * ROUNDING else 0.0
 
