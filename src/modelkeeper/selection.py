@@ -7,8 +7,8 @@
 Two policies, both pure: the same candidates, in any order, give the same choice.
 
 `buckets`, as the paper does it: ten buckets of similarity, from the top the first that holds a candidate,
-and in it the best accuracy. Accuracies are compared only on the same data set and by the same metric. So
-in a bucket the candidates trained on the child's data set come first; the best of each data set and metric
+and in it the best accuracy. Accuracies are compared only on the same task and data set and by the same metric. So
+in a bucket the candidates trained on the child's data set come first; the best of each such group
 then compete by their standing among their own peers. Whose quality is unknown comes last.
 
 `benefit` ranks all candidates above the minimum by what training is expected to gain from them:
@@ -279,11 +279,12 @@ def _same(candidate: Candidate, data: str) -> bool:
     return bool(data) and candidate.data == data
 
 
-def _comparable(candidate: Candidate) -> tuple[str, str, bool] | None:
+def _comparable(candidate: Candidate) -> tuple[str, str, str, bool] | None:
     """Candidates of which this is the same can be compared by their metric."""
     if candidate.metric is None:
         return None
-    return candidate.data, candidate.metric.name, candidate.metric.lower_is_better
+    metric = candidate.metric
+    return candidate.task, candidate.data, metric.name, metric.lower_is_better
 
 
 def _standing(candidate: Candidate) -> float:

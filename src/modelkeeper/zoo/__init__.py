@@ -1,1 +1,1 @@
-"""The zoo: the registered models, which of them are taken in, and which stay."""
+"""The zoo: records in a catalog (SQL), weights in a blob store (safetensors), and who may stay in it."""
