@@ -7,9 +7,9 @@
 Two policies, both pure: the same candidates, in any order, give the same choice.
 
 `buckets`, as the paper does it: ten buckets of similarity, from the top the first that holds a candidate,
-and in it the best accuracy. Accuracies are compared only on the same task and data set and by the same metric. So
-in a bucket the candidates trained on the child's data set come first; the best of each such group
-then compete by their standing among their own peers. Whose quality is unknown comes last.
+and in it the best accuracy. Accuracies are compared only on the same task and data set and by the same
+metric. So in a bucket the candidates trained on the child's data set come first; the best of each such
+group then compete by their standing among their own peers. Whose quality is unknown comes last.
 
 `benefit` ranks all candidates above the minimum by what training is expected to gain from them:
 
