@@ -11,12 +11,13 @@
    worth as much in as little room) and that may still beat greed by the bound.
 
 Sizes are counted in whole bytes, so that what fits, fits; worths are floats, compared to a relative 1e-9.
-Work is bounded by a number of choices, not by a clock: the same things always give the same answer, in about
-a second at most. Where the bound on work strikes, the most promising choices go on, the answer is never worse
+Work is bounded by a number of choices, not by a clock: the same things always give the same answer, in
+seconds at most. Where the bound on work strikes, the most promising choices go on, the answer is never worse
 than greed, and `gap` says by how much, relatively, a perfect one could be better at most.
 
-A general solver would do too. HiGHS in SciPy takes 10 to 40 times longer on zoos like ours, needs care with
-its tolerances where sizes are 10^12, and some of its releases print to standard output.
+A general solver would do too. HiGHS in SciPy takes up to 40 times longer where worths and sizes are independent and
+as long where they are not, needs care with its tolerances where sizes are 10^12, and prints to standard
+output in some releases, which would spoil the JSON that commands print.
 """
 
 from collections.abc import Sequence
