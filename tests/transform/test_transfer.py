@@ -121,7 +121,7 @@ FAST = [name for name in PAIRS if not any(text in name for text in ("resnet18", 
 def test_real_pairs_keep_what_the_plan_promises(name: str) -> None:
     row = measure(name)
     assert row["exact"] == row["contains"], row["doubts"]
-    assert not row["exact"] or row["difference"] < 1e-9
+    assert not row["exact"] or row["difference"] < 1e-6  # some norms compute in single precision
 
 
 # -- heads, rows, shapes --------------------------------------------------------------------------

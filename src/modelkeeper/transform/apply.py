@@ -137,11 +137,18 @@ class _Run:
         maps, means = [], []
         for position, (ours, theirs) in enumerate(pair.expressions()):
             index, factor = self._plan.maps.gather(ours, theirs, self._importance)
-            if (index == MEAN).any():
-                means.append((position, index == MEAN))
-                index = np.where(index == MEAN, NOTHING, index)
+            new = index == MEAN
+            if new.any() and self._plan.maps.unread(pair.child):
+                index = np.where(new, np.arange(len(index)) % theirs.size, index)
+            elif new.any():
+                means.append((position, new))
+                index = np.where(new, NOTHING, index)
             same = len(index) == theirs.size and (index == np.arange(len(index))).all()
             maps.append(AxisMap(None if same else index, None if (factor == 1).all() else factor))
+        scale = self._plan.maps.scale(pair.child)
+        if scale != 1 and maps:
+            factor = np.full(shape[0], scale) if maps[0].factor is None else maps[0].factor * scale
+            maps[0] = AxisMap(maps[0].index, factor)
         if not np.issubdtype(array.dtype, np.inexact) and array.dtype not in _FLOATS:
             maps = [AxisMap(each.index, None) for each in maps]
         if all(each.index is None and each.factor is None for each in maps):

@@ -6,13 +6,15 @@ and concatenations are built from those of their parts, and forms that do not co
 unit as a whole, which is never exact.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product
+from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, Tensor, leaves
 from modelkeeper.transform import units
+from modelkeeper.transform.fill import MEANS, Fill, Fills
 from modelkeeper.transform.spaces import Partners, pieces
 from modelkeeper.transform.units import MEAN, NOTHING, Index, Shares, UnitMap
 
@@ -34,8 +36,9 @@ COPIED = Verdict("copied", True)
 class Maps:
     """The unit maps between two graphs, each made once."""
 
-    def __init__(self, parent: Graph, child: Graph, partners: Partners, seed: int) -> None:
+    def __init__(self, parent: Graph, child: Graph, partners: Partners, fills: Fills, seed: int) -> None:
         self._parent, self._child, self._partners, self._seed = parent, child, partners, seed
+        self._fills = fills
         self._spaces: dict[tuple[int, int], UnitMap] = {}
 
     # -- judging --------------------------------------------------------------------------------
@@ -80,9 +83,11 @@ class Maps:
         if pins:
             return Verdict("widened", False, f"{parents} units became {size}, but: {pins[0]}")
         if (ours.averaged or theirs.averaged) and size % parents:
-            return Verdict(
-                "widened", False, f"a statistic is taken over {size} units, no multiple of {parents}"
-            )
+            fill = self._fill(space, other)
+            doubt = fill.doubt if fill else "a statistic is taken over them"
+            if fill and not doubt:
+                return Verdict("widened", True, f"{parents} units became {size}, filled with {fill.new}")
+            return Verdict("widened", False, f"{parents} units became {size}, no multiple, but: {doubt}")
         return Verdict("widened", True, f"{parents} units became {size}")
 
     # -- gathering ------------------------------------------------------------------------------
@@ -105,7 +110,9 @@ class Maps:
             case Atom(space), Atom(other):
                 found = self.space(space, other, importance)
                 degree = degrees.get(space, 0)
-                return found.source, found.share**degree if degree else np.ones(len(found.source))
+                if not degree:
+                    return found.source, np.ones(len(found.source))
+                return found.source if found.read is None else found.read, found.share**degree
             case Fixed(size, origin), Fixed(parents):
                 found = _fixed(origin, role, parents, size)
                 return found.source, found.share if role == "in" else np.ones(size)
@@ -173,8 +180,41 @@ class Maps:
             return units.narrow(importance(other), ours.size)
         if ours.pins:
             return units.padded(theirs.size, ours.size)
+        fill = self._fill(space, other)
+        if fill is not None:
+            seed = (self._seed, space, other)
+            return units.fill(theirs.size, ours.size, seed, mean=fill.new == MEANS)
         evenly = ours.averaged or theirs.averaged
         return units.widen(theirs.size, ours.size, (self._seed, space, other), evenly=evenly)
+
+    def scale(self, tensor: Tensor) -> float:
+        """What all of a child's tensor is multiplied by, for the sake of units that fill a space."""
+        power = 1.0
+        for axis, space, other, fill in self._filled(tensor):
+            parents, size = self._parent.spaces[other].size, self._child.spaces[space].size
+            exponent = fill.exponent(tensor, dict(axis.degrees).get(space, 0))
+            power *= math.sqrt(size // parents * parents / size) ** exponent
+        return power
+
+    def unread(self, tensor: Tensor) -> bool:
+        """Are the numbers of new units in this tensor of no account at first?"""
+        return any(tensor.name in fill.unread for *_, fill in self._filled(tensor))
+
+    def _filled(self, tensor: Tensor) -> Iterator[tuple[Axis, int, int, Fill]]:
+        for axis in tensor.axes:
+            for space in {leaf.space for leaf in leaves(axis.of) if isinstance(leaf, Atom)}:
+                other = self._partners.of(space)
+                fill = None if other is None else self._fill(space, other)
+                if other is not None and fill is not None:
+                    yield axis, space, other, fill
+
+    def _fill(self, space: int, other: int) -> Fill | None:
+        """How a space is filled that grows to no multiple under a statistic; None: it is not."""
+        ours, theirs = self._child.spaces[space], self._parent.spaces[other]
+        grows = ours.size > theirs.size > 0 and ours.size % theirs.size
+        if not grows or ours.pins or not (ours.averaged or theirs.averaged):
+            return None
+        return self._fills.of(space)
 
     def _whole(self, ours: Expression, theirs: Expression) -> UnitMap:
         if ours.size == theirs.size:

@@ -14,6 +14,7 @@ from modelkeeper.graph.structure import COMMUTATIVE
 from modelkeeper.matching import Alignment
 from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform.depth import NORMS, Depth, Inserted
+from modelkeeper.transform.fill import Fills
 from modelkeeper.transform.maps import Maps, Verdict
 from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.settle import settle
@@ -70,7 +71,8 @@ class _Planner:
                     self.pairs.setdefault(name, pair)
         self.partners = Partners(self.pairs)
         self._inherit()
-        self.maps = Maps(parent, child, self.partners, seed)
+        fills = Fills(child, self.partner.keys(), self.depth.silent)
+        self.maps = Maps(parent, child, self.partners, fills, seed)
 
     def _inherit(self) -> None:
         """Spaces that only inserted layers know continue the space that runs into the layer."""
