@@ -136,6 +136,11 @@ class _Run:
         ]
         maps, means = [], []
         for position, (ours, theirs) in enumerate(pair.expressions()):
+            matrix = self._plan.maps.resampled(pair.child, ours, theirs)
+            if matrix is not None:
+                array = _resampled(array, position, matrix)
+                maps.append(AxisMap())
+                continue
             index, factor = self._plan.maps.gather(ours, theirs, self._importance)
             new = index == MEAN
             if new.any() and self._plan.maps.unread(pair.child):
@@ -212,6 +217,13 @@ class _Run:
                 found = self._plan.maps.space(axis.of.space, partner, self._importance)
                 return found.source + partner * 2**32, found.share
         return None, np.ones(axis.size)
+
+
+def _resampled(array: Array, axis: int, matrix: Array) -> Array:
+    """Other positions along one axis."""
+    moved = np.moveaxis(array, axis, 0)
+    made = np.tensordot(matrix, moved.astype(np.float64), 1).astype(array.dtype)
+    return np.ascontiguousarray(np.moveaxis(made, 0, axis))
 
 
 def _holds_nan(array: Array) -> bool:

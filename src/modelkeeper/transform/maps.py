@@ -15,6 +15,7 @@ import numpy as np
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, Tensor, leaves
 from modelkeeper.transform import units
 from modelkeeper.transform.fill import MEANS, Fill, Fills
+from modelkeeper.transform.positions import Matrix, resampling, square
 from modelkeeper.transform.spaces import Partners, pieces
 from modelkeeper.transform.units import MEAN, NOTHING, Index, Shares, UnitMap
 
@@ -62,8 +63,9 @@ class Maps:
             case Fixed(size, origin), Fixed(parents):
                 if size == parents:
                     return COPIED
-                action = "widened" if size > parents else "narrowed"
-                return Verdict(action, False, f"{origin or 'fixed'} size {parents} became {size}")
+                return Verdict(
+                    _action(size, parents), False, f"{origin or 'fixed'} size {parents} became {size}"
+                )
             case _, None:
                 return Verdict("widened", True, "a part that the parent does not have is not read")
             case _:
@@ -95,6 +97,23 @@ class Maps:
     def gather(self, ours: Axis, theirs: Axis, importance: Importance) -> tuple[Index, Shares]:
         """For each unit of a child's axis the parent's unit on that axis, and the factor it takes."""
         return self._gather(ours.of, theirs.of, dict(ours.degrees), ours.role, importance)
+
+    def resampled(self, tensor: Tensor, ours: Axis, theirs: Axis) -> Matrix | None:
+        """How more or fewer positions follow from the old ones; None for an axis that has none."""
+        bare = (
+            tensor.role not in ("weight", "gain") and len(tensor.axes) > 1 and ours.role in ("out", "other")
+        )
+        if not bare or ours.size == theirs.size or 0 in (ours.size, theirs.size):
+            return None
+        match ours.of, theirs.of:
+            case Fixed(size), Fixed(parents):
+                return resampling(parents, size)
+            case Atom(space, size), Atom(other, parents):
+                pins = (*self._child.spaces[space].pins, *self._parent.spaces[other].pins)
+                offsets = any(pin.startswith("picked by index") for pin in pins)  # a table of them, on a grid
+                if offsets and ours.role == "other" and square(size) and square(parents):
+                    return resampling(parents, size)
+        return None
 
     def _gather(
         self,

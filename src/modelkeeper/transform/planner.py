@@ -115,6 +115,8 @@ class _Planner:
         if tensor.name in self.fresh:
             return entry("kept", False, self.fresh[tensor.name])
         pair = self.pairs.get(tensor.name)
+        if pair is not None and pair.parent.shape != tensor.shape and "int" in tensor.dtype:
+            return entry("kept", False, "a table of whole numbers, of another size in the parent")
         if pair is not None:
             verdicts = [self._judge(number, ours, theirs) for ours, theirs in pair.expressions()]
             changed = {verdict.action for verdict in verdicts} - {"copied"}
