@@ -122,6 +122,23 @@ PAIRS: dict[str, tuple[Make, Make, bool]] = {
         True,
     ),
     "vit 32 to 48 wide": (lambda: transformer("vit"), lambda: transformer("vit", **HALF_MORE), True),
+    "gpt2 with heads 8 to 12 wide": (
+        lambda: transformer("gpt2"),
+        lambda: transformer("gpt2", n_embd=48),
+        True,
+    ),
+    "bert with heads 8 to 16 wide": (
+        lambda: transformer("bert"),
+        lambda: transformer("bert", hidden_size=64),
+        True,
+    ),
+    "t5 with keys 8 to 12 wide": (lambda: transformer("t5"), lambda: transformer("t5", d_kv=12), True),
+    # Rotary positions turn each unit by its place among all of them.
+    "llama with heads 8 to 16 wide": (
+        lambda: transformer("llama"),
+        lambda: transformer("llama", head_dim=16),
+        False,
+    ),
     # Norms behind the sums: what runs into the next one is not made by sums alone.
     "bert 32 to 48 wide": (lambda: transformer("bert"), lambda: transformer("bert", **HALF_MORE), False),
     "vgg11 to vgg16": (lambda: of("vgg", blocks=11), lambda: of("vgg", blocks=16), True),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, Tensor, leaves
-from modelkeeper.transform import units
+from modelkeeper.transform import scores, units
 from modelkeeper.transform.fill import MEANS, Fill, Fills
 from modelkeeper.transform.positions import Matrix, resampling, square
 from modelkeeper.transform.spaces import Partners, pieces
@@ -82,6 +82,8 @@ class Maps:
         if size < parents:
             return Verdict("narrowed", False, f"{parents} units became {size}")
         pins = (*ours.pins, *theirs.pins)
+        if self._growth(space, other) is not None:
+            return Verdict("widened", True, f"queries and keys are compared by {size} units, not {parents}")
         if pins:
             return Verdict("widened", False, f"{parents} units became {size}, but: {pins[0]}")
         if (ours.averaged or theirs.averaged) and size % parents:
@@ -130,7 +132,7 @@ class Maps:
                 found = self.space(space, other, importance)
                 degree = degrees.get(space, 0)
                 if not degree:
-                    return found.source, np.ones(len(found.source))
+                    return found.source, np.ones(len(found.source)) if found.made is None else found.made
                 return found.source if found.read is None else found.read, found.share**degree
             case Fixed(size, origin), Fixed(parents):
                 found = _fixed(origin, role, parents, size)
@@ -197,6 +199,9 @@ class Maps:
             return units.rows(theirs.size, ours.size)
         if ours.size < theirs.size:
             return units.narrow(importance(other), ours.size)
+        growth = self._growth(space, other)
+        if growth is not None:
+            return units.compare(theirs.size, ours.size, (self._seed, space, other), growth)
         if ours.pins:
             return units.padded(theirs.size, ours.size)
         fill = self._fill(space, other)
@@ -226,6 +231,13 @@ class Maps:
                 fill = None if other is None else self._fill(space, other)
                 if other is not None and fill is not None:
                     yield axis, space, other, fill
+
+    def _growth(self, space: int, other: int) -> float | None:
+        """What the squares of copies sum to, where queries are compared with keys by them; else None."""
+        size, parents = self._child.spaces[space].size, self._parent.spaces[other].size
+        if size <= parents or scores.growth(self._parent, other, parents) is None:
+            return None
+        return scores.growth(self._child, space, parents)
 
     def _fill(self, space: int, other: int) -> Fill | None:
         """How a space is filled that grows to no multiple under a statistic; None: it is not."""
