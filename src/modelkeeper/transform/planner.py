@@ -8,6 +8,8 @@ what it is given. One doubt, and the plan says that it is approximate, and why.
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+import msgspec
+
 from modelkeeper.errors import InvalidPairs
 from modelkeeper.graph import Atom, Axis, Expression, Graph, Layer, Tensor, leaves
 from modelkeeper.graph.structure import COMMUTATIVE
@@ -45,18 +47,26 @@ def make_plan(
         pairs: Pairs = twin_pairs(parent, child) or alignment.pairs
     else:
         pairs = _checked(parent, child, alignment)
+    settled = settle(parent, child, pairs)
+    plan = _planned(parent, child, settled, same_task, seed)
+    if plan.doubts and set(settled) != set(pairs):  # settling is a guess: here is who can judge it
+        plan = min(plan, _planned(parent, child, pairs, same_task, seed), key=lambda each: len(each.doubts))
+    if len(plan.doubts) > MOST_DOUBTS:
+        doubts = (*plan.doubts[:MOST_DOUBTS], f"and {len(plan.doubts) - MOST_DOUBTS} more")
+        plan = msgspec.structs.replace(plan, doubts=doubts)
+    return plan
+
+
+def _planned(parent: Graph, child: Graph, pairs: Pairs, same_task: bool, seed: int) -> Plan:
     planner = _Planner(parent, child, pairs, same_task, seed)
     entries = planner.entries()
     doubts = tuple(dict.fromkeys(planner.doubts(entries)))
-    if len(doubts) > MOST_DOUBTS:
-        doubts = (*doubts[:MOST_DOUBTS], f"and {len(doubts) - MOST_DOUBTS} more")
     return Plan(parent, child, entries, doubts, planner.pairs, planner.maps)
 
 
 class _Planner:
     def __init__(self, parent: Graph, child: Graph, pairs: Pairs, same_task: bool, seed: int) -> None:
         self.parent, self.child = parent, child
-        pairs = settle(parent, child, pairs)
         self.partner = {ours: theirs for theirs, ours in pairs}
         self.depth = Depth(child, self.partner)
         heads = _heads(child)
