@@ -8,7 +8,6 @@ depends on it, never its answer.
 import io
 import threading
 
-import kmedoids
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,6 +38,8 @@ def cluster(
         snapshot.parts[number].segment.prepared(kind) for number, kind in (everything[i] for i in chosen)
     ]
     if len(models) > count:
+        import kmedoids  # takes seconds where scikit-learn is installed, and few processes make clusters
+
         distances = _distances(models, threads, stop)
         if stop.is_set():
             return None
