@@ -58,6 +58,26 @@ def test_a_wider_child_computes_the_same_in_training_mode(kinds: Blueprint, widt
         torch.testing.assert_close(child.train()(IMAGE.double()), parent.train()(IMAGE.double()))
 
 
+@pytest.mark.parametrize(("width", "depth"), [(8, 2), (8, 4), (12, 2), (16, 3)])
+def test_a_deeper_plain_child_computes_the_same(width: int, depth: int) -> None:
+    """Every inserted layer looks like every other, and the first differs: the pairs may not slide apart."""
+
+    def plain(width: int, depth: int) -> nn.Module:
+        blocks = [
+            nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
+            for _ in range(depth)
+        ]
+        stem = nn.Sequential(nn.Conv2d(3, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
+        return nn.Sequential(stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10))
+
+    parent = plain(8, 1).eval()
+    randomise(parent, 0)
+    report = transfer(parent, plain(width, depth).eval(), IMAGE, verify=True)
+    assert report.exact, report.plan.doubts
+    assert report.difference is not None
+    assert report.difference < 1e-5
+
+
 @settings(max_examples=30)
 @given(
     st.integers(3, 5),

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+import msgspec
+
 from modelkeeper.errors import InvalidPairs, InvalidSetting
 from modelkeeper.graph import Atom, Axis, Expression, Graph, Layer, Tensor, leaves
 from modelkeeper.graph.structure import COMMUTATIVE
@@ -58,12 +60,23 @@ def make_plan(
         pairs = _checked(parent, child, alignment)
     if not 0 <= noise < math.inf:
         raise InvalidSetting("noise", str(noise), "give 0 for exact identities, or a small positive number")
-    planner = _Planner(parent, child, pairs, same_task, seed, noise)
-    entries = planner.entries()
-    doubts = tuple(dict.fromkeys(planner.doubts(entries)))
-    if len(doubts) > MOST_DOUBTS:
-        doubts = (*doubts[:MOST_DOUBTS], f"and {len(doubts) - MOST_DOUBTS} more")
-    return Plan(parent, child, entries, doubts, planner.pairs, planner.maps, seed, noise, planner.merges.of)
+
+    def planned(pairs: Pairs) -> Plan:
+        planner = _Planner(parent, child, pairs, same_task, seed, noise)
+        entries = planner.entries()
+        doubts = tuple(dict.fromkeys(planner.doubts(entries)))
+        return Plan(
+            parent, child, entries, doubts, planner.pairs, planner.maps, seed, noise, planner.merges.of
+        )
+
+    settled = settle(parent, child, pairs)
+    plan = planned(settled)
+    if plan.doubts and set(settled) != set(pairs):  # settling is a guess: here is who can judge it
+        plan = min(plan, planned(pairs), key=lambda each: len(each.doubts))
+    if len(plan.doubts) > MOST_DOUBTS:
+        doubts = (*plan.doubts[:MOST_DOUBTS], f"and {len(plan.doubts) - MOST_DOUBTS} more")
+        plan = msgspec.structs.replace(plan, doubts=doubts)
+    return plan
 
 
 class _Planner:
@@ -71,7 +84,6 @@ class _Planner:
         self, parent: Graph, child: Graph, pairs: Pairs, same_task: bool, seed: int, noise: float
     ) -> None:
         self.parent, self.child, self.noise = parent, child, noise
-        pairs = settle(parent, child, pairs)
         self.partner = {ours: theirs for theirs, ours in pairs}
         self.depth = Depth(child, self.partner)
         heads = _heads(child)
