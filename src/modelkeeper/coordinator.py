@@ -26,13 +26,13 @@ from modelkeeper.selection import Candidate, Choice, expected_benefit, select
 from modelkeeper.settings import Settings
 from modelkeeper.transform import Plan, apply, make_plan
 from modelkeeper.weights import Array, Weights
-from modelkeeper.zoo.records import ACTIVE, DAMAGED, Event, Filter, Record, Registration, Viewer
+from modelkeeper.zoo.records import ACTIVE, DAMAGED, Event, Filter, Record, Registration, Viewer, is_id
 from modelkeeper.zoo.zoo import Registered, Swept, Zoo
 
 PLANNED = 8  # candidates that get a plan before `benefit` decides
+ATTEMPTS = 3  # parents to try if one turns out to be damaged
 MOST_RIVALS = 20  # runners-up in an answer
 BENEFIT_BUCKETS = 3  # how far down `benefit` looks: accuracy may outweigh a little similarity
-ATTEMPTS = 3  # parents to try if one turns out to be damaged
 
 
 class Lineage(Struct, frozen=True):
@@ -93,21 +93,21 @@ class Coordinator:
         clock = _Clock()
         prepared = prepare(graph)
         clock("prepare")
-        search = _Search(self.zoo, self.settings, graph, prepared, query, viewer, runners_up, clock)
         warnings: list[str] = []
         for _ in range(ATTEMPTS):
+            search = _Search(self.zoo, self.settings, graph, prepared, query, viewer, runners_up, clock)
             choice = search.choose()
             parent = search.parent(choice)
             if parent is None:
-                break
+                return Warmth(search.answer(choice, None, None, tuple(warnings), dry_run))
             try:
                 plan = search.plan(parent)
                 source = None if dry_run else self.zoo.weights(parent)
             except (CorruptWeights, InvalidWeights) as problem:
                 warnings.append(f"{parent.name} could not be read and was taken out: {problem}")
                 self.zoo.remove(parent, str(problem), state=DAMAGED)
-                search.exclude(parent)
-                continue
+                choice = Choice(None, "the models that fit best could not be read")
+                continue  # with one fewer to choose from
             clock("read")
             if not dry_run:
                 self._lent(parent, search, viewer)
@@ -133,7 +133,13 @@ class Coordinator:
         owner: str = "",
         model_id: str = "",
     ) -> Registered:
-        """Take a trained model into the zoo: see `Zoo.register`."""
+        """Take a trained model into the zoo: see `Zoo.register`.
+
+        Raises:
+            UnknownModel: No model is called as its parent is said to be.
+        """
+        if told.parent and not is_id(told.parent):
+            told = msgspec.structs.replace(told, parent=self.show(told.parent).id)
         return self.zoo.register(graph, told, tensors, owner, model_id)
 
     def models(
@@ -236,14 +242,11 @@ class _Search:
             found = index.search(prepared, buckets=buckets, floor=self._minimum, among=keys)
         self.aligned = found.aligned
         self.similarity = {match.key: match.similarity for match in found.matches}
-        self._records = zoo.catalog.with_keys(self.similarity)
+        known = zoo.catalog.with_keys(self.similarity)  # without those that went since they were found
+        self._records = {key: record for key, record in known.items() if record.state == ACTIVE}
         self._by_id = {record.id: record for record in self._records.values()}
         self._standing = self._standings()
         clock("search")
-
-    def exclude(self, record: Record) -> None:
-        """Look no more at a model."""
-        self._records.pop(record.key)
 
     def choose(self) -> Choice:
         candidates = [self._candidate(record) for record in self._records.values()]
