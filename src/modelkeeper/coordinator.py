@@ -9,7 +9,7 @@ It knows graphs and arrays, no framework; whoever holds a model (a client) descr
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from modelkeeper.answers import Answer, Rival
-from modelkeeper.errors import CorruptWeights, InvalidWeights
+from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Found, Prepared, align, prepare
 from modelkeeper.matching.twins import twin_pairs
@@ -27,7 +27,7 @@ from modelkeeper.selection import Candidate, Choice, expected_benefit, select
 from modelkeeper.settings import Settings
 from modelkeeper.transform import Plan, apply, make_plan
 from modelkeeper.weights import Array, Weights
-from modelkeeper.zoo.records import ACTIVE, DAMAGED, Event, Filter, Record, Registration, Viewer
+from modelkeeper.zoo.records import ACTIVE, DAMAGED, STORED, Event, Filter, Record, Registration, Viewer
 from modelkeeper.zoo.zoo import Registered, Swept, Zoo
 
 PLANNED = 8  # candidates that get a plan before `benefit` decides
@@ -42,6 +42,14 @@ class Lineage(Struct, frozen=True):
     record: Record
     ancestors: tuple[Record, ...]
     descendants: tuple["Lineage", ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        return {
+            "record": self.record.to_dict(),
+            "ancestors": [each.to_dict() for each in self.ancestors],
+            "descendants": [each.to_dict() for each in self.descendants],
+        }
 
 
 class Warmth:
@@ -148,6 +156,10 @@ class Coordinator:
         """Records, the newest first unless another order is asked for."""
         return self.zoo.catalog.find(wanted or Filter(), order=order, limit=limit, offset=offset)
 
+    def count(self, wanted: Filter | None = None) -> int:
+        """How many records there are."""
+        return self.zoo.catalog.count(wanted or Filter())
+
     def show(self, name: str, viewer: Viewer | None = None) -> Record:
         """The model with this id, the only one whose id begins so, or the newest of this name."""
         return self.zoo.catalog.get(name, viewer)
@@ -155,6 +167,10 @@ class Coordinator:
     def graph(self, record: Record) -> Graph:
         """The graph of a model."""
         return self.zoo.catalog.graph(record.graph)
+
+    def location(self, record: Record) -> str:
+        """Where the files of a model are."""
+        return f"{self.settings.blobs_url.rstrip('/')}/{record.folder}"
 
     def tree(self, name: str, viewer: Viewer | None = None) -> Lineage:
         """A model with all that it descends from and all that descends from it."""
@@ -178,18 +194,27 @@ class Coordinator:
     def remove(self, name: str, *, user: str = "", viewer: Viewer | None = None) -> Record:
         """Take a model out of the zoo. Its record stays, for those who descend from it."""
         record = self.show(name, viewer)
-        self.zoo.remove(record, user=user)
+        if not self.zoo.remove(record, user=user):
+            raise UnknownModel(name)
         return record
 
     def pin(self, name: str, pinned: bool = True, *, user: str = "", viewer: Viewer | None = None) -> Record:
         """Keep a model whatever it is worth, or no longer."""
         record = self.show(name, viewer)
+        if record.state not in STORED:
+            raise UnknownModel(name)
         self.zoo.pin(record, pinned, user)
         return msgspec.structs.replace(record, pinned=pinned)
 
-    def gc(self, *, grace: float | None = None, verify: bool = False) -> Swept:
+    def gc(
+        self,
+        *,
+        grace: float | None = None,
+        verify: bool = False,
+        progress: Callable[[float, float], None] | None = None,
+    ) -> Swept:
         """Sweep what was left behind: see `Zoo.gc`."""
-        return self.zoo.gc(grace=grace, verify=verify)
+        return self.zoo.gc(grace=grace, verify=verify, progress=progress)
 
     def stats(self) -> dict[str, Any]:
         """Counts over the zoo."""

@@ -13,7 +13,8 @@ way round: first the record says so, then the files go.
 import hashlib
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -55,6 +56,14 @@ class Registered(Struct, frozen=True):
     admission: Admission
     evicted: tuple[str, ...] = ()  # ids of models that had to make room
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        return {
+            "record": self.record.to_dict(),
+            "admission": msgspec.to_builtins(self.admission),
+            "evicted": list(self.evicted),
+        }
+
 
 class Swept(Struct, frozen=True):
     """What `gc` did."""
@@ -64,6 +73,11 @@ class Swept(Struct, frozen=True):
     graphs: int
     damaged: tuple[str, ...]  # models whose weights are not what was registered
     evicted: tuple[str, ...]  # models beyond the capacity
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
 
 
 class Zoo:
@@ -267,12 +281,19 @@ class Zoo:
                 cover=1 - record.twin_similarity if record.twin in present else 1.0,
             )
 
-    def gc(self, *, grace: float | None = None, verify: bool = False) -> Swept:
+    def gc(
+        self,
+        *,
+        grace: float | None = None,
+        verify: bool = False,
+        progress: Callable[[float, float], None] | None = None,
+    ) -> Swept:
         """Delete what no record names, and mark models whose weights are lost.
 
         Args:
             grace: What is younger than so many seconds may belong to a registration under way, and stays.
             verify: Compare every model's checksum, not just the size of its file.
+            progress: Is told how many bytes of how many were looked at.
         """
         before = time.time() - (self.settings.grace if grace is None else grace)
         records = {record.folder: record for record in self.catalog.find(Filter(states=STORED))}
@@ -287,6 +308,7 @@ class Zoo:
                     self.blobs.delete(folder)
                     swept.append(folder)
         damaged = []
+        done, total = 0, sum(record.bytes for record in records.values())
         for folder, record in records.items():
             try:
                 self.blobs.weights(folder, record.bytes)
@@ -295,6 +317,9 @@ class Zoo:
             except (CorruptWeights, InvalidWeights) as problem:
                 self.catalog.retire({record.id: str(problem)}, DAMAGED)
                 damaged.append(record.id)
+            done += record.bytes
+            if progress is not None:
+                progress(done, total)
         staging = self.blobs.sweep_staging(before)
         evicted = self.make_room()
         graphs = self.catalog.sweep_graphs()
