@@ -27,6 +27,7 @@ ORDER = (
     "zoo",
     "meta",
     "answers",
+    "searching",
     "coordinator",
     "client",
     "cli",

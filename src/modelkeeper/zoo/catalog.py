@@ -16,12 +16,10 @@ import time
 import weakref
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
-import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from modelkeeper.errors import InvalidGraph, UnknownModel, ZooUnusable
@@ -30,6 +28,10 @@ from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo import schema
 from modelkeeper.zoo.records import MAX_NAME, PUBLIC, STORED, Event, Filter, Record, Viewer, is_id
 from modelkeeper.zoo.schema import clock, events, graphs, models, tags
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 BUSY = 60.0  # seconds to wait for other writers
 MANY = 500  # values in one IN (...): databases have limits
@@ -197,8 +199,10 @@ class Catalog:
         with self._reading() as connection:
             return _records(connection.execute(chosen))
 
-    def keys(self, wanted: Filter) -> NDArray[np.int64]:
-        """The keys of all records that pass a wanted."""
+    def keys(self, wanted: Filter) -> "NDArray[np.int64]":
+        """The keys of all records that pass a filter."""
+        import numpy as np
+
         with self._reading() as connection:
             found = connection.execute(sa.select(models.c.key).where(*_where(wanted))).scalars().all()
         return np.array(found, np.int64)
@@ -221,8 +225,10 @@ class Catalog:
                 found.update((record.id, record) for record in _records(rows))
         return found
 
-    def keys_named(self, names: Collection[str]) -> NDArray[np.int64]:
+    def keys_named(self, names: Collection[str]) -> "NDArray[np.int64]":
         """The keys of models that have one of these names or ids."""
+        import numpy as np
+
         found: list[int] = []
         with self._reading() as connection:
             for batch in _batches(list(names)):
@@ -315,7 +321,7 @@ class Catalog:
         with self._reading() as connection:
             count, size, parameters, hits, kinds = connection.execute(sa.select(*total).where(stored)).one()
             by_state = sa.select(models.c.state, sa.func.count()).group_by(models.c.state)
-            states: dict[str, int] = dict(connection.execute(by_state).tuples().all())
+            states = {state: int(number) for state, number in connection.execute(by_state)}
             by_task = (
                 sa.select(models.c.task, models.c.data, sa.func.count(), sa.func.sum(models.c.hits))
                 .where(stored)

@@ -32,26 +32,25 @@ class Follower:
         """`folder` is where the index is saved; None: nowhere."""
         self._catalog, self._folder, self._threads = catalog, folder, threads or None
         self._lock = threading.Lock()
-        self._found: tuple[Index, int] | None = None  # the index, and up to which change it goes
+        self._index, self._seen = self._saved()
         self._unsaved = 0
 
     def index(self) -> Index:
         """The index as of now."""
         with self._lock:
-            index, seen = self._found or self._saved()
-            now, changes = self._catalog.changes(seen)
+            now, changes = self._catalog.changes(self._seen)
             if changes:
                 known = self._catalog.prepared([graph for _, state, graph in changes if state == ACTIVE])
                 for key, state, graph in changes:
                     if state == ACTIVE:
-                        index.add(key, self._prepared(graph, known[graph]))
+                        self._index.add(key, self._prepared(graph, known[graph]))
                     else:
-                        index.remove(key)
+                        self._index.remove(key)
                 self._unsaved += len(changes)
-            self._found = index, now
-            if self._unsaved > max(SAVE_AFTER, len(index) // 8):
-                self._save(index, now)
-            return index
+            self._seen = now
+            if self._unsaved > max(SAVE_AFTER, len(self._index) // 8):
+                self._save()
+            return self._index
 
     def _prepared(self, digest: str, data: bytes) -> Prepared:
         found = Prepared.from_bytes(data)
@@ -69,22 +68,22 @@ class Follower:
             _remove(path)  # unusable, or of a catalog that is no more
         return Index(threads=self._threads), 0
 
-    def _save(self, index: Index, seen: int) -> None:
+    def _save(self) -> None:
         """Save beside and rename: whoever opens an index finds a whole one."""
         self._unsaved = 0
         if self._folder is None:
             return
         scratch = self._folder / f"tmp-{secrets.token_hex(4)}"
         try:
-            index.save(scratch)
+            self._index.save(scratch)
             older = self._folders()
-            scratch.rename(self._folder / str(seen))
+            scratch.rename(self._folder / str(self._seen))
         except OSError as problem:  # it was only to save time
             _log.warning("the search index could not be saved in %s: %s", self._folder, problem)
             _remove(scratch)
             return
         for clock, path in older[1:]:  # a process may be about to open the newest of them
-            if clock < seen:
+            if clock < self._seen:
                 _remove(path)
 
     def _folders(self) -> list[tuple[int, Path]]:

@@ -14,22 +14,18 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from modelkeeper.errors import CorruptWeights, InvalidWeights, ModelRefused
 from modelkeeper.graph import Graph, to_json
-from modelkeeper.matching import Index, Prepared, prepare
 from modelkeeper.metrics import Metric, standing
 from modelkeeper.settings import Settings
-from modelkeeper.weights import Array, Header, Weights, holds_nan, stream
 from modelkeeper.zoo import card
 from modelkeeper.zoo.admission import Admission, admit
-from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, WEIGHTS, Blobs
 from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.following import Follower
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
@@ -44,6 +40,12 @@ from modelkeeper.zoo.records import (
     new_id,
 )
 from modelkeeper.zoo.retention import DAY, Item, retain
+
+if TYPE_CHECKING:
+    from modelkeeper.matching import Index, Prepared
+    from modelkeeper.weights import Array, Header, Weights
+    from modelkeeper.zoo.blobs import Blobs
+    from modelkeeper.zoo.following import Follower
 
 NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
@@ -86,12 +88,12 @@ class Zoo:
     def __init__(self, settings: Settings) -> None:
         """Open a zoo; a new home is made."""
         self.settings = settings
-        self.blobs = Blobs(settings.blobs_url)
         if not settings.in_memory and not settings.catalog:
             settings.folder.mkdir(parents=True, exist_ok=True)
         self.catalog = Catalog(settings.catalog_url)
-        folder = None if settings.in_memory else settings.folder / "index"
-        self._follower = Follower(self.catalog, folder, settings.threads)
+        self._opening = threading.Lock()
+        self._blobs: Blobs | None = None
+        self._follower: Follower | None = None
         self._verified: set[str] = set()
         self._verifying = threading.Lock()
 
@@ -99,9 +101,32 @@ class Zoo:
         """Let go of the database."""
         self.catalog.close()
 
-    def index(self) -> Index:
+    # Whoever only counts or lists models needs neither blobs nor index, and should not wait for them.
+
+    @property
+    def blobs(self) -> "Blobs":
+        """The files of the models."""
+        from modelkeeper.zoo.blobs import Blobs
+
+        with self._opening:
+            if self._blobs is None:
+                self._blobs = Blobs(self.settings.blobs_url)
+            return self._blobs
+
+    @property
+    def follower(self) -> "Follower":
+        """What keeps the search index in step with the catalog."""
+        from modelkeeper.zoo.following import Follower
+
+        with self._opening:
+            if self._follower is None:
+                folder = None if self.settings.in_memory else self.settings.folder / "index"
+                self._follower = Follower(self.catalog, folder, self.settings.threads)
+            return self._follower
+
+    def index(self) -> "Index":
         """The search index, with all that any process has registered up to now."""
-        return self._follower.index()
+        return self.follower.index()
 
     # -- coming ---------------------------------------------------------------------------------
 
@@ -109,7 +134,7 @@ class Zoo:
         self,
         graph: Graph,
         told: Registration,
-        tensors: Iterable[tuple[str, Array]],
+        tensors: "Iterable[tuple[str, Array]]",
         owner: str,
         model_id: str = "",
     ) -> Registered:
@@ -121,6 +146,10 @@ class Zoo:
             TooLargeToMatch: The graph has more layers than an alignment takes.
             ZooUnusable: It could not be written. Nothing of it is visible.
         """
+        from modelkeeper.matching import prepare
+        from modelkeeper.weights import Header, stream
+        from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, WEIGHTS
+
         prepared = prepare(graph)
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
         admission = self._admission(told, header, owner)
@@ -164,7 +193,7 @@ class Zoo:
         self._find_twins(record, prepared)
         return Registered(record, admission, self.make_room())
 
-    def _admission(self, told: Registration, header: Header, owner: str) -> Admission:
+    def _admission(self, told: Registration, header: "Header", owner: str) -> Admission:
         settings = self.settings
         admission = admit(
             told.metric,
@@ -185,7 +214,7 @@ class Zoo:
             raise ModelRefused(told.name, admission.reason, advice)
         return admission
 
-    def _find_twins(self, record: Record, prepared: Prepared) -> None:
+    def _find_twins(self, record: Record, prepared: "Prepared") -> None:
         """Remember which near-twins are better than others: that is what retention values."""
         peers = self.catalog.keys(Filter(states=(ACTIVE,), task=record.task, data=record.data))
         peers = peers[peers != record.key]
@@ -208,7 +237,7 @@ class Zoo:
 
     # -- staying --------------------------------------------------------------------------------
 
-    def weights(self, record: Record) -> Weights:
+    def weights(self, record: Record) -> "Weights":
         """The tensors of a model. Its checksum is compared the first time that this process reads it.
 
         Raises:
@@ -336,7 +365,9 @@ def stored_tensors(graph: Graph) -> Iterator[tuple[str, str, tuple[int, ...]]]:
             yield name, tensor.dtype, tensor.shape
 
 
-def _finite(tensors: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
+def _finite(tensors: "Iterable[tuple[str, Array]]") -> "Iterator[tuple[str, Array]]":
+    from modelkeeper.weights import holds_nan
+
     for name, array in tensors:
         if holds_nan(array):
             raise InvalidWeights(name, "it holds NaN: the training has failed")
