@@ -89,7 +89,7 @@ class ModelKeeperClient:
             raise InvalidSetting("settings", ", ".join(sorted(unknown)), f"known are {known}")
         self.uri = os.fspath(uri) if uri is not None else os.environ.get(URI, "")
         self.settings = Settings.read(home=self.uri or None, **settings)
-        self._on_error, self._user = on_error, user or _login()
+        self._on_error, self._user = on_error, user or login()
         self._opened: Coordinator | None = None
         self._opening = threading.Lock()
         # Which parent a model started from.
@@ -276,7 +276,8 @@ class Run(Generic[M]):
         self.metrics |= {name: number(name, value) for name, value in metrics.items()}
 
 
-def _login() -> str:
+def login() -> str:
+    """Who uses this machine."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container without a name for its user

@@ -18,23 +18,26 @@ import time
 import weakref
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
-import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from modelkeeper.errors import InvalidGraph, UnknownModel, ZooUnusable
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo import schema
-from modelkeeper.zoo.records import PUBLIC, STORED, Event, Filter, Record, Viewer, is_id
+from modelkeeper.zoo.records import KEPT, MAX_NAME, PUBLIC, STORED, Event, Filter, Record, Viewer, is_id
 from modelkeeper.zoo.schema import clock, events, graphs, models, tags
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 BUSY = 60.0  # seconds to wait for other writers
 MANY = 500  # values in one IN (...): databases have limits
+NEWEST = 2_000  # models whose names are compared with one that is not there
 _FIELDS = [models.c[name] for name in Record.__struct_fields__]
 
 
@@ -112,7 +115,7 @@ class Catalog:
             if clock is not None and _now(connection) != clock:
                 return None
             for batch in _batches(list(reasons)):
-                among = models.c.id.in_(batch) & models.c.state.in_(STORED)
+                among = models.c.id.in_(batch) & models.c.state.in_(KEPT) & (models.c.state != state)
                 if clock is not None:
                     among &= models.c.pinned.is_(False)
                 gone += _records(connection.execute(sa.select(*_FIELDS).where(among)))
@@ -169,8 +172,8 @@ class Catalog:
 
     @contextlib.contextmanager
     def holding(self, model: str) -> Iterator[bool]:
-        """Is a model stored under this id? While the block runs, that stays so."""
-        stored = sa.select(models.c.key).where(models.c.id == model, models.c.state.in_(STORED))
+        """Are files of a model kept under this id? While the block runs, that stays so."""
+        stored = sa.select(models.c.key).where(models.c.id == model, models.c.state.in_(KEPT))
         with self._taking_turns() as connection:
             yield connection.scalar(stored) is not None
 
@@ -191,11 +194,27 @@ class Catalog:
             chosen = sa.select(*_FIELDS).where(whole, *_visible(viewer)).order_by(models.c.key.desc())
             found = _records(connection.execute(chosen.limit(20)))
         if not found:
-            raise UnknownModel(name)
+            raise UnknownModel(name, near=self._near(name, viewer))
         named = [record for record in found if record.name == name]
         if not named and len(found) > 1:
             raise UnknownModel(name, tuple(record.id for record in found))
         return (named or found)[0]
+
+    def _near(self, name: str, viewer: Viewer | None) -> tuple[str, ...]:
+        """Names and ids that could be meant, among those of the newest models."""
+        import difflib
+
+        chosen = sa.select(models.c.id, models.c.name).where(models.c.state.in_(STORED), *_visible(viewer))
+        with self._reading() as connection:
+            rows = connection.execute(chosen.order_by(models.c.key.desc()).limit(NEWEST)).all()
+        known = dict.fromkeys(text for row in rows for text in row)
+        return tuple(difflib.get_close_matches(name[:MAX_NAME], known, n=3, cutoff=0.7))
+
+    def count(self, wanted: Filter) -> int:
+        """How many records pass a filter."""
+        with self._reading() as connection:
+            chosen = sa.select(sa.func.count()).select_from(models).where(*_where(wanted))
+            return int(connection.scalar(chosen) or 0)
 
     def find(
         self, wanted: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
@@ -207,8 +226,10 @@ class Catalog:
         with self._reading() as connection:
             return _records(connection.execute(chosen))
 
-    def keys(self, wanted: Filter) -> NDArray[np.int64]:
-        """The keys of all records that pass a wanted."""
+    def keys(self, wanted: Filter) -> "NDArray[np.int64]":
+        """The keys of all records that pass a filter."""
+        import numpy as np
+
         with self._reading() as connection:
             found = connection.execute(sa.select(models.c.key).where(*_where(wanted))).scalars().all()
         return np.array(found, np.int64)
@@ -231,8 +252,10 @@ class Catalog:
                 found.update((record.id, record) for record in _records(rows))
         return found
 
-    def keys_named(self, names: Collection[str]) -> NDArray[np.int64]:
+    def keys_named(self, names: Collection[str]) -> "NDArray[np.int64]":
         """The keys of models that have one of these names or ids."""
+        import numpy as np
+
         found: list[int] = []
         with self._reading() as connection:
             for batch in _batches(list(names)):

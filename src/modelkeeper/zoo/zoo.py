@@ -14,22 +14,19 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from modelkeeper.errors import CorruptWeights, InvalidMeta, InvalidWeights, ModelKeeperError, ModelRefused
 from modelkeeper.graph import Graph, to_json
-from modelkeeper.matching import Index, Prepared, prepare
 from modelkeeper.metrics import Metric, standing
 from modelkeeper.settings import Settings
-from modelkeeper.weights import Array, Header, Weights, holds_nan, stream
 from modelkeeper.zoo import card
 from modelkeeper.zoo.admission import Admission, Verdict, admit
-from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, WEIGHTS, Blobs
 from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.following import Follower
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
@@ -46,6 +43,12 @@ from modelkeeper.zoo.records import (
 )
 from modelkeeper.zoo.retention import DAY, Item, retain
 
+if TYPE_CHECKING:
+    from modelkeeper.matching import Index, Prepared
+    from modelkeeper.weights import Array, Header, Weights
+    from modelkeeper.zoo.blobs import Blobs
+    from modelkeeper.zoo.following import Follower
+
 NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
 _log = logging.getLogger("modelkeeper")
@@ -58,6 +61,14 @@ class Registered(Struct, frozen=True):
     admission: Admission
     evicted: tuple[str, ...] = ()  # ids of models that had to make room
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        return {
+            "record": self.record.to_dict(),
+            "admission": msgspec.to_builtins(self.admission),
+            "evicted": list(self.evicted),
+        }
+
 
 class Swept(Struct, frozen=True):
     """What `gc` did."""
@@ -68,6 +79,11 @@ class Swept(Struct, frozen=True):
     damaged: tuple[str, ...]  # models whose weights are not what was registered
     evicted: tuple[str, ...]  # models beyond the capacity
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
 
 class Zoo:
     """Catalog, blobs and index of one zoo. Safe to use from several threads and processes."""
@@ -75,22 +91,47 @@ class Zoo:
     def __init__(self, settings: Settings) -> None:
         """Open a zoo; a new home is made."""
         self.settings = settings
-        self.blobs = Blobs(settings.blobs_url)
         if not settings.in_memory and not settings.catalog:
             settings.folder.mkdir(parents=True, exist_ok=True)
         self.catalog = Catalog(settings.catalog_url)
-        folder = None if settings.in_memory else settings.folder / "index"
-        self._follower = Follower(self.catalog, folder, settings.threads)
+        self._opening = threading.Lock()
+        self._blobs: Blobs | None = None
+        self._follower: Follower | None = None
         self._verified: set[str] = set()
         self._verifying = threading.Lock()
 
     def close(self) -> None:
         """Let go of the database."""
+        if self._follower is not None:
+            self._follower.close()
         self.catalog.close()
 
-    def index(self) -> Index:
+    # Whoever only counts or lists models needs neither blobs nor index, and should not wait for them.
+
+    @property
+    def blobs(self) -> "Blobs":
+        """The files of the models."""
+        from modelkeeper.zoo.blobs import Blobs
+
+        with self._opening:
+            if self._blobs is None:
+                self._blobs = Blobs(self.settings.blobs_url)
+            return self._blobs
+
+    @property
+    def follower(self) -> "Follower":
+        """What keeps the search index in step with the catalog."""
+        from modelkeeper.zoo.following import Follower
+
+        with self._opening:
+            if self._follower is None:
+                folder = None if self.settings.in_memory else self.settings.folder / "index"
+                self._follower = Follower(self.catalog, folder, self.settings.threads)
+            return self._follower
+
+    def index(self) -> "Index":
         """The search index, with all that any process has registered up to now."""
-        return self._follower.index()
+        return self.follower.index()
 
     # -- coming ---------------------------------------------------------------------------------
 
@@ -98,7 +139,7 @@ class Zoo:
         self,
         graph: Graph,
         told: Registration,
-        tensors: Iterable[tuple[str, Array]],
+        tensors: "Iterable[tuple[str, Array]]",
         owner: str,
         model_id: str = "",
     ) -> Registered:
@@ -114,6 +155,10 @@ class Zoo:
             TooLargeToMatch: The graph has more layers than an alignment takes.
             ZooUnusable: It could not be written. Nothing of it is visible.
         """
+        from modelkeeper.matching import prepare
+        from modelkeeper.weights import Header, stream
+        from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, WEIGHTS
+
         if model_id and not is_id(model_id):
             raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
         prepared = prepare(graph)
@@ -174,7 +219,7 @@ class Zoo:
             _log.warning("after registering %s: %s", added.id, problem)
         return Registered(added, admission, evicted)
 
-    def _admission(self, told: Registration, header: Header, owner: str) -> Admission:
+    def _admission(self, told: Registration, header: "Header", owner: str) -> Admission:
         settings = self.settings
         admission = admit(
             told.metric,
@@ -196,7 +241,7 @@ class Zoo:
             raise ModelRefused(told.name, admission.reason, advice)
         return admission
 
-    def _find_twins(self, record: Record, prepared: Prepared) -> None:
+    def _find_twins(self, record: Record, prepared: "Prepared") -> None:
         """Remember which near-twins are better than others: that is what retention values."""
         peers = self.catalog.keys(Filter(states=(ACTIVE,), task=record.task, data=record.data))
         peers = peers[peers != record.key]
@@ -219,7 +264,7 @@ class Zoo:
 
     # -- staying --------------------------------------------------------------------------------
 
-    def weights(self, record: Record) -> Weights:
+    def weights(self, record: Record) -> "Weights":
         """The tensors of a model. Its checksum is compared the first time that this process reads it.
 
         Raises:
@@ -292,12 +337,19 @@ class Zoo:
                 cover=1 - record.twin_similarity if record.twin in present else 1.0,
             )
 
-    def gc(self, *, grace: float | None = None, verify: bool = False) -> Swept:
+    def gc(
+        self,
+        *,
+        grace: float | None = None,
+        verify: bool = False,
+        progress: Callable[[float, float], None] | None = None,
+    ) -> Swept:
         """Delete what no record names, and mark models whose weights are lost.
 
         Args:
             grace: What is younger than so many seconds may belong to a registration under way, and stays.
             verify: Compare every model's checksum, not just the size of its file.
+            progress: Is told how many bytes of how many were looked at.
         """
         before = time.time() - (self.settings.grace if grace is None else grace)
         records = {record.folder: record for record in self.catalog.find(Filter(states=STORED))}
@@ -309,6 +361,7 @@ class Zoo:
                         self.blobs.delete(folder)
                         swept.append(folder)
         damaged = []
+        done, total = 0, sum(record.bytes for record in records.values())
         for folder, record in records.items():
             try:
                 self.blobs.weights(folder, record.bytes)
@@ -317,7 +370,10 @@ class Zoo:
             except (CorruptWeights, InvalidWeights) as problem:
                 self.catalog.retire({record.id: str(problem)}, DAMAGED)
                 damaged.append(record.id)
-        staging = self.blobs.sweep_staging(before) + self._follower.sweep(before)
+            done += record.bytes
+            if progress is not None:
+                progress(done, total)
+        staging = self.blobs.sweep_staging(before) + self.follower.sweep(before)
         evicted = self.make_room()
         graphs = self.catalog.sweep_graphs()
         if staging or swept:
@@ -340,7 +396,9 @@ def stored_tensors(graph: Graph) -> Iterator[tuple[str, str, tuple[int, ...]]]:
             yield name, tensor.dtype, tensor.shape
 
 
-def _finite(tensors: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
+def _finite(tensors: "Iterable[tuple[str, Array]]") -> "Iterator[tuple[str, Array]]":
+    from modelkeeper.weights import holds_nan
+
     for name, array in tensors:
         if holds_nan(array):
             raise InvalidWeights(name, "it holds NaN: the training has failed")
