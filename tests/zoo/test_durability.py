@@ -167,7 +167,7 @@ def test_a_registration_may_be_sent_twice(tmp_path: Path) -> None:
 def test_a_registration_that_died_on_the_way_may_be_sent_again(tmp_path: Path) -> None:
     coordinator = Coordinator(Settings(home=str(tmp_path)))
     key = "0123456789abcdef"
-    (tmp_path / "models" / key).mkdir()
+    (tmp_path / "models" / key).mkdir(parents=True)
     (tmp_path / "models" / key / "model.safetensors").write_bytes(b"of another attempt")
     record = zoos.register(coordinator, zoos.net(4), model_id=key)
     assert whole(tmp_path, record)
