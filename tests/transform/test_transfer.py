@@ -32,6 +32,34 @@ def parent_of(width: int, kinds: Blueprint, seed: int) -> nn.Module:
     return model
 
 
+class MaskedMean(nn.Module):
+    """BERT, and the mean over those tokens that are no padding: the mask feeds every layer and the end."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        from transformers import BertConfig, BertModel
+
+        sizes = {"vocab_size": 50, "hidden_size": 8, "intermediate_size": 16, "num_attention_heads": 2}
+        config = BertConfig(**sizes, num_hidden_layers=layers, max_position_embeddings=16)
+        self.bert, self.head = BertModel(config, add_pooling_layer=False), nn.Linear(8, 8)
+
+    def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        hidden = self.head(self.bert(tokens, mask).last_hidden_state)
+        share = mask / mask.sum(1, keepdim=True)
+        return (hidden * share[..., None].to(hidden.dtype)).sum(1)
+
+
+def test_a_deeper_bert_with_a_masked_mean_computes_the_same() -> None:
+    torch.manual_seed(0)
+    parent, child = MaskedMean(6).double().eval(), MaskedMean(12).double().eval()
+    tokens, mask = torch.randint(0, 50, (2, 7)), torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
+    report = transfer(parent, child, (tokens, mask), verify=True)
+    assert report.exact
+    assert report.difference is not None
+    assert report.difference < 1e-6
+    assert not report.alignment.skipped_parent
+
+
 # -- the law --------------------------------------------------------------------------------------
 
 
