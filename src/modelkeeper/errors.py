@@ -158,14 +158,15 @@ class ModelRefused(ModelKeeperError):
 class UnknownModel(ModelKeeperError):
     """No model of the zoo is called that, or several are."""
 
-    def __init__(self, name: str, near: tuple[str, ...] = ()) -> None:
-        super().__init__(name, near)
-        self.name, self.near = name, near
+    def __init__(self, name: str, several: tuple[str, ...] = (), near: tuple[str, ...] = ()) -> None:
+        super().__init__(name, several, near)
+        self.name, self.several, self.near = name, several, near
 
     def __str__(self) -> str:
-        if self.near:
-            return f"several models are called {self.name!r}: {', '.join(self.near)}. Give the whole id."
-        return f"no model {self.name!r} is in the zoo. `modelkeeper models` lists them."
+        if self.several:
+            return f"several models are called {self.name!r}: {', '.join(self.several)}. Give the whole id."
+        meant = f"Did you mean {' or '.join(self.near)}? " if self.near else ""
+        return f"no model {self.name!r} is in the zoo. {meant}`modelkeeper models` lists them."
 
 
 class ZooUnusable(ModelKeeperError):

@@ -15,7 +15,7 @@ from permutation import randomise
 from torch import nn
 
 from modelkeeper import Report, transfer
-from modelkeeper.errors import InvalidPairs, InvalidWeights
+from modelkeeper.errors import InvalidPairs, InvalidSetting, InvalidWeights
 from modelkeeper.frontends.torch import describe, difference, read, recalibrate
 from modelkeeper.matching import align
 from modelkeeper.transform import apply, make_plan
@@ -123,6 +123,34 @@ def test_a_child_with_more_residual_blocks_computes_the_same(
     assert report.exact, report.plan.doubts
     assert report.difference is not None
     assert report.difference < 1e-5
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_deeper_plain_net_starts_as_its_parent_but_for_the_noise_it_is_asked_for(noise: float) -> None:
+    def net(convolutions: int) -> nn.Module:
+        layers: list[nn.Module] = []
+        for width, before in ((4, 3), (6, 4)):
+            for number in range(convolutions):
+                conv = nn.Conv2d(width if number else before, width, 3, padding=1, bias=False)
+                layers += [conv, nn.BatchNorm2d(width), nn.ReLU()]
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5)).eval()
+
+    parent, child, twin = net(1), net(3), net(3)
+    randomise(parent, 0)
+    report = transfer(parent, child, IMAGE, noise=noise, verify=True)
+    assert report.exact == (not noise), report.plan.doubts
+    assert report.difference is not None
+    assert (report.difference < 1e-5) == (not noise)
+    assert report.difference < 0.5
+    transfer(parent, twin, IMAGE, noise=noise)
+    for name in (entry.tensor for entry in report.plan.entries if entry.action == "inserted"):
+        assert torch.equal(child.state_dict()[name], twin.state_dict()[name])
+
+
+@pytest.mark.parametrize("noise", [-0.1, float("nan"), float("inf")])
+def test_noise_that_is_none_is_refused(noise: float) -> None:
+    with pytest.raises(InvalidSetting, match="noise"):
+        transfer(Chain(), Chain(), noise=noise)
 
 
 @settings(max_examples=30)

@@ -19,6 +19,7 @@ EVICTED = "evicted"  # removed by retention
 REMOVED = "removed"  # removed by its owner
 DAMAGED = "damaged"  # its weights are not what was registered
 STORED = (ACTIVE, BARRED)  # states in which there are weights
+KEPT = (*STORED, DAMAGED)  # states in which there are files: what is damaged may be repaired
 
 PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
 
@@ -93,6 +94,10 @@ class Event(Struct, frozen=True, kw_only=True):
     model: str = ""
     user: str = ""
     detail: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 class Viewer(Struct, frozen=True):
