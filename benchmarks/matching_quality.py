@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from corpus import IMAGENET, TRANSFORMER, cifar, graphs, shuffled, twins
@@ -144,9 +145,10 @@ def shrinking(found: dict[str, Graph]) -> list[str]:
     from modelkeeper.frontends.torch import describe
 
     def language(name: str, depth: int) -> Graph:
-        size = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 0}
+        model: Any
+        size: dict[str, Any] = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 0}
         if name == "bert":
-            sizes = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64}
+            sizes: dict[str, Any] = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64}
             model = BertModel(BertConfig(**size, **sizes, num_hidden_layers=depth))
         else:
             model = GPT2Model(GPT2Config(**size, n_embd=32, n_head=4, n_layer=depth))

@@ -465,9 +465,13 @@ def test_training_registers_on_a_clean_exit(client: ModelKeeperClient) -> None:
 
 
 def test_training_that_fails_registers_nothing(client: ModelKeeperClient) -> None:
-    with pytest.raises(RuntimeError, match="diverged"), client.training(net(), META) as run:
-        run.report(accuracy=0.9)
-        raise RuntimeError("diverged")
+    def diverge() -> None:
+        with client.training(net(), META) as run:
+            run.report(accuracy=0.9)
+            raise RuntimeError("diverged")
+
+    with pytest.raises(RuntimeError, match="diverged"):
+        diverge()
     assert client.coordinator.models() == []
     with pytest.warns(KeeperWarning, match="never called") as warned, client.training(net(), META):
         pass
