@@ -61,7 +61,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--records", type=int, default=10_000)
-    parser.add_argument("--architectures", type=int, default=2_500, help="different graphs among them")
+    parser.add_argument("--architectures", type=int, default=1_500, help="different graphs among them")
     parser.add_argument("--runs", type=int, default=5, help="of each command; the least counts")
     parser.add_argument(
         "--keep", type=Path, help="make the zoo in this folder and leave it; reuse it if there"

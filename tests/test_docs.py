@@ -1,5 +1,7 @@
 """What the documents show is run: examples that no longer work are found here, not by a reader."""
 
+import doctest
+import importlib
 import re
 import runpy
 from pathlib import Path
@@ -40,3 +42,10 @@ def test_the_readme_names_every_command_and_every_setting() -> None:
         assert re.search(rf"(modelkeeper|/) {name}\b", text), f"modelkeeper {name} is not in the README"
     for name in Settings.__struct_fields__:
         assert f"`MODELKEEPER_{name.upper()}`" in text, f"{name} is not in the README"
+
+
+@pytest.mark.parametrize("module", ["modelkeeper.transform.apply"])
+def test_examples_in_docstrings_run(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(module))
+    assert found.attempted
+    assert not found.failed

@@ -20,7 +20,7 @@ from modelkeeper.answers import Answer
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel
 from modelkeeper.graph import Graph
 from modelkeeper.settings import Settings
-from modelkeeper.zoo.records import DAMAGED, STORED, Event, Filter, Record, Registration, Viewer
+from modelkeeper.zoo.records import DAMAGED, STORED, Event, Filter, Record, Registration, Viewer, is_id
 from modelkeeper.zoo.zoo import Registered, Swept, Zoo
 
 if TYPE_CHECKING:
@@ -99,25 +99,26 @@ class Coordinator:
         """
         from modelkeeper.matching import prepare
         from modelkeeper.searching import Clock, Search
+        from modelkeeper.selection import Choice
 
         clock = Clock()
         prepared = prepare(graph)
         clock("prepare")
-        search = Search(self.zoo, self.settings, graph, prepared, query, viewer, runners_up, clock)
         warnings: list[str] = []
         for _ in range(ATTEMPTS):
+            search = Search(self.zoo, self.settings, graph, prepared, query, viewer, runners_up, clock)
             choice = search.choose()
             parent = search.parent(choice)
             if parent is None:
-                break
+                return Warmth(search.answer(choice, None, None, tuple(warnings), dry_run))
             try:
                 plan = search.plan(parent)
                 source = None if dry_run else self.zoo.weights(parent)
             except (CorruptWeights, InvalidWeights) as problem:
                 warnings.append(f"{parent.name} could not be read and was taken out: {problem}")
                 self.zoo.remove(parent, str(problem), state=DAMAGED)
-                search.exclude(parent)
-                continue
+                choice = Choice(None, "the models that fit best could not be read")
+                continue  # with one fewer to choose from
             clock("read")
             if not dry_run:
                 self._lent(parent, search, viewer)
@@ -143,7 +144,13 @@ class Coordinator:
         owner: str = "",
         model_id: str = "",
     ) -> Registered:
-        """Take a trained model into the zoo: see `Zoo.register`."""
+        """Take a trained model into the zoo: see `Zoo.register`.
+
+        Raises:
+            UnknownModel: No model is called as its parent is said to be.
+        """
+        if told.parent and not is_id(told.parent):
+            told = msgspec.structs.replace(told, parent=self.show(told.parent).id)
         return self.zoo.register(graph, told, tensors, owner, model_id)
 
     def models(

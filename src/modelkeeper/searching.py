@@ -16,7 +16,6 @@ import numpy as np
 from modelkeeper.answers import Answer, Rival
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Found, Prepared, align
-from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.meta import Query
 from modelkeeper.metrics import Metric, gap, standing
 from modelkeeper.selection import Candidate, Choice, expected_benefit, select
@@ -67,14 +66,11 @@ class Search:
             found = index.search(prepared, buckets=buckets, floor=self._minimum, among=keys)
         self.aligned = found.aligned
         self.similarity = {match.key: match.similarity for match in found.matches}
-        self._records = zoo.catalog.with_keys(self.similarity)
+        known = zoo.catalog.with_keys(self.similarity)  # without those that went since they were found
+        self._records = {key: record for key, record in known.items() if record.state == ACTIVE}
         self._by_id = {record.id: record for record in self._records.values()}
         self._standing = self._standings()
         clock("search")
-
-    def exclude(self, record: Record) -> None:
-        """Look no more at a model."""
-        self._records.pop(record.key)
 
     def choose(self) -> Choice:
         candidates = [self._candidate(record) for record in self._records.values()]
@@ -97,9 +93,9 @@ class Search:
         """What the parent would lend. The head goes along if both predict the same things."""
         if parent.key not in self._plans:
             theirs = self._zoo.catalog.graph(parent.graph)
-            pairs = twin_pairs(theirs, self._graph) or align(theirs, self._graph).pairs
+            alignment = align(theirs, self._graph)
             same = parent.data == self._query.data and parent.task == (self._query.task or parent.task)
-            self._plans[parent.key] = make_plan(theirs, self._graph, pairs, same_task=same)
+            self._plans[parent.key] = make_plan(theirs, self._graph, alignment, same_task=same)
             self._clock("plan")
         return self._plans[parent.key]
 
@@ -143,7 +139,7 @@ class Search:
             exact=plan.exact,
             doubts=plan.doubts,
             actions=plan.summary(),
-            transferred=round(100 * _covered(plan), 2),
+            transferred=round(100 * plan.coverage, 2),
             **common,
         )
 
@@ -175,14 +171,8 @@ class Search:
         ranked = sorted(candidates, key=lambda each: -expected_benefit(each, data))
         for number, each in enumerate(ranked[:PLANNED]):
             plan = self.plan(self._by_id[each.id])
-            ranked[number] = msgspec.structs.replace(each, exact=plan.exact, coverage=_covered(plan))
+            ranked[number] = msgspec.structs.replace(each, exact=plan.exact, coverage=plan.coverage)
         return ranked
-
-
-def _covered(plan: Plan) -> float:
-    """The share of the child's parameters that come from the parent."""
-    total = max(1, sum(entry.parameters for entry in plan.entries))
-    return sum(entry.parameters for entry in plan.entries if entry.source) / total
 
 
 class Clock:

@@ -6,16 +6,18 @@
     catalog.changes(since)                   which models came or went, by a number that only grows
 
 Threads and processes may share one database. Writers of SQLite take turns from the start of a transaction
-(BEGIN IMMEDIATE), readers are never kept waiting (WAL); what was committed survives a power cut.
+(BEGIN IMMEDIATE), readers are never kept waiting (WAL); what was committed survives a power cut. Elsewhere
+whoever adds or retires models takes turns by the row that counts changes.
 """
 
 import contextlib
 import os
+import sqlite3
 import threading
 import time
 import weakref
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
@@ -63,10 +65,25 @@ class Catalog:
 
     # -- writing --------------------------------------------------------------------------------
 
-    def add(self, record: Record, graph: bytes, prepared: bytes, event: Event | None = None) -> Record:
-        """Add a record with its graph (JSON) and what the matcher made of it. Gives it its key."""
+    def add(
+        self,
+        record: Record,
+        graph: bytes,
+        prepared: bytes,
+        event: Event | None = None,
+        publish: Callable[[], None] = lambda: None,
+    ) -> Record:
+        """Add a record with its graph (JSON) and what the matcher made of it. Gives it its key.
+
+        `publish` puts its files in place; no model comes or goes meanwhile, nor is swept. If a record has
+        this id already, that one is returned, and nothing happens.
+        """
         values = _values(record)
-        with self._writing() as connection:
+        with self._taking_turns() as connection:
+            same = _records(connection.execute(sa.select(*_FIELDS).where(models.c.id == record.id)))
+            if same:
+                return same[0]
+            publish()
             known = connection.scalar(sa.select(graphs.c.digest).where(graphs.c.digest == record.graph))
             if known is None:
                 row = {"digest": record.graph, "graph": zlib.compress(graph), "prepared": prepared}
@@ -90,14 +107,17 @@ class Catalog:
     ) -> list[Record] | None:
         """Take models (id -> reason) out of what can be searched; their records stay. Which were there?
 
-        With `clock`, nothing happens if a model came or went since it showed that: None.
+        With `clock`, nothing happens if a model came or went since it showed that (None), and those that
+        were pinned since stay.
         """
         gone: list[Record] = []
-        with self._writing() as connection:
+        with self._taking_turns() as connection:
             if clock is not None and _now(connection) != clock:
                 return None
             for batch in _batches(list(reasons)):
                 among = models.c.id.in_(batch) & models.c.state.in_(STORED)
+                if clock is not None:
+                    among &= models.c.pinned.is_(False)
                 gone += _records(connection.execute(sa.select(*_FIELDS).where(among)))
             if gone:
                 now, changed = time.time(), _tick(connection)
@@ -140,15 +160,22 @@ class Catalog:
                 .where(models.c.id == sa.bindparam("of"))
                 .values(twin=sa.bindparam("by"), twin_similarity=sa.bindparam("much"))
             )
-            with self._writing() as connection:
+            with self._taking_turns() as connection:
                 rows = [{"of": of, "by": by, "much": much} for of, (by, much) in twins.items()]
                 connection.execute(change, rows)
 
     def sweep_graphs(self) -> int:
         """Delete graphs that no stored model has. How many were there?"""
         used = sa.select(models.c.graph).where(models.c.state.in_(STORED))
-        with self._writing() as connection:
+        with self._taking_turns() as connection:
             return connection.execute(graphs.delete().where(graphs.c.digest.not_in(used))).rowcount
+
+    @contextlib.contextmanager
+    def holding(self, model: str) -> Iterator[bool]:
+        """Is a model stored under this id? While the block runs, that stays so."""
+        stored = sa.select(models.c.key).where(models.c.id == model, models.c.state.in_(STORED))
+        with self._taking_turns() as connection:
+            yield connection.scalar(stored) is not None
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -368,6 +395,13 @@ class Catalog:
                 yield connection
 
     @contextlib.contextmanager
+    def _taking_turns(self) -> Iterator[sa.Connection]:
+        """Write while nobody else adds or retires models."""
+        with self._writing() as connection:
+            connection.execute(sa.select(clock.c.value).with_for_update())  # SQLite's writers do so anyway
+            yield connection
+
+    @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
@@ -442,11 +476,24 @@ def _speak_sqlite(engine: sa.Engine) -> None:
     def connect(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # the driver leaves BEGIN to us
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-            connection.execute(f"PRAGMA {pragma}").close()
+            _patiently(connection, f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
         connection.exec_driver_sql(connection.get_execution_options().get("modelkeeper_begin", "BEGIN"))
+
+
+def _patiently(connection: sqlite3.Connection, statement: str) -> None:
+    """Of two that switch a new file to WAL at once, SQLite refuses one without waiting."""
+    end = time.monotonic() + BUSY
+    while True:
+        try:
+            connection.execute(statement).close()
+            return
+        except sqlite3.OperationalError as problem:
+            if "locked" not in str(problem) or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def _tick(connection: sa.Connection) -> int:

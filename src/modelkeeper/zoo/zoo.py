@@ -11,6 +11,7 @@ way round: first the record says so, then the files go.
 """
 
 import hashlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.errors import CorruptWeights, InvalidWeights, ModelRefused
+from modelkeeper.errors import CorruptWeights, InvalidMeta, InvalidWeights, ModelKeeperError, ModelRefused
 from modelkeeper.graph import Graph, to_json
 from modelkeeper.metrics import Metric, standing
 from modelkeeper.settings import Settings
 from modelkeeper.zoo import card
-from modelkeeper.zoo.admission import Admission, admit
+from modelkeeper.zoo.admission import Admission, Verdict, admit
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import (
     ACTIVE,
@@ -37,6 +38,7 @@ from modelkeeper.zoo.records import (
     Filter,
     Record,
     Registration,
+    is_id,
     new_id,
 )
 from modelkeeper.zoo.retention import DAY, Item, retain
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
+_log = logging.getLogger("modelkeeper")
 
 
 class Registered(Struct, frozen=True):
@@ -99,6 +102,8 @@ class Zoo:
 
     def close(self) -> None:
         """Let go of the database."""
+        if self._follower is not None:
+            self._follower.close()
         self.catalog.close()
 
     # Whoever only counts or lists models needs neither blobs nor index, and should not wait for them.
@@ -140,7 +145,11 @@ class Zoo:
     ) -> Registered:
         """Take a model in. When this returns, the model is on the disk and can become a parent.
 
+        With a `model_id` (16 hexadecimal digits) it may be sent again: the same weights with the same id
+        are registered once.
+
         Raises:
+            InvalidMeta: `model_id` is no id.
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
             TooLargeToMatch: The graph has more layers than an alignment takes.
@@ -150,8 +159,19 @@ class Zoo:
         from modelkeeper.weights import Header, stream
         from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, WEIGHTS
 
+        if model_id and not is_id(model_id):
+            raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
         prepared = prepare(graph)
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
+        chunks = stream(header, _finite(tensors))
+        known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
+        if known is not None:
+            digest = hashlib.sha256()
+            for chunk in chunks:
+                digest.update(chunk)
+            _expect(known, owner, digest.hexdigest())
+            verdict: Verdict = "not_a_parent" if known.state == BARRED else "admitted"
+            return Registered(known, Admission(verdict, known.reason or "it was registered before"))
         admission = self._admission(told, header, owner)
         now = time.time()
         text = to_json(graph)
@@ -182,16 +202,22 @@ class Zoo:
             reason="" if admission.verdict == "admitted" else admission.reason,
         )
         with self.blobs.writing(record.folder) as folder:
+            written = folder.write(WEIGHTS, chunks)
+            record = msgspec.structs.replace(record, bytes=written.bytes, checksum=written.checksum)
             for name, small in ((GRAPH, text), (CONFIG, card.config(record)), (CARD, card.card(record))):
                 folder.write(name, [small])
-            written = folder.write(WEIGHTS, stream(header, _finite(tensors)))
-        record = msgspec.structs.replace(record, bytes=written.bytes, checksum=written.checksum)
-        detail = f"{record.name}: {told.metric}; {admission.reason}"
-        event = Event(at=now, action="registered", model=record.id, user=owner, detail=detail)
-        record = self.catalog.add(record, text, prepared.to_bytes(), event)
-        self._verified.add(record.id)
-        self._find_twins(record, prepared)
-        return Registered(record, admission, self.make_room())
+            detail = f"{record.name}: {told.metric}; {admission.reason}"
+            event = Event(at=now, action="registered", model=record.id, user=owner, detail=detail)
+            added = self.catalog.add(record, text, prepared.to_bytes(), event, folder.publish)
+        _expect(added, owner, record.checksum)
+        self._verified.add(added.id)
+        evicted: tuple[str, ...] = ()
+        try:
+            self._find_twins(added, prepared)
+            evicted = self.make_room()
+        except ModelKeeperError as problem:  # the model is in; the next registration makes up for this
+            _log.warning("after registering %s: %s", added.id, problem)
+        return Registered(added, admission, evicted)
 
     def _admission(self, told: Registration, header: "Header", owner: str) -> Admission:
         settings = self.settings
@@ -203,8 +229,9 @@ class Zoo:
             mode=settings.admission,
         )
         advice = "It would be of no use as a parent; the setting `admission` decides about such models."
-        if settings.capacity is not None and header.data_bytes > settings.capacity:
-            reason = f"its {header.data_bytes:,} bytes exceed the zoo's capacity of {settings.capacity:,}"
+        size = len(header.to_bytes()) + header.data_bytes
+        if settings.capacity is not None and size > settings.capacity:
+            reason = f"its {size:,} bytes exceed the zoo's capacity of {settings.capacity:,}"
             admission, advice = Admission("refused", reason), "Raise the setting `capacity`."
         if admission.verdict == "refused":
             event = Event(
@@ -327,15 +354,12 @@ class Zoo:
         before = time.time() - (self.settings.grace if grace is None else grace)
         records = {record.folder: record for record in self.catalog.find(Filter(states=STORED))}
         swept = []
-        there = set()
         for folder, written in list(self.blobs.folders()):
-            there.add(folder)
             if folder not in records and written <= before:
-                # It may have been registered since the records were read.
-                found = self.catalog.with_ids([folder.rpartition("/")[2]])
-                if not any(record.state in STORED for record in found.values()):
-                    self.blobs.delete(folder)
-                    swept.append(folder)
+                with self.catalog.holding(folder.rpartition("/")[2]) as stored:
+                    if not stored:  # nor was it registered since the records were read
+                        self.blobs.delete(folder)
+                        swept.append(folder)
         damaged = []
         done, total = 0, sum(record.bytes for record in records.values())
         for folder, record in records.items():
@@ -349,13 +373,20 @@ class Zoo:
             done += record.bytes
             if progress is not None:
                 progress(done, total)
-        staging = self.blobs.sweep_staging(before)
+        staging = self.blobs.sweep_staging(before) + self.follower.sweep(before)
         evicted = self.make_room()
         graphs = self.catalog.sweep_graphs()
         if staging or swept:
             detail = f"{staging} unfinished writes, {len(swept)} folders without a record"
             self.catalog.note(Event(at=time.time(), action="swept", detail=detail))
         return Swept(staging, tuple(swept), graphs, tuple(damaged), evicted)
+
+
+def _expect(record: Record, owner: str, checksum: str) -> None:
+    """A registration may come twice, but an id belongs to one model."""
+    if (record.owner, record.checksum) != (owner, checksum):
+        reason = f"another model has the id {record.id}"
+        raise ModelRefused(record.name, reason, "Leave the id out, and the zoo gives one.")
 
 
 def stored_tensors(graph: Graph) -> Iterator[tuple[str, str, tuple[int, ...]]]:
