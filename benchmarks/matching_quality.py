@@ -156,9 +156,7 @@ def shrinking(found: dict[str, Graph]) -> list[str]:
         for name in ("bert", "gpt2")
         for deep, shallow in ((6, 5), (6, 3), (12, 6))
     ]
-    pairs.append(
-        ("resnet56 > resnet20, last stage", found["resnet56_cifar10"], found["resnet20_cifar10"])
-    )
+    pairs.append(("resnet56 > resnet20, last stage", found["resnet56_cifar10"], found["resnet20_cifar10"]))
     lines = [
         "## Which of equal blocks lend to a child that has fewer",
         "",
