@@ -322,7 +322,7 @@ def verdict(races: list[Race]) -> str:
         f"Warm runs came within {100 * MARGIN:g} points of the best of their cold run in {reached[1]} of "
         f"{number} seeds, after {mean[8]:.0f} steps on average where the cold runs took {mean[7]:.0f}; they "
         f"became as good as that best in {reached[0]} of {number}, after {mean[6]:.0f} steps, cold after "
-        f"{mean[5]:.0f} (a run that never did counts with all its steps). With the same budget, warm differs by "
+        f"{mean[5]:.0f} (a run that never did counts with all its steps). At the end, warm differs by "
         f"{statistics.fmean(gains):+.2f} points of accuracy, with a standard error of {error:.2f}."
     )
 
