@@ -140,18 +140,18 @@ def tables(found: dict[str, Graph]) -> list[str]:
 def shrinking(found: dict[str, Graph]) -> list[str]:
     """Which of a parent's equal blocks lend to a child that has fewer of them?"""
     import torch
-    from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
+    import transformers
 
     from modelkeeper.frontends.torch import describe
 
     def language(name: str, depth: int) -> Graph:
-        model: Any
-        size: dict[str, Any] = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 0}
+        library: Any = transformers  # its models have no types
+        size = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 0}
         if name == "bert":
-            sizes: dict[str, Any] = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64}
-            model = BertModel(BertConfig(**size, **sizes, num_hidden_layers=depth))
+            sizes = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64}
+            model = library.BertModel(library.BertConfig(**size, **sizes, num_hidden_layers=depth))
         else:
-            model = GPT2Model(GPT2Config(**size, n_embd=32, n_head=4, n_layer=depth))
+            model = library.GPT2Model(library.GPT2Config(**size, n_embd=32, n_head=4, n_layer=depth))
         return describe(model.eval(), (torch.zeros(1, 8, dtype=torch.long),))
 
     pairs = [
