@@ -1,0 +1,431 @@
+"""A model as a list of tensor operations: what a parent's activations can be computed with, and no more.
+
+Whoever calibrates a child has to run its parent, without the parent's source code and without trusting who
+registered it. A program is plain data: numbered values, and steps that each apply one operation of a fixed
+list (`operations`) to earlier values. There are no loops, branches, calls, names of files or functions;
+nothing is written to but new tensors.
+
+    program = record(model, inputs)                  `capture`: from two passes on shapes
+    program = Program.from_bytes(data)               hostile until checked: a valid program or InvalidProgram
+    found = run(program, tensors, inputs)            {layer's name: its output}, at any batch size
+    pass_ = Pass(program, tensors, inputs)           or as far as one wants, step by step
+
+Values are numbered in order: inputs, the model's tensors, constants, results of the steps. Sizes that follow
+the batch are written as multiples of it. Before a batch of some shape runs for the first time, the steps run on
+shapes alone: what would make too large a value, or too much of them, is refused before anything is computed.
+
+Other forms that were considered, on 25 models of pytorchcv and all small transformers of the catalogue
+(`benchmarks/programs.py`): see benchmarks/results/programs.md. torch.export covers fewer of them, takes longer
+to make and to load, and its archive is read by code that was not written for hostile files.
+"""
+
+import bisect
+import itertools
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import torch
+from msgspec import Struct
+from torch import Tensor
+
+from modelkeeper.errors import InvalidProgram
+from modelkeeper.frontends.torch.operations import Parameter, Signature, signature
+from modelkeeper.frontends.torch.record import CPU, META, tensors_in
+
+FORMAT = "modelkeeper.program"
+VERSION = 1
+MAX_BYTES = 32 * 2**20
+MAX_STEPS = 50_000
+MAX_VALUES = 200_000
+MAX_LIST = 4_096  # in one argument, and of results of one step
+MAX_RANK = 16
+MAX_TEXT = 512
+MAX_ELEMENTS = 2**28  # of one value
+MAX_TOTAL = 2**32  # of all values of a pass
+MAX_WORK = 2**42  # multiplications of a pass, about
+DTYPES = {
+    name: getattr(torch, name)
+    for name in "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64".split()
+}
+_SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+class Hole(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is filled in when the program runs: one of the three."""
+
+    v: int = -1  # the value of this number
+    b: int = 0  # so many times the batch size
+    f: str = ""  # a number that JSON does not have
+
+
+Item = None | bool | int | float | Hole
+Argument = None | bool | int | float | str | Hole | tuple[Item, ...]
+Size = int | Hole
+
+
+class Taken(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An input, or a tensor of the model."""
+
+    name: str
+    dtype: str
+    shape: tuple[Size, ...]
+
+
+class Constant(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Numbers that the model's code made. Along an axis whose size follows the batch it is one slice."""
+
+    dtype: str
+    shape: tuple[Size, ...]
+    data: bytes
+
+
+class Step(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One operation: its arguments in the order of its schema, and how many values it makes."""
+
+    operation: str
+    arguments: tuple[Argument, ...]
+    results: int = 1
+
+
+class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
+    """A model that can be run without its code. Checked when it is built, wherever it comes from."""
+
+    inputs: tuple[Taken, ...]
+    tensors: tuple[Taken, ...]
+    constants: tuple[Constant, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    layers: dict[str, int]  # the number of the value that each layer of the model's graph puts out
+    format: str = FORMAT
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @cached_property
+    def first(self) -> int:
+        """The number of the first value that a step makes."""
+        return len(self.inputs) + len(self.tensors) + len(self.constants)
+
+    @cached_property
+    def first_values(self) -> list[int]:
+        """The number of the first value that each step makes."""
+        return list(itertools.accumulate((step.results for step in self.steps), initial=self.first))[:-1]
+
+    def maker(self, value: int) -> int:
+        """The step that makes a value, or -1 if none does."""
+        return bisect.bisect_right(self.first_values, value) - 1
+
+    @cached_property
+    def last_use(self) -> dict[int, int]:
+        """The last step that reads each value; outputs and layers are read by whoever asked for them."""
+        return {
+            value: number for number, step in enumerate(self.steps) for value in references(step.arguments)
+        }
+
+    def to_bytes(self) -> bytes:
+        """One JSON document. The same program always gives the same bytes."""
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Program":
+        """The program that `to_bytes` wrote. Anything else raises InvalidProgram and says what is wrong."""
+        if len(data) > MAX_BYTES:
+            raise InvalidProgram("document", f"{len(data):,} bytes; at most {MAX_BYTES:,}")
+        try:
+            head = msgspec.json.decode(data, type=_Head)
+            if head.format != FORMAT or head.version != VERSION:
+                found = f"{head.format[:40]!r} version {head.version}"
+                raise InvalidProgram("document", f"it is {found}, this modelkeeper reads {FORMAT!r} {VERSION}")
+            return msgspec.json.decode(data, type=Program)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise InvalidProgram("document", str(error)) from error
+
+
+class _Head(Struct):
+    format: str = ""
+    version: int = 0
+
+
+# -- checking ---------------------------------------------------------------------------------------
+
+
+def _check(program: Program) -> None:
+    for what, count, most in (
+        ("steps", len(program.steps), MAX_STEPS),
+        ("values", program.first, MAX_VALUES),
+        ("layers", len(program.layers), MAX_VALUES),
+        ("outputs", len(program.outputs), MAX_LIST),
+    ):
+        if count > most:
+            raise InvalidProgram(what, f"{count:,} of them; at most {most:,}")
+    if not program.inputs:
+        raise InvalidProgram("inputs", "it takes none")
+    for taken in (*program.inputs, *program.tensors, *program.constants):
+        _check_shape(taken)
+    known = program.first
+    for number, step in enumerate(program.steps):
+        where = f"step {number} ({step.operation[:80]})"
+        _check_step(where, step, known)
+        known += step.results
+        if known > MAX_VALUES:
+            raise InvalidProgram(where, f"more than {MAX_VALUES:,} values")
+    for name, value in (*program.layers.items(), *(("output", value) for value in program.outputs)):
+        if len(name) > MAX_TEXT or not 0 <= value < known:
+            raise InvalidProgram(f"layer {name[:80]!r}", f"no value {value} among {known}")
+
+
+def _check_shape(taken: Taken | Constant) -> None:
+    name = taken.name[:80] if isinstance(taken, Taken) else "a constant"
+    if isinstance(taken, Taken) and len(taken.name) > MAX_TEXT:
+        raise InvalidProgram(name, f"a name of {len(taken.name):,} characters")
+    if taken.dtype not in DTYPES:
+        raise InvalidProgram(name, f"dtype {taken.dtype[:40]!r}; known are {', '.join(DTYPES)}")
+    if len(taken.shape) > MAX_RANK:
+        raise InvalidProgram(name, f"{len(taken.shape)} axes; at most {MAX_RANK}")
+    sizes = [1 if isinstance(size, Hole) else size for size in taken.shape]
+    if any(isinstance(size, Hole) and not (size.b > 0 and size == Hole(b=size.b)) for size in taken.shape):
+        raise InvalidProgram(name, "an axis that is neither a number nor a multiple of the batch")
+    if min(sizes, default=0) < 0 or math.prod(sizes) > MAX_ELEMENTS:
+        raise InvalidProgram(name, f"shape {sizes}: a negative size, or more than {MAX_ELEMENTS:,} elements")
+    if isinstance(taken, Constant) and len(taken.data) != math.prod(sizes) * DTYPES[taken.dtype].itemsize:
+        raise InvalidProgram(name, f"{len(taken.data):,} bytes for shape {sizes} of {taken.dtype}")
+
+
+def _check_step(where: str, step: Step, known: int) -> None:
+    found = signature(step.operation)
+    if found is None:
+        raise InvalidProgram(where, "not on the list of operations that a program may consist of")
+    most, least = len(found.parameters), found.required
+    if not least <= len(step.arguments) <= most:
+        raise InvalidProgram(where, f"{len(step.arguments)} arguments; it takes {least} to {most}")
+    if not 1 <= step.results <= MAX_LIST or (not found.lists and step.results != found.results):
+        raise InvalidProgram(where, f"{step.results} results; it gives {found.results}")
+    for parameter, argument in zip(found.parameters, step.arguments, strict=False):
+        _check_argument(f"{where}, {parameter.name}", parameter, argument, known)
+    given = dict(zip((each.name for each in found.parameters), step.arguments, strict=False))
+    # These would write to running statistics, or draw random numbers.
+    if given.get("training") or given.get("train") or given.get("dropout_p"):
+        raise InvalidProgram(where, "it is to run as in training")
+    if given.get("use_input_stats") and given.get("running_mean") is not None:
+        raise InvalidProgram(where, "it is to update its statistics")
+
+
+def _check_argument(where: str, parameter: Parameter, argument: Argument, known: int) -> None:
+    items = argument if isinstance(argument, tuple) else (argument,)
+    if len(items) > MAX_LIST:
+        raise InvalidProgram(where, f"a list of {len(items):,}; at most {MAX_LIST:,}")
+    for item in items:
+        if isinstance(item, Hole):
+            if (item.v >= 0) + (item.b > 0) + (item.f in _SPECIAL) != 1 or item.b < 0 or item.v >= known:
+                raise InvalidProgram(where, f"it refers to value {item.v} of {known}, or to several things")
+        if isinstance(item, str) and (len(item) > MAX_TEXT or (parameter.dtype and item not in DTYPES)):
+            raise InvalidProgram(where, f"{item[:40]!r} is no value of it")
+        reference = isinstance(item, Hole) and item.v >= 0
+        number = isinstance(item, (int, float)) and not parameter.many  # torch makes a tensor of it
+        if parameter.tensor != reference and item is not None and not (parameter.tensor and number):
+            raise InvalidProgram(where, "a tensor where a number belongs, or the other way round")
+    if argument is None and not parameter.optional:
+        raise InvalidProgram(where, "nothing given")
+
+
+def references(arguments: Iterable[Argument]) -> Iterable[int]:
+    """The numbers of the values that some arguments name."""
+    for argument in arguments:
+        for item in argument if isinstance(argument, tuple) else (argument,):
+            if isinstance(item, Hole) and item.v >= 0:
+                yield item.v
+
+
+# -- running ----------------------------------------------------------------------------------------
+
+
+class Pass:
+    """A program at work on one batch, as far as it has come. Values are dropped after their last use."""
+
+    def __init__(
+        self,
+        program: Program,
+        tensors: Mapping[str, Tensor],
+        inputs: Sequence[Tensor],
+        keep: Collection[int] = (),
+        *,
+        device: torch.device = CPU,
+    ) -> None:
+        """`tensors`: looked up when the first step runs that reads one, so they may change until then."""
+        self.program, self._tensors, self._keep, self._device = program, tensors, keep, device
+        self.batch = _batch(program, inputs)
+        self.done = 0  # steps
+        self.values: dict[int, Tensor] = dict(enumerate(inputs))
+
+    def to(self, step: int) -> None:
+        """Run all steps before this one."""
+        program = self.program
+        with torch.no_grad():
+            while self.done < step:
+                self._run(self.done)
+                for value in references(program.steps[self.done].arguments):
+                    if program.last_use[value] <= self.done and value not in self._keep:
+                        self.values.pop(value, None)
+                self.done += 1
+
+    def value(self, number: int) -> Tensor:
+        """An input, a tensor of the model, a constant, or a value that was kept."""
+        if number not in self.values and number < self.program.first:
+            return self._enter(number)
+        return self.values[number]
+
+    def apply(self, number: int, **changed: Tensor) -> list[Tensor]:
+        """What a step would make now, with some of its arguments changed."""
+        step = self.program.steps[number]
+        found = signature(step.operation)
+        assert found is not None
+        arguments = {
+            parameter.name: self._argument(parameter, argument)
+            for parameter, argument in zip(found.parameters, step.arguments, strict=False)
+        } | changed
+        if found.places:
+            arguments["device"] = self._device
+        where = f"step {number} ({step.operation})"
+        _check_pieces(where, found, arguments)
+        try:
+            results = list(tensors_in(found.function(**arguments)))
+        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
+            raise InvalidProgram(where, str(error).partition("\n")[0][:300]) from error
+        if len(results) != step.results:
+            raise InvalidProgram(where, f"it gave {len(results)} results, not {step.results}")
+        return results
+
+    def _run(self, number: int) -> None:
+        first = self.program.first_values[number]
+        for place, result in enumerate(self.apply(number)):
+            value = first + place
+            if self.program.last_use.get(value, -1) > number or value in self._keep:
+                self.values[value] = result
+
+    def _enter(self, number: int) -> Tensor:
+        number -= len(self.program.inputs)
+        if number < len(self.program.tensors):
+            taken = self.program.tensors[number]
+            tensor = self._tensors[taken.name]
+            return tensor if self._device == CPU else torch.empty_like(tensor, device=self._device)
+        constant = self.program.constants[number - len(self.program.tensors)]
+        dtype = DTYPES[constant.dtype]
+        shape = [1 if isinstance(size, Hole) else size for size in constant.shape]
+        data = torch.frombuffer(bytearray(constant.data), dtype=dtype) if constant.data else torch.empty(0, dtype=dtype)
+        return data.reshape(shape).expand([self._size(size) for size in constant.shape]).to(self._device)
+
+    def _size(self, size: Size) -> int:
+        return size.b * self.batch if isinstance(size, Hole) else size
+
+    def _argument(self, parameter: Parameter, argument: Argument) -> Any:
+        if isinstance(argument, tuple):
+            return [self._item(each) for each in argument]
+        if parameter.dtype and isinstance(argument, str):
+            return DTYPES[argument]
+        return argument if isinstance(argument, str) else self._item(argument)
+
+    def _item(self, item: Item) -> Any:
+        if not isinstance(item, Hole):
+            return item
+        if item.v >= 0:
+            return self.value(item.v)
+        return item.b * self.batch if item.b else _SPECIAL[item.f]
+
+
+def check_run(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> None:
+    """Run on shapes alone, and refuse what would take too much memory or work.
+
+    Raises:
+        InvalidProgram: It does not run on inputs and tensors of these shapes, or would take too much.
+    """
+    for taken in program.tensors:
+        tensor = tensors.get(taken.name)
+        if tensor is None or tuple(tensor.shape) != taken.shape:
+            found = "missing" if tensor is None else f"of shape {tuple(tensor.shape)}"
+            raise InvalidProgram(taken.name[:80], f"the tensor is {found}, the program takes {taken.shape}")
+    shapes = [torch.empty_like(tensor, device=META) for tensor in inputs]
+    dry = Pass(program, tensors, shapes, device=META)
+    total = work = 0
+    for number, step in enumerate(program.steps):
+        results = dry.apply(number)
+        made = sum(tensor.numel() for tensor in results)
+        total, work = total + made, work + made * _work(dry, number)
+        largest = max(tensor.numel() for tensor in results)
+        if largest > MAX_ELEMENTS or total > MAX_TOTAL or work > MAX_WORK:
+            raise InvalidProgram(
+                f"step {number} ({step.operation})",
+                f"too large for a batch of {dry.batch}: a value of {largest:,} elements, {total:,} so far, "
+                f"{work:,} multiplications. Use smaller batches",
+            )
+        for place, result in enumerate(results):
+            dry.values[program.first_values[number] + place] = result
+
+
+def run(
+    program: Program,
+    tensors: Mapping[str, Tensor],
+    inputs: Sequence[Tensor],
+    layers: Collection[str] | None = None,
+) -> dict[str, Tensor]:
+    """The outputs of the named layers of the model's graph (default: all), on one batch of any size.
+
+    Raises:
+        InvalidProgram: The program does not fit the tensors or inputs, or would take too much memory or work.
+    """
+    wanted = program.layers if layers is None else {name: program.layers[name] for name in layers}
+    check_run(program, tensors, inputs)
+    found = Pass(program, tensors, inputs, set(wanted.values()))
+    found.to(len(program.steps))
+    return {name: found.value(number) for name, number in wanted.items()}
+
+
+def _batch(program: Program, inputs: Sequence[Tensor]) -> int:
+    if len(inputs) != len(program.inputs):
+        raise InvalidProgram("inputs", f"{len(inputs)} given, it takes {len(program.inputs)}")
+    found: set[int] = set()
+    for taken, tensor in zip(program.inputs, inputs, strict=True):
+        if tensor.ndim != len(taken.shape):
+            raise InvalidProgram(taken.name[:80], f"shape {tuple(tensor.shape)}, it takes {len(taken.shape)} axes")
+        found |= {
+            -1 if tensor.shape[n] % size.b else tensor.shape[n] // size.b
+            for n, size in enumerate(taken.shape)
+            if isinstance(size, Hole)
+        }
+    if len(found) != 1 or -1 in found:
+        raise InvalidProgram("inputs", f"they do not agree about the size of the batch: {sorted(found)}")
+    return found.pop()
+
+
+def _check_pieces(where: str, found: Signature, arguments: Mapping[str, Any]) -> None:
+    """Refuse to take a tensor into too many pieces before torch makes them."""
+    if not found.lists:
+        return
+    tensor, dim = arguments.get("self"), arguments.get("dim", 0)
+    if not isinstance(tensor, Tensor) or not isinstance(dim, int) or not -tensor.ndim <= dim < tensor.ndim:
+        raise InvalidProgram(where, "it takes pieces of no axis")
+    size = arguments.get("split_size", 1)
+    pieces = arguments.get("chunks") or tensor.shape[dim] // max(1, size if isinstance(size, int) else 1)
+    if "split_sizes" not in arguments and pieces > MAX_LIST:
+        raise InvalidProgram(where, f"{pieces:,} pieces; at most {MAX_LIST:,}")
+
+
+def _work(dry: Pass, number: int) -> int:
+    """About how many multiplications one element of a step's result takes."""
+    step = dry.program.steps[number]
+    found = signature(step.operation)
+    assert found is not None
+    given = {p.name: dry._argument(p, a) for p, a in zip(found.parameters, step.arguments, strict=False)}
+    weight = given.get("weight")
+    if isinstance(weight, Tensor) and weight.ndim > 1 and step.operation != "embedding.default":
+        return weight.numel() // max(1, min(weight.shape[:2]))
+    kernel = given.get("kernel_size")
+    if isinstance(kernel, list):
+        return math.prod(int(each) for each in kernel)
+    name = step.operation.partition(".")[0]
+    if name in ("matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "scaled_dot_product_attention"):
+        return max((tensor.shape[-1] for tensor in tensors_in(given) if tensor.ndim), default=1)
+    return 1
