@@ -126,6 +126,52 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
             value: number for number, step in enumerate(self.steps) for value in references(step.arguments)
         }
 
+    def shortcuts_first(self) -> "Program":
+        """The same program, with its steps in another order: of a step's operands the one that takes fewer steps
+        is computed first, and every operand just before it is needed."""
+        makers = [self.maker(value) for value in range(self.first_values[-1] + self.steps[-1].results)] if self.steps else []
+        operands = [sorted({makers[v] for v in references(step.arguments) if makers[v] >= 0}) for step in self.steps]
+        cost = [0] * len(self.steps)
+        for number, before in enumerate(operands):
+            cost[number] = 1 + sum(cost[each] for each in before)  # counts shared steps often: only compared
+        order: list[int] = []
+        done = [False] * len(self.steps)
+        for output in self.outputs:
+            stack = [(makers[output], False)] if makers[output] >= 0 else []
+            while stack:
+                number, ready = stack.pop()
+                if ready:
+                    order.append(number)
+                elif not done[number]:
+                    done[number] = True
+                    stack.append((number, True))
+                    stack += [(each, False) for each in sorted(operands[number], key=lambda n: -cost[n])]
+        return self._reordered(order)
+
+    def _reordered(self, order: list[int]) -> "Program":
+        new = list(range(self.first))
+        new += [-1] * (len(self.steps) and self.first_values[-1] + self.steps[-1].results - self.first)
+        known = self.first
+        for number in order:
+            for place in range(self.steps[number].results):
+                new[self.first_values[number] + place] = known
+                known += 1
+
+        def item(each: Any) -> Any:
+            return Hole(v=new[each.v]) if isinstance(each, Hole) and each.v >= 0 else each
+
+        steps = [
+            Step(
+                self.steps[number].operation,
+                tuple(tuple(map(item, a)) if isinstance(a, tuple) else item(a) for a in self.steps[number].arguments),
+                self.steps[number].results,
+            )
+            for number in order
+        ]
+        layers = {name: new[value] for name, value in self.layers.items() if new[value] >= 0}
+        outputs = tuple(new[value] for value in self.outputs)
+        return Program(self.inputs, self.tensors, self.constants, tuple(steps), outputs, layers)
+
     def to_bytes(self) -> bytes:
         """One JSON document. The same program always gives the same bytes."""
         return msgspec.json.encode(self)
@@ -255,9 +301,12 @@ class Pass:
         *,
         device: torch.device = CPU,
     ) -> None:
-        """`tensors`: looked up when the first step runs that reads one, so they may change until then."""
+        """`tensors`: looked up by each step that reads one, so they may change until then.
+
+        `keep`: values to hold beyond their last use; it may change as well.
+        """
         self.program, self._tensors, self._keep, self._device = program, tensors, keep, device
-        self.batch = _batch(program, inputs)
+        self.inputs, self.batch = list(inputs), _batch(program, inputs)
         self.done = 0  # steps
         self.values: dict[int, Tensor] = dict(enumerate(inputs))
 
@@ -272,21 +321,33 @@ class Pass:
                         self.values.pop(value, None)
                 self.done += 1
 
+    def release(self, number: int) -> None:
+        """Drop a value that was kept, unless steps to come read it."""
+        if self.program.last_use.get(number, -1) < self.done and number >= self.program.first:
+            self.values.pop(number, None)
+
     def value(self, number: int) -> Tensor:
         """An input, a tensor of the model, a constant, or a value that was kept."""
         if number not in self.values and number < self.program.first:
             return self._enter(number)
         return self.values[number]
 
-    def apply(self, number: int, **changed: Tensor) -> list[Tensor]:
+    def arguments(self, number: int) -> dict[str, Any]:
+        """What a step would be given now, by name."""
+        step = self.program.steps[number]
+        found = signature(step.operation)
+        assert found is not None
+        return {
+            parameter.name: self._argument(parameter, argument)
+            for parameter, argument in zip(found.parameters, step.arguments, strict=False)
+        }
+
+    def apply(self, number: int, **changed: Any) -> list[Tensor]:
         """What a step would make now, with some of its arguments changed."""
         step = self.program.steps[number]
         found = signature(step.operation)
         assert found is not None
-        arguments = {
-            parameter.name: self._argument(parameter, argument)
-            for parameter, argument in zip(found.parameters, step.arguments, strict=False)
-        } | changed
+        arguments = self.arguments(number) | changed
         if found.places:
             arguments["device"] = self._device
         where = f"step {number} ({step.operation})"
@@ -336,8 +397,10 @@ class Pass:
         return item.b * self.batch if item.b else _SPECIAL[item.f]
 
 
-def check_run(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> None:
+def check_run(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> int:
     """Run on shapes alone, and refuse what would take too much memory or work.
+
+    Returns the most elements that are held at once, tensors of the model not counted.
 
     Raises:
         InvalidProgram: It does not run on inputs and tensors of these shapes, or would take too much.
@@ -349,7 +412,8 @@ def check_run(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[
             raise InvalidProgram(taken.name[:80], f"the tensor is {found}, the program takes {taken.shape}")
     shapes = [torch.empty_like(tensor, device=META) for tensor in inputs]
     dry = Pass(program, tensors, shapes, device=META)
-    total = work = 0
+    total = work = peak = 0
+    live = {number: tensor.numel() for number, tensor in dry.values.items()}
     for number, step in enumerate(program.steps):
         results = dry.apply(number)
         made = sum(tensor.numel() for tensor in results)
@@ -362,7 +426,14 @@ def check_run(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[
                 f"{work:,} multiplications. Use smaller batches",
             )
         for place, result in enumerate(results):
-            dry.values[program.first_values[number] + place] = result
+            value = program.first_values[number] + place
+            dry.values[value] = result
+            live[value] = result.numel()
+        peak = max(peak, sum(live.values()))
+        for value in references(step.arguments):
+            if program.last_use[value] <= number:
+                live.pop(value, None)
+    return peak
 
 
 def run(
@@ -416,9 +487,7 @@ def _check_pieces(where: str, found: Signature, arguments: Mapping[str, Any]) ->
 def _work(dry: Pass, number: int) -> int:
     """About how many multiplications one element of a step's result takes."""
     step = dry.program.steps[number]
-    found = signature(step.operation)
-    assert found is not None
-    given = {p.name: dry._argument(p, a) for p, a in zip(found.parameters, step.arguments, strict=False)}
+    given = dry.arguments(number)
     weight = given.get("weight")
     if isinstance(weight, Tensor) and weight.ndim > 1 and step.operation != "embedding.default":
         return weight.numel() // max(1, min(weight.shape[:2]))

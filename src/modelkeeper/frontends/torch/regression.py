@@ -1,0 +1,115 @@
+"""Which weights map these inputs to those outputs best? Ridge regression from sums, never from all rows at once.
+
+    sums = Sums(groups, inputs, outputs)
+    sums.add(rows of inputs, rows of outputs)        as often as there is data
+    weight, bias = solve(sums, prior weight, prior bias, ridge)
+    sums.error(weight, bias)                         relative to the variance of the outputs
+
+The penalty is on the distance from a prior (the weights that the plan gathered), not from zero: directions that
+the inputs never take (dead channels, constant batches) keep the prior, and so do differences between copies.
+Products are taken in the rows' own precision, a block at a time, and summed in double precision.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+class Sums:
+    """Products of inputs and outputs, summed over rows; one set for each group of a grouped projection."""
+
+    def __init__(self, groups: int, inputs: int, outputs: int) -> None:
+        self.rows = 0
+        self.inner = torch.zeros(groups, inputs + 1, inputs + 1, dtype=torch.float64)  # inputs and a one
+        self.cross = torch.zeros(groups, inputs + 1, outputs, dtype=torch.float64)
+        self.squares = torch.zeros(groups, outputs, dtype=torch.float64)
+
+    def add(self, inputs: Tensor, outputs: Tensor) -> None:
+        """`inputs`: (groups, rows, inputs); `outputs`: (groups, rows, outputs)."""
+        for start in range(0, inputs.shape[1], 4_096):
+            x = functional.pad(inputs[:, start : start + 4_096], (0, 1), value=1.0)
+            y = outputs[:, start : start + 4_096]
+            self.rows += x.shape[1]
+            self.inner += x.transpose(1, 2) @ x
+            self.cross += x.transpose(1, 2) @ y
+            self.squares += y.square().sum(1)
+
+    @property
+    def variance(self) -> float:
+        """Of the outputs about their means, summed over units and rows."""
+        means = self.cross[:, -1] / max(1, self.rows)
+        return float((self.squares - self.rows * means.square()).clamp_min(0).sum())
+
+    def error(self, weight: Tensor, bias: Tensor) -> float:
+        """The squared error of a projection over the outputs' variance: 0 is perfect, 1 is no better than means.
+
+        `weight`: (groups, outputs, inputs); `bias`: (groups, outputs).
+        """
+        both = torch.cat([weight.double(), bias.double()[..., None]], 2)
+        found = (both @ self.inner * both).sum() - 2 * (both * self.cross.transpose(1, 2)).sum()
+        scale = max(self.variance, 1e-12 * float(self.squares.sum()), 1e-30)
+        return max(0.0, float(found + self.squares.sum())) / scale
+
+
+def solve(sums: Sums, weight: Tensor, bias: Tensor, ridge: float, *, intercept: bool) -> tuple[Tensor, Tensor]:
+    """The projection of least error plus `ridge` (relative to the inputs' variance) times its change.
+
+    `weight`: (groups, outputs, inputs) and `bias`: (groups, outputs) are the prior. Without `intercept`, the bias
+    is kept. The result is finite whatever the inputs are.
+    """
+    prior = torch.cat([weight.double(), bias.double()[..., None]], 2).transpose(1, 2)
+    inner, cross = sums.inner.clone(), sums.cross - sums.inner @ prior  # what the prior leaves over
+    if intercept and sums.rows:  # centred: the intercept follows from the means and is not penalised
+        mean, left = inner[:, -1:, :-1] / sums.rows, cross[:, -1:] / sums.rows
+        inner = inner[:, :-1, :-1] - sums.rows * mean.transpose(1, 2) @ mean
+        cross = cross[:, :-1] - sums.rows * mean.transpose(1, 2) @ left
+    else:
+        mean, left = torch.zeros_like(inner[:, -1:, :-1]), torch.zeros_like(cross[:, -1:])
+        inner, cross = inner[:, :-1, :-1], cross[:, :-1]
+    size = inner.shape[1]
+    scale = inner.diagonal(dim1=1, dim2=2).mean(1).clamp_min(1e-30)
+    eye = torch.eye(size, dtype=torch.float64)
+    change = torch.linalg.solve(inner + (ridge * scale)[:, None, None] * eye, cross)
+    shift = (left - mean @ change)[:, 0] if intercept else torch.zeros_like(bias, dtype=torch.float64)
+    return (prior[:, :-1] + change).transpose(1, 2), bias.double() + shift
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a convolution looks at its input: the arguments of its step, one number for each spatial axis."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+
+def patches(x: Tensor, window: Window, places: Tensor, out: Sequence[int]) -> Tensor:
+    """What a convolution sees at some places of its output: (groups, rows, inputs of a group).
+
+    `places`: numbers of positions in the output, whose sizes are `out`. Rows are examples times places, in the
+    order of `at`.
+    """
+    margins = [side for pad in reversed(window.padding) for side in (pad, pad)]
+    x = functional.pad(x, margins)
+    index = torch.zeros(len(places), 1, dtype=torch.long)
+    rest, at = places, []
+    for size in reversed(list(out)):
+        at.insert(0, rest % size)
+        rest = rest // size
+    for n, size in enumerate(x.shape[2:]):
+        along = at[n][:, None] * window.stride[n] + torch.arange(window.kernel[n]) * window.dilation[n]
+        index = (index[:, :, None] * size + along[:, None, :]).flatten(1)
+    taken = x.flatten(2)[:, :, index]  # examples, channels, places, kernel
+    taken = taken.unflatten(1, (window.groups, -1)).permute(1, 0, 3, 2, 4)
+    return taken.flatten(1, 2).flatten(2)
+
+
+def at(y: Tensor, places: Tensor, groups: int) -> Tensor:
+    """The units of a map at some places of it: (groups, rows, units of a group)."""
+    taken = y.flatten(2)[:, :, places].unflatten(1, (groups, -1))
+    return taken.permute(1, 0, 3, 2).flatten(1, 2)
