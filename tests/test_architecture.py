@@ -16,6 +16,7 @@ ORDER = (
     "frontends",
     "matching",
     "transform",
+    "calibration",
     "render",
     "comparison",
     "transferring",

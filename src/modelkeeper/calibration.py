@@ -10,18 +10,23 @@ For each projection (conv, linear) and norm of the child that a plan gives weigh
     units   those that the plan's unit maps choose, so that all layers on a space follow the same ones
 
 Heads that the plan leaves fresh can be fitted to labels. Tensors that several layers share are left alone.
-Pure: numbers are looked at only for the importance of units, as the plan does.
+
+`calibrated` does it all: it chooses units by what they do on the examples, carries the plan out with them, and
+has the front end fit the layers.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from modelkeeper.errors import InvalidWeights
-from modelkeeper.frontends.aims import Aim, Target
-from modelkeeper.graph import Axis, Graph, Layer, Tensor, consumers
+from modelkeeper.frontends import frontend_for
+from modelkeeper.frontends.aims import Aim, Calibration, Target
+from modelkeeper.graph import Atom, Axis, Graph, Layer, Tensor, consumers
+from modelkeeper.transform.apply import apply
 from modelkeeper.transform.importance import Importance
 from modelkeeper.transform.plan import Plan
 
@@ -30,15 +35,60 @@ PROJECTIONS = frozenset({"conv", "linear"})
 NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "rms_norm"})
 
 
-def aims(plan: Plan, tensors: Mapping[str, Array]) -> tuple[Aim, ...]:
-    """What can be fitted, in the child's order. `tensors`: the parent's, by name."""
-    return tuple(_Aims(plan, tensors).all())
+def calibrated(
+    target: Any, plan: Plan, parent: Any, tensors: Mapping[str, Array], batches: Any, **options: Any
+) -> Calibration | None:
+    """Fit the layers of `target`, which holds the weights of `plan`, in place; what the front end reports.
+
+    Args:
+        target: The child.
+        plan: What was carried out on it. If it is exact there is nothing to fit, and the answer is None.
+        parent: The parent's program, or the parent itself.
+        tensors: The parent's tensors by name.
+        batches: Examples that both models can run on: see the front end's `collect`.
+        options: labels, examples, seconds, memory, progress: see the front end's `calibrate`.
+    """
+    if plan.exact:
+        return None
+    frontend = frontend_for(target)
+    own = msgspec.structs.replace(plan, maps=plan.maps.anew())
+
+    def start(ranks: Mapping[int, Array]) -> tuple[dict[str, Array], tuple[Aim, ...]]:
+        by_weight = Importance(plan.parent, lambda tensor: _source(tensors, tensor))
+
+        def importance(space: int) -> Array:
+            return ranks[space] if space in ranks else by_weight(space)
+
+        made = dict(apply(own, tensors, importance=importance))
+        return made, aims(own, importance)
+
+    found: Calibration = frontend.calibrate(
+        target, start, parent, tensors, batches, reads=reads(plan.parent), **options
+    )
+    return found
+
+
+def reads(graph: Graph) -> tuple[tuple[str, int], ...]:
+    """The layers that read one whole space with weights, and that space."""
+    return tuple(
+        (layer.name, axis.of.space)
+        for layer in graph.layers
+        if layer.kind in PROJECTIONS
+        for tensor in layer.tensors
+        if tensor.role == "weight"
+        for axis in tensor.axes
+        if axis.role == "in" and isinstance(axis.of, Atom)
+    )
+
+
+def aims(plan: Plan, importance: Callable[[int], Array]) -> tuple[Aim, ...]:
+    """What can be fitted, in the child's order. `importance`: of the units of the parent's spaces."""
+    return tuple(_Aims(plan, importance).all())
 
 
 class _Aims:
-    def __init__(self, plan: Plan, tensors: Mapping[str, Array]) -> None:
-        self._plan = plan
-        self._importance = Importance(plan.parent, lambda tensor: _source(tensors, tensor))
+    def __init__(self, plan: Plan, importance: Callable[[int], Array]) -> None:
+        self._plan, self._importance = plan, importance
         self._readers = consumers(plan.child), consumers(plan.parent)
         self._owner = {t.name: n for n, each in reversed([*enumerate(plan.parent.layers)]) for t in each.tensors}
         self._uses = Counter(t.name for layer in plan.child.layers for t in layer.tensors)

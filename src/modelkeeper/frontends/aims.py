@@ -1,7 +1,7 @@
-"""What should each layer of a child compute? The units of a parent's layer, for whoever fits it.
+"""What should each layer of a child compute, and what became of it? Between who plans and who fits.
 
 An aim names layers of the two graphs; it knows neither numbers nor a framework. `modelkeeper.calibration` makes
-aims from a plan, a front end's `calibrate` fits layers to them.
+aims from a plan, a front end's `calibrate` fits layers to them and reports a `Calibration`.
 """
 
 from dataclasses import dataclass
@@ -44,3 +44,34 @@ class Aim:
     norm_tensors: tuple[tuple[str, str], ...] = ()
     end: str = ""
     targets: tuple[Target, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What became of one layer. Errors are on held-out examples, relative to the variance of the target."""
+
+    layer: str
+    target: str  # the parent's layer that it follows, or "labels"
+    how: str  # fitted, statistics, kept, or why it could not be fitted
+    before: float = float("nan")
+    after: float = float("nan")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a calibration did, what it cost, and by which measure it was kept or not."""
+
+    kept: bool
+    measure: str  # what the two next numbers are; smaller is better
+    plain: float
+    calibrated: float
+    layers: tuple[Fitted, ...]
+    examples: int
+    passed_over: int  # examples of another shape than the first
+    seconds: float
+    memory: int  # bytes of activations, about
+
+    @property
+    def fitted(self) -> int:
+        """The number of layers whose weights were fitted."""
+        return sum(each.how == "fitted" for each in self.layers)

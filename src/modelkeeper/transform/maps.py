@@ -38,6 +38,10 @@ class Maps:
         self._parent, self._child, self._partners, self._seed = parent, child, partners, seed
         self._spaces: dict[tuple[int, int], UnitMap] = {}
 
+    def anew(self) -> "Maps":
+        """The same, with no unit map made yet: for another importance."""
+        return Maps(self._parent, self._child, self._partners, self._seed)
+
     # -- judging --------------------------------------------------------------------------------
 
     def judge(self, ours: Axis, theirs: Axis) -> Verdict:

@@ -1,6 +1,6 @@
 """Fit a child's layers to its parent's activations, on a few of the user's own examples.
 
-    calibrate(child, aims, parent's program, parent's tensors, batches)  ->  Calibration
+    calibrate(child, start, parent's program, parent's tensors, batches)  ->  Calibration
 
 The child holds the weights of a plan already. Both models run side by side over all examples, the child from
 layer to layer: when it comes to a layer with an aim, everything before it is final, so the layer is fitted by
@@ -19,24 +19,25 @@ Memory: the activations between two layers, for all examples; their number is cu
 import inspect
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from modelkeeper.errors import CannotCalibrate, NoProgram
-from modelkeeper.frontends.aims import Aim, Target
+from modelkeeper.errors import CannotCalibrate
+from modelkeeper.frontends.aims import Aim, Calibration, Fitted, Target
 from modelkeeper.frontends.torch.capture import record
 from modelkeeper.frontends.torch.examples import FEWEST, Examples, collect
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.operations import signature
 from modelkeeper.frontends.torch.owned import owned_tensors
-from modelkeeper.frontends.torch.program import Hole, Pass, Program, check_run
+from modelkeeper.frontends.torch.pivots import pivots
+from modelkeeper.frontends.torch.program import Hole, Pass, Program, check_run, references
 from modelkeeper.frontends.torch.quiet import unwrap
 from modelkeeper.frontends.torch.record import CPU, map_tensors
-from modelkeeper.frontends.torch.regression import Sums, Window, at, patches, solve
+from modelkeeper.frontends.torch.regression import Rows, Sums, Window, at, patches, solve
 from modelkeeper.frontends.torch.weights import as_tensor, load
 
 EXAMPLES = 2_048
@@ -46,49 +47,22 @@ CHUNK = 128  # examples that run at once
 HELD_OUT = 0.2
 RIDGES = (1e-4, 1e-2, 1e-1)  # the held-out examples choose
 NOTHING_TO_GAIN = 1e-6  # an error of the gathered weights below which a layer is left alone
+MOST_NUMBERS = 2**25  # of a regression's inputs: 128 MiB
 ROWS = (4_096, 10)  # at least so many rows for a regression, and so many for each input
 
+Ranks = Mapping[int, Any]  # by the parent's space, of its units
+Start = Callable[[Ranks], tuple[Mapping[str, Any], Sequence[Aim]]]
 Progress = Callable[[int, int, str], None]  # layers done, layers in all, the one at hand
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """What became of one layer. Errors are on held-out examples, relative to the variance of the target."""
-
-    layer: str
-    target: str  # the parent's layer that it follows, or "labels"
-    how: str  # fitted, statistics, kept, or why it could not be fitted
-    before: float = float("nan")
-    after: float = float("nan")
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """What a calibration did, what it cost, and by which measure it was kept or not."""
-
-    kept: bool
-    measure: str  # what the two next numbers are; smaller is better
-    plain: float
-    calibrated: float
-    layers: tuple[Fitted, ...]
-    examples: int
-    passed_over: int  # examples of another shape than the first
-    seconds: float
-    memory: int  # bytes of activations, about
-
-    @property
-    def fitted(self) -> int:
-        """The number of layers whose weights were fitted."""
-        return sum(each.how == "fitted" for each in self.layers)
 
 
 def calibrate(
     child: nn.Module,
-    aims: Sequence[Aim],
+    start: Start,
     parent: Program | nn.Module,
     tensors: Mapping[str, Any],
     batches: Any,
     *,
+    reads: Sequence[tuple[str, int]] = (),
     labels: Any = None,
     examples: int = EXAMPLES,
     seconds: float | None = None,
@@ -99,11 +73,13 @@ def calibrate(
 
     Args:
         child: The model, with the weights of a plan in it.
-        aims: What each layer should compute; in the child's order.
+        start: From a ranking of the parent's units (by space) to the weights to start from and to what each
+            layer should compute.
         parent: The parent's program, or the parent itself, which is then recorded. A program may come from
             anywhere: it is checked before it runs.
         tensors: The parent's tensors or arrays by name.
         batches: See `examples`, or what `collect` made of them. Both models have to run on them.
+        reads: The parent's layers that read one space, and that space, to rank its units by.
         labels: Of the batches, if they do not hold them: for a head that the parent cannot teach.
         examples: At most so many are used.
         seconds: At most about so long. Default: as long as 100 training steps of the child take, about.
@@ -119,9 +95,11 @@ def calibrate(
     found = batches if isinstance(batches, Examples) else collect(batches, labels, examples)
     ours = record(child, example_of(child, found)).shortcuts_first()
     theirs = parent if isinstance(parent, Program) else record(parent, example_of(parent, found))
-    start = {name: each.tensor.detach().to(CPU) for each in owned_tensors(child) for name in each.names}
+    plain = {name: each.tensor.detach().to(CPU) for each in owned_tensors(child) for name in each.names}
     lent = {each.name: as_tensor(each.name, tensors[each.name]) for each in theirs.tensors if each.name in tensors}
-    run = _Run(ours, start, theirs, lent, found, began, seconds, memory)
+    weights, aims = start(pivots(theirs, lent, reads, found.fitting(theirs)))
+    first = plain | {name: as_tensor(name, array).to(plain[name].dtype) for name, array in weights.items()}
+    run = _Run(ours, plain, first, theirs, lent, found, began, seconds, memory)
     aims = sorted(aims, key=lambda aim: ours.layers.get(aim.layer, -1))
     run.expect(aims)
     fitted = []
@@ -131,16 +109,16 @@ def calibrate(
         fitted.append(run.fit(aim))
     if progress is not None:
         progress(len(aims), len(aims), "")
-    measure, plain, calibrated = run.judge(fitted)
-    changed = {name: tensor for name, tensor in run.tensors.items() if tensor is not start[name]}
-    kept = bool(changed) and calibrated < plain and all(torch.isfinite(each).all() for each in changed.values())
+    measure, before, after = run.judge(fitted)
+    changed = {name: run.tensors[name] for name in {*weights, *run.changed}}
+    kept = after < before and all(torch.isfinite(each).all() for each in changed.values())
     if kept:
         load(child, changed)
     return Calibration(
         kept=kept,
         measure=measure,
-        plain=plain,
-        calibrated=calibrated,
+        plain=before,
+        calibrated=after,
         layers=tuple(fitted),
         examples=run.count,
         passed_over=found.passed_over,
@@ -171,6 +149,7 @@ class _Run:
     def __init__(
         self,
         ours: Program,
+        plain: dict[str, Tensor],
         start: dict[str, Tensor],
         parent: Program,
         theirs: dict[str, Tensor],
@@ -180,13 +159,13 @@ class _Run:
         memory: int,
     ) -> None:
         self.program, self.parent = ours, parent
-        self._start, self.tensors = start, dict(start)
-        self._theirs = theirs
+        self._plain, self._theirs = plain, theirs
+        self.tensors, self.changed = dict(start), set[str]()
         mine, other = examples.fitting(ours), examples.fitting(parent)
         first = min(len(examples), CHUNK)
         each = sum(
             check_run(program, weights, [t[:first] for t in taken])
-            for program, weights, taken in ((ours, start, mine), (parent, theirs, other))
+            for program, weights, taken in ((ours, plain, mine), (parent, theirs, other))
         )
         each = 4 * each // first + 1
         cost = self._time(mine, other, first)
@@ -212,7 +191,7 @@ class _Run:
         """Seconds that 64 examples take on the way through each model."""
         found = []
         for program, weights, taken in (
-            (self.program, self._start, mine),
+            (self.program, self._plain, mine),
             (self.parent, self._theirs, other),
         ):
             few = min(first, 64)
@@ -310,14 +289,11 @@ class _Run:
         return rest if self.program.maker(rest) < step else None
 
     def _wanted(self, chunk: "_Chunk", site: "_Site") -> Tensor:
-        """What the layer should put out, with its units on the last axis."""
+        """What should come out, with its units on the last axis."""
         units = torch.from_numpy(site.target.units)
         factor = torch.from_numpy(site.target.factor)
         theirs = chunk.theirs.value(site.number).movedim(site.axis, -1)
-        wanted = theirs[..., units.clamp_min(0)] * torch.where(units < 0, 0.0, factor).to(theirs.dtype)
-        if site.rest is not None:
-            wanted = wanted - chunk.ours.value(site.rest).movedim(site.axis, -1)
-        return wanted
+        return theirs[..., units.clamp_min(0)] * torch.where(units < 0, 0.0, factor).to(theirs.dtype)
 
     # -- projections ----------------------------------------------------------------------------
 
@@ -329,8 +305,9 @@ class _Run:
         if isinstance(window, str):
             return Fitted(aim.layer, site.target.layer, window)
         weight = self._grouped(aim, window)
+        rectified = self._rectified(aim, site)
         fit, hold = (
-            self._sums(chunks, aim, site, named, window, weight) for chunks in (self._fit, self._hold)
+            self._rows(chunks, site, named, window, weight, rectified) for chunks in (self._fit, self._hold)
         )
         mapped = torch.from_numpy(site.target.units >= 0).reshape(weight.shape[:2])
         bias = self.tensors[aim.bias].double() if aim.bias else torch.zeros(weight.shape[:2].numel())
@@ -341,19 +318,19 @@ class _Run:
             return Fitted(aim.layer, site.target.layer, "kept", before, before)
         found: list[tuple[float, str, _Affine]] = [(before, "kept", plan)]
         if aim.norm:
-            fresh = self._behind(aim, prior, fit)
+            fresh = self._behind(aim, prior, fit.sums)
             found.append((hold.error(fresh.weight, fresh.bias), "statistics", fresh))
         intercept = bool(aim.bias or aim.norm)
         base = min(found, key=lambda each: each[0])[2]
         for ridge in RIDGES:
-            made = _Affine(*solve(fit, base.weight, base.bias, ridge, intercept=intercept))
+            made = _Affine(*fit.solve(base.weight, base.bias, ridge, intercept=intercept))
             made.weight = torch.where(mapped[..., None], made.weight, base.weight)
             made.bias = torch.where(mapped, made.bias, base.bias)
             if torch.isfinite(made.weight).all() and torch.isfinite(made.bias).all():
                 found.append((hold.error(made.weight, made.bias), "fitted", made))
         after, how, best = min(found, key=lambda each: each[0])
         if how != "kept":
-            self._write(aim, window, prior, best if how == "fitted" else None, fit)
+            self._write(aim, window, prior, best if how == "fitted" else None, fit.sums)
         return Fitted(aim.layer, site.target.layer, how, before, after)
 
     def _operands(self, aim: Aim, step: int) -> str | None:
@@ -405,33 +382,45 @@ class _Run:
         groups = window.groups if window is not None else 1
         return weight.reshape(groups, weight.shape[0] // groups, -1)
 
-    def _sums(
+    def _rectified(self, aim: Aim, site: "_Site") -> bool:
+        """Is the output read through a rectifier only? Then negative numbers are all the same."""
+        end = self.program.layers[aim.end] if site.rest is not None else self.program.layers[aim.norm or aim.layer]
+        readers = [step.operation for step in self.program.steps if end in references(step.arguments)]
+        return bool(readers) and end not in self.program.outputs and set(readers) <= {"relu.default"}
+
+    def _rows(
         self,
         chunks: "list[_Chunk]",
-        aim: Aim,
         site: "_Site",
         taken: str,
         window: Window | None,
         weight: Tensor,
-    ) -> Sums:
-        sums = Sums(*weight.shape[:1], weight.shape[2], weight.shape[1])
-        rows = max(ROWS[0], ROWS[1] * weight.shape[2])
+        rectified: bool,
+    ) -> Rows:
+        groups, outputs, inputs = weight.shape
+        most = min(max(ROWS[0], ROWS[1] * inputs), MOST_NUMBERS // (groups * inputs))
         total = sum(chunk.ours.batch for chunk in self._fit)
+        found = []
         for chunk in chunks:
             x, y = chunk.ours.arguments(site.step)[taken].float(), self._wanted(chunk, site).float()
-            share = max(1, rows * chunk.ours.batch // total)  # the held-out part is as dense as the rest
+            rest = torch.zeros(())
+            if site.rest is not None:
+                rest = chunk.ours.value(site.rest).movedim(site.axis, -1).float()
+            rest = rest.expand(y.shape)
+            share = max(1, most * chunk.ours.batch // total)  # the held-out part is as dense as the rest
             if window is None:
-                x, y = x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
+                x, y, rest = x.reshape(-1, inputs), y.reshape(-1, outputs), rest.reshape(-1, outputs)
                 if len(x) > share:
                     chosen = torch.randperm(len(x), generator=self._generator)[:share]
-                    x, y = x[chosen], y[chosen]
-                sums.add(x[None], y[None])
+                    x, y, rest = x[chosen], y[chosen], rest[chosen]
+                found.append((x[None], y[None], rest[None]))
             else:
                 out = y.shape[1:-1]
                 each = min(out.numel(), -(-share // x.shape[0]))
                 places = torch.randperm(out.numel(), generator=self._generator)[:each]
-                sums.add(patches(x, window, places, out), at(y.movedim(-1, 1), places, window.groups))
-        return sums
+                seen = patches(x, window, places, out)
+                found.append((seen, *(at(t.movedim(-1, 1), places, groups) for t in (y, rest))))
+        return Rows(*(torch.cat(each, 1) for each in zip(*found, strict=True)), rectified)
 
     def _behind(self, aim: Aim, made: _Affine, sums: Sums | None) -> _Affine:
         """A projection together with the norm behind it: with the norm's statistics, or new ones from sums."""
@@ -476,7 +465,8 @@ class _Run:
                 self._set(names["bias"], best.bias + (mean - made.bias) / scale)
 
     def _set(self, name: str, value: Tensor) -> None:
-        old = self._start[name]
+        old = self._plain[name]
+        self.changed.add(name)
         self.tensors[name] = value.reshape(old.shape).to(old.dtype)
 
     # -- norms and heads ------------------------------------------------------------------------
@@ -614,7 +604,7 @@ class _Run:
 
     def _outputs(self, chunk: "_Chunk") -> tuple[Tensor, Tensor, Tensor]:
         found = []
-        plain = Pass(self.program, self._start, chunk.inputs, self._keep[0])
+        plain = Pass(self.program, self._plain, chunk.inputs, self._keep[0])
         for one in (chunk.ours, plain, chunk.theirs):
             one.to(len(one.program.steps))
             found.append(one.value(one.program.outputs[0]))

@@ -10,6 +10,7 @@ the inputs never take (dead channels, constant batches) keep the prior, and so d
 Products are taken in the rows' own precision, a block at a time, and summed in double precision.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -75,6 +76,50 @@ def solve(sums: Sums, weight: Tensor, bias: Tensor, ridge: float, *, intercept: 
     change = torch.linalg.solve(inner + (ridge * scale)[:, None, None] * eye, cross)
     shift = (left - mean @ change)[:, 0] if intercept else torch.zeros_like(bias, dtype=torch.float64)
     return (prior[:, :-1] + change).transpose(1, 2), bias.double() + shift
+
+
+class Rows:
+    """Inputs of a projection and what should come of them: `wanted`, with `rest` added to its output.
+
+    `rectified`: only what is positive counts, of the outcome and of what is wanted. That is no least-squares
+    problem, but a few in a row: where the wanted number is negative, any negative outcome is right, so it is
+    replaced by the outcome of the last round, or by zero.
+    """
+
+    ROUNDS = 3
+
+    def __init__(self, inputs: Tensor, wanted: Tensor, rest: Tensor, rectified: bool) -> None:
+        """All of them (groups, rows, inputs or outputs)."""
+        self.inputs, self._wanted, self._rest, self._rectified = inputs, wanted, rest, rectified
+        self.sums = Sums(inputs.shape[0], inputs.shape[2], wanted.shape[2])
+        self.sums.add(inputs, wanted - rest)
+        seen = self._seen(wanted).double()
+        self._scale = float((seen - seen.mean(1, keepdim=True)).square().sum())
+        self._scale = max(self._scale, 1e-12 * float(seen.square().sum()), 1e-30)
+
+    def error(self, weight: Tensor, bias: Tensor) -> float:
+        """The squared error over the variance of what is wanted: 0 is perfect, 1 is no better than means."""
+        found = self._seen(self._made(weight, bias) + self._rest) - self._seen(self._wanted)
+        return float(found.double().square().sum()) / self._scale
+
+    def solve(self, weight: Tensor, bias: Tensor, ridge: float, *, intercept: bool) -> tuple[Tensor, Tensor]:
+        """As `solve` of the sums, towards what is seen."""
+        made = solve(self.sums, weight, bias, ridge, intercept=intercept)
+        if self._rectified:
+            x = functional.pad(self.inputs, (0, 1), value=1.0).transpose(1, 2)
+            sums = copy.copy(self.sums)
+            for _ in range(self.ROUNDS):
+                outcome = self._made(*made) + self._rest
+                aim = torch.where(self._wanted > 0, self._wanted, outcome.clamp_max(0)) - self._rest
+                sums.cross = (x @ aim).double()
+                made = solve(sums, weight, bias, ridge, intercept=intercept)
+        return made
+
+    def _made(self, weight: Tensor, bias: Tensor) -> Tensor:
+        return self.inputs @ weight.float().transpose(1, 2) + bias.float()[:, None]
+
+    def _seen(self, outcome: Tensor) -> Tensor:
+        return outcome.clamp_min(0) if self._rectified else outcome
 
 
 @dataclass(frozen=True)
