@@ -1,9 +1,9 @@
 """In which form can a parent be run elsewhere? Recorded programs against torch.export. `make programs`
 
-For a sample of real architectures: does a program come about, does it compute what the model computes at a batch
-size that it was not recorded at, how long does making it take, how large is it, how long does it run compared
-with the model. The same for torch.export with a dynamic batch axis (saved without weights: its archive minus the
-bytes of the tensors). Times are the minimum of a few runs on one thread.
+For a sample of real architectures: does a program come about, does it compute what the model computes at a
+batch size that it was not recorded at, how long does making it take, how large is it, how long does it run
+compared with the model. The same for torch.export with a dynamic batch axis (its archive, minus the bytes of
+the tensors). Times are the minimum of a few runs on one thread.
 
     python benchmarks/programs.py [--every 12] [--only TEXT] [--no-export]
 
@@ -166,7 +166,9 @@ def summary(rows: list[dict[str, Any]], form: str) -> dict[str, Any]:
     result: dict[str, Any] = {"tried": len(tried), "works": len(works)}
     for key in ("make_s", "bytes", "load_s"):
         result[key] = round(median(row[form][key] for row in works), 4) if works else None
-    result["run/model"] = round(median(row[form]["run_s"] / row["model_s"] for row in works), 2) if works else None
+    result["run/model"] = (
+        round(median(row[form]["run_s"] / row["model_s"] for row in works), 2) if works else None
+    )
     return result
 
 
@@ -192,9 +194,9 @@ def main() -> None:
     }
     lines = ["# Programs of real models", "", "Made by `make programs`; every row is in programs.json.", ""]
     lines += [
-        f"Works: it computes what the model computes on {BATCH} examples, recorded with others in number. Medians "
-        "are of what works: seconds to make, bytes without weights, seconds to load, time to run over that of the "
-        "model.",
+        f"Works: it computes what the model computes on {BATCH} examples, recorded with others in number. "
+        "Medians are of what works: seconds to make, bytes without weights, seconds to load, time to run "
+        "over that of the model.",
         "",
         "| models | form | works | make | bytes | load | run/model |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
@@ -203,7 +205,10 @@ def main() -> None:
     for group, found in groups.items():
         for form in ("program", "export")[: 1 if options.no_export else 2]:
             one = table[f"{group}, {form}"] = summary(found, form)
-            cells = [f"{one['works']} of {one['tried']}", *(str(one[k]) for k in ("make_s", "bytes", "load_s"))]
+            cells = [
+                f"{one['works']} of {one['tried']}",
+                *(str(one[k]) for k in ("make_s", "bytes", "load_s")),
+            ]
             lines.append(f"| {group} | {form} | " + " | ".join([*cells, str(one["run/model"])]) + " |")
     failed = [
         f"- {row['name']}, {form}: {row[form].get('failed') or row[form]['difference']}"

@@ -28,13 +28,20 @@ EXPORTS = {
     "modelkeeper.transform": ["Entry", "Plan", "apply", "make_plan"],
     "modelkeeper.frontends": ["frontend_for"],
     "modelkeeper.frontends.torch": [
+        "EXAMPLES",
         "MODEL",
+        "Program",
+        "calibrate",
+        "collect",
         "describe",
         "difference",
         "example",
+        "example_of",
         "load",
         "read",
         "recalibrate",
+        "record",
+        "run",
     ],
 }
 

@@ -2,17 +2,17 @@
 
 For each projection (conv, linear) and norm of the child that a plan gives weights to:
 
-    where   its output is compared: behind the batch norm that it goes straight into, and behind the sum that a
-            branch ends in, if the other operand is there by then: so it fits what the shortcut leaves over
+    where   its output is compared: behind the batch norm that it goes straight into, and behind the sum
+            that a branch ends in, if the other operand is there by then: so it fits what the shortcut leaves
     with    what the parent's counterparts of its readers read. That is the same layer where both models are
-            alike; it is the end of the last block where the child has fewer, and the sum where only the parent
-            has shortcuts. If the readers do not say: the parent's layer that lends the weights
+            alike; the end of the last block where the child has fewer, and the sum where only the parent has
+            shortcuts. If the readers do not say: the parent's layer that lends the weights
     units   those that the plan's unit maps choose, so that all layers on a space follow the same ones
 
 Heads that the plan leaves fresh can be fitted to labels. Tensors that several layers share are left alone.
 
-`calibrated` does it all: it chooses units by what they do on the examples, carries the plan out with them, and
-has the front end fit the layers.
+`calibrated` does it all: it chooses units by what they do on the examples, carries the plan out with them,
+and has the front end fit the layers.
 """
 
 from collections import Counter
@@ -90,7 +90,9 @@ class _Aims:
     def __init__(self, plan: Plan, importance: Callable[[int], Array]) -> None:
         self._plan, self._importance = plan, importance
         self._readers = consumers(plan.child), consumers(plan.parent)
-        self._owner = {t.name: n for n, each in reversed([*enumerate(plan.parent.layers)]) for t in each.tensors}
+        self._owner = {
+            t.name: n for n, each in reversed([*enumerate(plan.parent.layers)]) for t in each.tensors
+        }
         self._uses = Counter(t.name for layer in plan.child.layers for t in layer.tensors)
 
     def all(self) -> Iterator[Aim]:

@@ -64,7 +64,9 @@ class NoProgram(ModelKeeperError):
         self.model, self.problem = model, problem
 
     def __str__(self) -> str:
-        return f"{self.model} has no program: {self.problem}. It can lend its weights, but not be run elsewhere."
+        return (
+            f"{self.model} has no program: {self.problem}. It can lend its weights, but not be run elsewhere."
+        )
 
 
 class InvalidProgram(ModelKeeperError):

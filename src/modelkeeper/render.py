@@ -105,9 +105,11 @@ def calibration_table(calibration: Calibration) -> RenderableType:
         table.add_row(plain(each.layer), plain(each.target), each.how, *numbers)
     verdict = "kept" if calibration.kept else "not kept: the target has the weights of the plain transfer"
     lines = [
-        Text(f"{calibration.measure}: {calibration.plain:.4g} before, {calibration.calibrated:.4g} after; {verdict}"),
+        Text(f"{calibration.measure}:"),
+        Text(f"{calibration.plain:.4g} before, {calibration.calibrated:.4g} after; {verdict}"),
         Text(
-            f"{calibration.fitted} of {len(calibration.layers)} layers fitted on {calibration.examples:,} examples "
+            f"{calibration.fitted} of {len(calibration.layers)} layers fitted "
+            f"on {calibration.examples:,} examples "
             f"in {calibration.seconds:.1f} s, about {calibration.memory / 2**20:,.0f} MiB of activations"
         ),
     ]

@@ -146,7 +146,9 @@ def transfer(
 
 
 @contextmanager
-def _shown(progress: Callable[[int, int, str], None] | bool) -> Iterator[Callable[[int, int, str], None] | None]:
+def _shown(
+    progress: Callable[[int, int, str], None] | bool,
+) -> Iterator[Callable[[int, int, str], None] | None]:
     """A bar in the terminal, if that was asked for."""
     if progress is not True:
         yield progress or None

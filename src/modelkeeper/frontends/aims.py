@@ -1,7 +1,7 @@
 """What should each layer of a child compute, and what became of it? Between who plans and who fits.
 
-An aim names layers of the two graphs; it knows neither numbers nor a framework. `modelkeeper.calibration` makes
-aims from a plan, a front end's `calibrate` fits layers to them and reports a `Calibration`.
+An aim names layers of the two graphs; it knows neither numbers nor a framework. `modelkeeper.calibration`
+makes aims from a plan, a front end's `calibrate` fits layers to them and reports a `Calibration`.
 """
 
 from dataclasses import dataclass

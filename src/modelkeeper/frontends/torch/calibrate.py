@@ -8,9 +8,9 @@ ridge regression from its own actual inputs to what the parent computes, and the
 weights. One pass over each model, no gradient. A batch norm behind a layer gets the statistics of what the
 layer now puts out, and a gain and bias with which the whole matches.
 
-A part of the examples is not fitted on but judges: for each layer, whether the fit, the gathered weights with
-new statistics, or the gathered weights as they were come closest; and in the end, whether the child as a whole
-is closer than it was before. If not, it is left as it was.
+A part of the examples is not fitted on but judges: for each layer, whether the fit, the gathered weights
+with new statistics, or the gathered weights as they were come closest; and in the end, whether the child as
+a whole is closer than it was before. If not, it is left as it was.
 
 Memory: the activations between two layers, for all examples; their number is cut so that these stay below
 `memory` bytes. Regressions hold sums, not rows.
@@ -37,11 +37,12 @@ from modelkeeper.frontends.torch.pivots import pivots
 from modelkeeper.frontends.torch.program import Hole, Pass, Program, check_run, references
 from modelkeeper.frontends.torch.quiet import unwrap
 from modelkeeper.frontends.torch.record import CPU, map_tensors
-from modelkeeper.frontends.torch.regression import Rows, Sums, Window, at, patches, solve
+from modelkeeper.frontends.torch.regression import Rows, Solver, Sums, Window, at, patches
 from modelkeeper.frontends.torch.weights import as_tensor, load
 
 EXAMPLES = 2_048
-STEPS = 100  # training steps whose time calibration may take, if no other limit is given
+STEPS = 100  # training steps whose time calibration may take, if no other limit is given; a step takes about
+# four times as long as a pass over its examples
 MEMORY = 2**30
 CHUNK = 128  # examples that run at once
 HELD_OUT = 0.2
@@ -96,7 +97,11 @@ def calibrate(
     ours = record(child, example_of(child, found)).shortcuts_first()
     theirs = parent if isinstance(parent, Program) else record(parent, example_of(parent, found))
     plain = {name: each.tensor.detach().to(CPU) for each in owned_tensors(child) for name in each.names}
-    lent = {each.name: as_tensor(each.name, tensors[each.name]) for each in theirs.tensors if each.name in tensors}
+    lent = {
+        each.name: as_tensor(each.name, tensors[each.name]) for each in theirs.tensors if each.name in tensors
+    }
+    if isinstance(parent, Program):  # not recorded here: it may come from anyone
+        check_run(theirs, lent, [tensor[:CHUNK] for tensor in found.fitting(theirs)])
     weights, aims = start(pivots(theirs, lent, reads, found.fitting(theirs)))
     first = plain | {name: as_tensor(name, array).to(plain[name].dtype) for name, array in weights.items()}
     run = _Run(ours, plain, first, theirs, lent, found, began, seconds, memory)
@@ -162,14 +167,14 @@ class _Run:
         self._plain, self._theirs = plain, theirs
         self.tensors, self.changed = dict(start), set[str]()
         mine, other = examples.fitting(ours), examples.fitting(parent)
-        first = min(len(examples), CHUNK)
-        each = sum(
-            check_run(program, weights, [t[:first] for t in taken])
+        first = min(len(examples), 64)
+        ran = [
+            self._try_out(program, weights, [tensor[:first] for tensor in taken])
             for program, weights, taken in ((ours, plain, mine), (parent, theirs, other))
-        )
-        each = 4 * each // first + 1
-        cost = self._time(mine, other, first)
-        self._end = began + (STEPS * 3 * cost[0] if seconds is None else seconds)
+        ]
+        each = 4 * sum(peak for _, peak in ran) // first + 1
+        cost = [seconds * 64 / first for seconds, _ in ran]
+        self._end = began + (STEPS * 4 * cost[0] if seconds is None else seconds)
         left = max(0.0, self._end - time.perf_counter())
         self.count = min(len(examples), max(FEWEST, memory // each), max(64, int(left / sum(cost) * 64 / 2)))
         self.memory = self.count * each
@@ -187,18 +192,15 @@ class _Run:
         named = [target.layer for aim in aims for target in aim.targets]
         self._waiting = Counter(self.parent.layers[name] for name in named if name in self.parent.layers)
 
-    def _time(self, mine: list[Tensor], other: list[Tensor], first: int) -> tuple[float, float]:
-        """Seconds that 64 examples take on the way through each model."""
-        found = []
-        for program, weights, taken in (
-            (self.program, self._plain, mine),
-            (self.parent, self._theirs, other),
-        ):
-            few = min(first, 64)
-            began = time.perf_counter()
-            Pass(program, weights, [t[:few] for t in taken]).to(len(program.steps))
-            found.append((time.perf_counter() - began) * 64 / few)
-        return found[0], found[1]
+    def _try_out(
+        self, program: Program, tensors: dict[str, Tensor], inputs: list[Tensor]
+    ) -> tuple[float, int]:
+        """How long a pass takes, and how many numbers it holds at most."""
+        began, one, peak = time.perf_counter(), Pass(program, tensors, inputs), 0
+        for step in range(len(program.steps)):
+            one.to(step + 1)
+            peak = max(peak, sum(tensor.numel() for tensor in one.values.values()))
+        return time.perf_counter() - began, peak
 
     def _passes(self, part: Tensor, mine: list[Tensor], other: list[Tensor]) -> "_Chunk":
         labels = self._labels[part] if self._labels is not None else None
@@ -260,13 +262,21 @@ class _Run:
                 continue
             self._advance_parent(number)
             there = self._fit[0].theirs.value(number).shape
-            same = len(there) == len(shape) and there[:axis] == shape[:axis] and there[axis + 1 :] == shape[axis + 1 :]
+            same = (
+                len(there) == len(shape)
+                and there[:axis] == shape[:axis]
+                and there[axis + 1 :] == shape[axis + 1 :]
+            )
             if same and int(target.units.max(initial=-1)) < there[axis]:
                 return _Site(step, axis, target, number, rest)
         return "the parent has nothing of this shape here"
 
     def _channels_first(self, step: int) -> bool:
-        return self.program.steps[step].operation.partition(".")[0] in ("batch_norm", "group_norm", "instance_norm")
+        return self.program.steps[step].operation.partition(".")[0] in (
+            "batch_norm",
+            "group_norm",
+            "instance_norm",
+        )
 
     def _advance_parent(self, number: int) -> None:
         self._keep[1].add(number)
@@ -283,7 +293,12 @@ class _Run:
         total = self.program.maker(self.program.layers[aim.end])
         added = self.program.steps[total]
         operands = [each.v for each in added.arguments if isinstance(each, Hole)]
-        if added.operation != "add.Tensor" or len(added.arguments) != 2 or own not in operands or len(operands) != 2:
+        if (
+            added.operation != "add.Tensor"
+            or len(added.arguments) != 2
+            or own not in operands
+            or len(operands) != 2
+        ):
             return None
         rest = operands[1 - operands.index(own)]
         return rest if self.program.maker(rest) < step else None
@@ -322,8 +337,13 @@ class _Run:
             found.append((hold.error(fresh.weight, fresh.bias), "statistics", fresh))
         intercept = bool(aim.bias or aim.norm)
         base = min(found, key=lambda each: each[0])[2]
-        for ridge in RIDGES:
-            made = _Affine(*fit.solve(base.weight, base.bias, ridge, intercept=intercept))
+        solvers = [fit.solver(ridge, intercept=intercept) for ridge in RIDGES]
+        solved = [solver.solve(fit.sums.cross, base.weight, base.bias) for solver in solvers]
+        errors = [_number(hold.error(*each)) for each in solved]
+        best_of = errors.index(min(errors))
+        prior_of = base.weight, base.bias
+        for weights in (solved[best_of], *fit.sharpen(solvers[best_of], solved[best_of], prior_of)):
+            made = _Affine(*weights)
             made.weight = torch.where(mapped[..., None], made.weight, base.weight)
             made.bias = torch.where(mapped, made.bias, base.bias)
             if torch.isfinite(made.weight).all() and torch.isfinite(made.bias).all():
@@ -337,7 +357,9 @@ class _Run:
         """The name of the argument that a projection reads, if its weight is the tensor we know."""
         found = signature(self.program.steps[step].operation)
         assert found is not None
-        given = dict(zip((p.name for p in found.parameters), self.program.steps[step].arguments, strict=False))
+        given = dict(
+            zip((p.name for p in found.parameters), self.program.steps[step].arguments, strict=False)
+        )
         for taken, weight in (("input", "weight"), ("mat1", "mat2"), ("self", "mat2"), ("self", "other")):
             held = given.get(weight)
             if taken in given and isinstance(held, Hole):
@@ -384,7 +406,11 @@ class _Run:
 
     def _rectified(self, aim: Aim, site: "_Site") -> bool:
         """Is the output read through a rectifier only? Then negative numbers are all the same."""
-        end = self.program.layers[aim.end] if site.rest is not None else self.program.layers[aim.norm or aim.layer]
+        end = (
+            self.program.layers[aim.end]
+            if site.rest is not None
+            else self.program.layers[aim.norm or aim.layer]
+        )
         readers = [step.operation for step in self.program.steps if end in references(step.arguments)]
         return bool(readers) and end not in self.program.outputs and set(readers) <= {"relu.default"}
 
@@ -400,7 +426,7 @@ class _Run:
         groups, outputs, inputs = weight.shape
         most = min(max(ROWS[0], ROWS[1] * inputs), MOST_NUMBERS // (groups * inputs))
         total = sum(chunk.ours.batch for chunk in self._fit)
-        found = []
+        found: list[tuple[Tensor, ...]] = []
         for chunk in chunks:
             x, y = chunk.ours.arguments(site.step)[taken].float(), self._wanted(chunk, site).float()
             rest = torch.zeros(())
@@ -420,10 +446,11 @@ class _Run:
                 places = torch.randperm(out.numel(), generator=self._generator)[:each]
                 seen = patches(x, window, places, out)
                 found.append((seen, *(at(t.movedim(-1, 1), places, groups) for t in (y, rest))))
-        return Rows(*(torch.cat(each, 1) for each in zip(*found, strict=True)), rectified)
+        seen, wanted, rest = (torch.cat(each, 1) for each in zip(*found, strict=True))
+        return Rows(seen, wanted, rest, rectified)
 
     def _behind(self, aim: Aim, made: _Affine, sums: Sums | None) -> _Affine:
-        """A projection together with the norm behind it: with the norm's statistics, or new ones from sums."""
+        """A projection with the norm behind it: with the norm's own statistics, or new ones from sums."""
         if not aim.norm:
             return made
         norm = {role: self.tensors[name].double().reshape(made.bias.shape) for role, name in aim.norm_tensors}
@@ -441,7 +468,9 @@ class _Run:
         assert found is not None
         return dict(zip((p.name for p in found.parameters), self.program.steps[step].arguments, strict=False))
 
-    def _write(self, aim: Aim, window: Window | None, prior: _Affine, best: _Affine | None, fit: Sums) -> None:
+    def _write(
+        self, aim: Aim, window: Window | None, prior: _Affine, best: _Affine | None, fit: Sums
+    ) -> None:
         """Put a fit into the layer and its norm; None: only new statistics."""
         made = prior
         if best is not None:
@@ -482,7 +511,9 @@ class _Run:
         elif operation == "batch_norm":
             return Fitted(aim.layer, site.target.layer, "a batch norm without statistics of its own")
         gain = self.tensors[aim.weight].double().reshape(-1, 1, 1)
-        bias = self.tensors[aim.bias].double().reshape(-1, 1) if aim.bias else torch.zeros(len(gain), 1).double()
+        bias = (
+            self.tensors[aim.bias].double().reshape(-1, 1) if aim.bias else torch.zeros(len(gain), 1).double()
+        )
         fit, hold = (self._lines(chunks, site, fresh, len(gain)) for chunks in (self._fit, self._hold))
         plain = self._lines(self._hold, site, {}, len(gain)) if fresh else hold
         before = plain.error(gain, bias)
@@ -493,7 +524,7 @@ class _Run:
             found.append((hold.error(gain, bias), "statistics", gain, bias))
         mapped = torch.from_numpy(site.target.units >= 0)
         for ridge in RIDGES:
-            new, shift = solve(fit, gain, bias, ridge, intercept=bool(aim.bias))
+            new, shift = Solver(fit, ridge, intercept=bool(aim.bias)).solve(fit.cross, gain, bias)
             new = torch.where(mapped[:, None, None], new, gain)
             shift = torch.where(mapped[:, None], shift, bias)
             if torch.isfinite(new).all() and torch.isfinite(shift).all():
@@ -517,7 +548,10 @@ class _Run:
             total = total + x.sum(0, dtype=torch.float64)
             squares = squares + x.double().square().sum(0)
         mean = total / count
-        return {"running_mean": mean.float(), "running_var": (squares / count - mean.square()).clamp_min(0).float()}
+        return {
+            "running_mean": mean.float(),
+            "running_var": (squares / count - mean.square()).clamp_min(0).float(),
+        }
 
     def _lines(self, chunks: "list[_Chunk]", site: "_Site", fresh: dict[str, Tensor], units: int) -> Sums:
         sums = Sums(units, 1, 1)
@@ -538,12 +572,18 @@ class _Run:
         named, operation = self._operands(aim, step), self.program.steps[step].operation
         if self._labels is None:
             return Fitted(aim.layer, "", "no labels")
-        if named is None or operation.startswith("conv") or self._labels.is_floating_point() or self._labels.ndim != 1:
+        if (
+            named is None
+            or operation.startswith("conv")
+            or self._labels.is_floating_point()
+            or self._labels.ndim != 1
+        ):
             return Fitted(aim.layer, "labels", "no linear layer onto classes")
         weight = self._grouped(aim, None)
         classes = weight.shape[1]
-        if int(self._labels.min()) < 0 or int(self._labels.max()) >= classes:
-            problem = f"labels go from {int(self._labels.min())} to {int(self._labels.max())}, the head has {classes}"
+        least, most = int(self._labels.min()), int(self._labels.max())
+        if least < 0 or most >= classes:
+            problem = f"labels go from {least} to {most}, the head has {classes}"
             raise CannotCalibrate(problem, "Give labels from 0 to the number of outputs less one")
         sides = []
         for chunks in (self._fit, self._hold):
@@ -557,7 +597,7 @@ class _Run:
             sides.append(sums)
         fit, hold = sides
         zero = torch.zeros_like(weight), torch.full(weight.shape[:2], 1 / classes, dtype=torch.float64)
-        made = [solve(fit, *zero, ridge, intercept=bool(aim.bias)) for ridge in RIDGES]
+        made = [Solver(fit, each, intercept=bool(aim.bias)).solve(fit.cross, *zero) for each in RIDGES]
         errors = [hold.error(*each) for each in made]
         best, shift = made[errors.index(min(errors))]
         scale = self._sharpness(step, named, best, shift)
@@ -641,7 +681,11 @@ def _statistics(made: _Affine, sums: Sums) -> tuple[Tensor, Tensor]:
     return mean, (square - mean.square()).clamp_min(0)
 
 
-def _numbers(values: Sequence[float]) -> tuple[float, float]:
+def _number(value: float) -> float:
     """NaN counts as the worst."""
-    first, second = (float("inf") if value != value else value for value in values)
+    return float("inf") if value != value else value
+
+
+def _numbers(values: Sequence[float]) -> tuple[float, float]:
+    first, second = map(_number, values)
     return first, second

@@ -2,14 +2,14 @@
 
     record(model, inputs).to_bytes()
 
-The model runs twice on shapes, with two and with three examples. Sizes in the arguments of its operations that
-differ have to be multiples of the batch; constants that differ have to be one slice, repeated. If the two runs
-differ in anything else, what the model does depends on the batch in a way that cannot be written down, and
-NoProgram says so. Operations that write in place become those that make a new tensor; what only moves numbers
-about in memory (contiguous, detach ...) is left out.
+The model runs twice on shapes, with two and with three examples. Sizes in the arguments of its operations
+that differ have to be multiples of the batch; constants that differ have to be one slice, repeated. If the
+two runs differ in anything else, what the model does depends on the batch in a way that cannot be written
+down, and NoProgram says so. Operations that write in place become those that make a new tensor; what only
+moves numbers about in memory (contiguous, detach ...) is left out.
 """
 
-from collections.abc import Sequence
+import zlib
 from typing import Any
 
 import torch
@@ -19,7 +19,17 @@ from modelkeeper.errors import NoProgram
 from modelkeeper.frontends.torch.describe import Account, Outputs, listen, study
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.operations import Parameter, signature
-from modelkeeper.frontends.torch.program import DTYPES, Argument, Constant, Hole, Program, Size, Step, Taken
+from modelkeeper.frontends.torch.program import (
+    DTYPES,
+    Argument,
+    Constant,
+    Hole,
+    Item,
+    Program,
+    Size,
+    Step,
+    Taken,
+)
 from modelkeeper.frontends.torch.quiet import unwrap
 from modelkeeper.frontends.torch.record import map_tensors, tensors_in
 from modelkeeper.frontends.torch.trace import Step as Traced
@@ -86,8 +96,8 @@ class _Writer:
             raise NoProgram(self._name, "it does other things with three examples than with two")
         inputs = self._inputs()
         self._collect()
-        for ours, theirs in zip(first.steps, second.steps, strict=True):
-            self._step(ours, theirs)
+        for step, other in zip(first.steps, second.steps, strict=True):
+            self._step(step, other)
         graph = self._account.graph
         layers = {
             graph.layers[node].name: self._numbers[0][value.number]
@@ -108,7 +118,10 @@ class _Writer:
         ):
             self._number(ours, theirs, number)
             dtype = next(
-                t for n, t in enumerate(tensors_in((self._account.inputs.args, dict(self._account.inputs.kwargs))))
+                t
+                for n, t in enumerate(
+                    tensors_in((self._account.inputs.args, dict(self._account.inputs.kwargs)))
+                )
                 if n == number
             ).dtype
             found.append(Taken(name, self._dtype(dtype), self._shape(ours, theirs)))
@@ -117,8 +130,8 @@ class _Writer:
     def _collect(self) -> None:
         """Number what no step makes: tensors of the model first, then constants."""
         entering: list[tuple[Value, Value]] = []
-        for ours, theirs in zip(self._runs[0].steps, self._runs[1].steps, strict=True):
-            entering += zip(ours.inputs, theirs.inputs, strict=False)
+        for step, other in zip(self._runs[0].steps, self._runs[1].steps, strict=True):
+            entering += zip(step.inputs, other.inputs, strict=False)
         entering += zip(self._runs[0].outputs, self._runs[1].outputs, strict=True)
         waiting: list[tuple[Value, Value]] = []
         place: dict[str, int] = {}
@@ -142,8 +155,11 @@ class _Writer:
         self._known = known + len(self._constants)
 
     def _constant(self, ours: Value, theirs: Value) -> Constant:
-        found, other = (each.owner.tensor.detach() if each.owner else each.constant for each in (ours, theirs))
-        assert found is not None and other is not None
+        found, other = (
+            each.owner.tensor.detach() if each.owner else each.constant for each in (ours, theirs)
+        )
+        assert found is not None
+        assert other is not None
         shape = self._shape(ours, theirs)
         if found.is_meta:
             raise NoProgram(self._name, "a constant in it has no numbers")
@@ -155,7 +171,7 @@ class _Writer:
         if found.shape != other.shape or not torch.equal(found.nan_to_num(), other.nan_to_num()):
             raise NoProgram(self._name, "a constant in it depends on the size of the batch")
         data = found.contiguous().reshape(-1).cpu().view(torch.uint8).numpy().tobytes()
-        return Constant(self._dtype(found.dtype), shape, data)
+        return Constant(self._dtype(found.dtype), shape, zlib.compress(data))
 
     def _step(self, ours: Traced, theirs: Traced) -> None:
         if ours.func is None:
@@ -199,7 +215,9 @@ class _Writer:
     def _argument(self, parameter: Parameter, ours: Any, theirs: Any) -> Argument:
         if isinstance(ours, (list, tuple)) and isinstance(theirs, (list, tuple)):
             if len(ours) != len(theirs):
-                raise NoProgram(self._name, f"{parameter.name} has more entries with three examples than with two")
+                raise NoProgram(
+                    self._name, f"{parameter.name} has more entries with three examples than with two"
+                )
             return tuple([self._item(parameter, a, b) for a, b in zip(ours, theirs, strict=True)])
         if isinstance(ours, str) and ours == theirs:
             return ours
@@ -207,7 +225,7 @@ class _Writer:
             return self._dtype(ours)
         return self._item(parameter, ours, theirs)
 
-    def _item(self, parameter: Parameter, ours: Any, theirs: Any) -> Any:
+    def _item(self, parameter: Parameter, ours: Any, theirs: Any) -> Item:
         if isinstance(ours, Value) and isinstance(theirs, Value):
             number = self._numbers[0][ours.number]
             if self._numbers[1].get(theirs.number) != number:
@@ -219,7 +237,8 @@ class _Writer:
             return self._size(ours, theirs)
         if ours != theirs and ours == ours:
             raise NoProgram(self._name, f"{parameter.name} is {ours} with two examples, {theirs} with three")
-        return self._plain(ours)
+        plain: Item = self._plain(ours)
+        return plain
 
     def _plain(self, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
@@ -248,6 +267,3 @@ class _Writer:
         if name not in DTYPES:
             raise NoProgram(self._name, f"it uses {name}")
         return name
-
-
-__all__: Sequence[str] = ["record"]

@@ -69,7 +69,9 @@ def collect(batches: Any, labels: Any, most: int) -> Examples:
         y = next(given, None) if labels is not None else own
         tensors = [each.detach().to(CPU) for each in tensors_in((inputs.args, dict(inputs.kwargs)))]
         if not tensors or any(tensor.ndim == 0 for tensor in tensors):
-            raise CannotCalibrate("a batch holds no tensors", "Give tensors, pairs (x, y), or dicts of tensors")
+            raise CannotCalibrate(
+                "a batch holds no tensors", "Give tensors, pairs (x, y), or dicts of tensors"
+            )
         if first is None:
             first = inputs
         elif [each.shape[1:] for each in tensors] != [each.shape[1:] for each in kept[0]]:
@@ -91,7 +93,9 @@ def collect(batches: Any, labels: Any, most: int) -> Examples:
     for tensor in examples.tensors:
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             bad = int((~torch.isfinite(tensor.reshape(len(examples), -1)).all(1)).sum())
-            raise CannotCalibrate(f"{bad} of {len(examples)} examples hold NaN or infinities", "Clean the data")
+            raise CannotCalibrate(
+                f"{bad} of {len(examples)} examples hold NaN or infinities", "Clean the data"
+            )
     return examples
 
 
@@ -104,7 +108,8 @@ def _batches(batches: Any) -> Iterable[Any]:
     if isinstance(batches, Tensor) or hasattr(batches, "keys"):
         return [batches]
     try:
-        return iter(batches)
+        found: Iterator[Any] = iter(batches)
+        return found
     except TypeError:
         problem = f"{type(batches).__name__} is no collection of batches"
         raise CannotCalibrate(problem, "Give a DataLoader, or a list of tensors, pairs or dicts") from None
@@ -122,5 +127,5 @@ def _split(batch: Any) -> tuple[Inputs, Any]:
         return Inputs.of(batch[0]), batch[1] if len(batch) > 1 else None
     if hasattr(batch, "keys"):
         rest = {name: batch[name] for name in batch.keys() if name not in ("labels", "label")}  # noqa: SIM118 (BatchEncoding)
-        return Inputs.of(rest), batch["labels"] if "labels" in batch else None
+        return Inputs.of(rest), dict(batch).get("labels")
     return Inputs.of(batch), None

@@ -1,13 +1,13 @@
 """Which units of a space say most about what is read from it? By what they do on examples.
 
-When layers are fitted anew, a narrower child should not keep the largest units but those from which the rest can
-be told: what a layer reads from a dropped unit is then read from kept ones. Units are ranked greedily: next comes
-the one that explains most of what the readers' outputs still lack, given all that were chosen before,
+When layers are fitted anew, a narrower child should not keep the largest units but those from which the rest
+can be told: what a layer reads from a dropped unit is then read from kept ones. Units are ranked greedily:
+next comes the one that explains most of what the readers' outputs still lack, given all chosen before,
 
-    score(j) = |W C_j|^2 / C_jj        C: covariance of the units, less what is explained; W: a reader's weights
+    score(j) = |W C_j|^2 / C_jj     C: covariance of the units, less what is explained; W: a reader's weights
 
-summed over the readers of a space, each relative to the variance of what it puts out. On Fashion-MNIST, ResNets of
-half the width then start 1 to 4 points higher than with units chosen by their weights.
+summed over the readers of a space, each relative to the variance of what it puts out. On Fashion-MNIST,
+ResNets of half the width then start 1 to 4 points higher than with units chosen by their weights.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,28 +17,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modelkeeper.frontends.torch.program import Pass, Program, check_run
+from modelkeeper.frontends.torch.program import Pass, Program
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-EXAMPLES = 256  # enough for a covariance over the positions of a map
+EXAMPLES = 128  # enough for a covariance over the positions of a map
 TINY = 1e-9
 
 
 def pivots(
-    program: Program, tensors: Mapping[str, Tensor], reads: Sequence[tuple[str, int]], inputs: Sequence[Tensor]
+    program: Program,
+    tensors: Mapping[str, Tensor],
+    reads: Sequence[tuple[str, int]],
+    inputs: Sequence[Tensor],
 ) -> dict[int, Array]:
     """A rank for the units of each space that is read: the higher, the sooner to be kept.
 
     Args:
-        program: The parent's.
+        program: The parent's, checked for as many examples.
         tensors: Its tensors, by name.
         reads: Layers of its graph, convolutions and linear ones, with the space that each of them reads.
         inputs: Examples.
     """
     few = [tensor[:EXAMPLES] for tensor in inputs]
-    check_run(program, tensors, few)
     run = Pass(program, tensors, few)
-    spaces = {program.layers[name]: space for name, space in reads if program.layers.get(name, -1) >= program.first}
+    spaces = {
+        program.layers[name]: space for name, space in reads if program.layers.get(name, -1) >= program.first
+    }
     found: dict[int, list[tuple[Tensor, Tensor]]] = {}
     for value in sorted(spaces):
         step = program.maker(value)

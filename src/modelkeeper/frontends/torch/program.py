@@ -11,17 +11,17 @@ nothing is written to but new tensors.
     pass_ = Pass(program, tensors, inputs)           or as far as one wants, step by step
 
 Values are numbered in order: inputs, the model's tensors, constants, results of the steps. Sizes that follow
-the batch are written as multiples of it. Before a batch of some shape runs for the first time, the steps run on
-shapes alone: what would make too large a value, or too much of them, is refused before anything is computed.
+the batch are written as multiples of it. Before a program from elsewhere runs, its steps run on shapes alone:
+what would make too large a value, or too many of them, is refused before anything is computed.
 
-Other forms that were considered, on 25 models of pytorchcv and all small transformers of the catalogue
-(`benchmarks/programs.py`): see benchmarks/results/programs.md. torch.export covers fewer of them, takes longer
-to make and to load, and its archive is read by code that was not written for hostile files.
+The other form that was considered is torch.export (benchmarks/results/programs.md, on real architectures): it
+takes longer to make and to load, is larger, and its archive is read by code that also unpickles.
 """
 
 import bisect
 import itertools
 import math
+import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -44,6 +44,7 @@ MAX_LIST = 4_096  # in one argument, and of results of one step
 MAX_RANK = 16
 MAX_TEXT = 512
 MAX_ELEMENTS = 2**28  # of one value
+MAX_CONSTANTS = 2**25  # numbers in all constants
 MAX_TOTAL = 2**32  # of all values of a pass
 MAX_WORK = 2**42  # multiplications of a pass, about
 DTYPES = {
@@ -75,7 +76,7 @@ class Taken(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Constant(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Numbers that the model's code made. Along an axis whose size follows the batch it is one slice."""
+    """Numbers that the model's code made, compressed (zlib); one slice, along axes that follow the batch."""
 
     dtype: str
     shape: tuple[Size, ...]
@@ -127,10 +128,15 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
         }
 
     def shortcuts_first(self) -> "Program":
-        """The same program, with its steps in another order: of a step's operands the one that takes fewer steps
-        is computed first, and every operand just before it is needed."""
-        makers = [self.maker(value) for value in range(self.first_values[-1] + self.steps[-1].results)] if self.steps else []
-        operands = [sorted({makers[v] for v in references(step.arguments) if makers[v] >= 0}) for step in self.steps]
+        """The same in another order: of several operands, the one that takes fewer steps comes first."""
+        makers = (
+            [self.maker(value) for value in range(self.first_values[-1] + self.steps[-1].results)]
+            if self.steps
+            else []
+        )
+        operands = [
+            sorted({makers[v] for v in references(step.arguments) if makers[v] >= 0}) for step in self.steps
+        ]
         cost = [0] * len(self.steps)
         for number, before in enumerate(operands):
             cost[number] = 1 + sum(cost[each] for each in before)  # counts shared steps often: only compared
@@ -163,7 +169,10 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
         steps = [
             Step(
                 self.steps[number].operation,
-                tuple(tuple(map(item, a)) if isinstance(a, tuple) else item(a) for a in self.steps[number].arguments),
+                tuple(
+                    tuple(map(item, a)) if isinstance(a, tuple) else item(a)
+                    for a in self.steps[number].arguments
+                ),
                 self.steps[number].results,
             )
             for number in order
@@ -185,7 +194,9 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
             head = msgspec.json.decode(data, type=_Head)
             if head.format != FORMAT or head.version != VERSION:
                 found = f"{head.format[:40]!r} version {head.version}"
-                raise InvalidProgram("document", f"it is {found}, this modelkeeper reads {FORMAT!r} {VERSION}")
+                raise InvalidProgram(
+                    "document", f"it is {found}, this modelkeeper reads {FORMAT!r} {VERSION}"
+                )
             return msgspec.json.decode(data, type=Program)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise InvalidProgram("document", str(error)) from error
@@ -210,8 +221,14 @@ def _check(program: Program) -> None:
             raise InvalidProgram(what, f"{count:,} of them; at most {most:,}")
     if not program.inputs:
         raise InvalidProgram("inputs", "it takes none")
-    for taken in (*program.inputs, *program.tensors, *program.constants):
-        _check_shape(taken)
+    for entering in (program.inputs, program.tensors, program.constants):
+        for each in entering:
+            _check_shape(each)
+    unpacked = sum(math.prod(n for n in each.shape if isinstance(n, int)) for each in program.constants)
+    if unpacked > MAX_CONSTANTS:
+        raise InvalidProgram("constants", f"{unpacked:,} numbers; at most {MAX_CONSTANTS:,}")
+    for constant in program.constants:
+        _numbers(constant)
     known = program.first
     for number, step in enumerate(program.steps):
         where = f"step {number} ({step.operation[:80]})"
@@ -237,8 +254,24 @@ def _check_shape(taken: Taken | Constant) -> None:
         raise InvalidProgram(name, "an axis that is neither a number nor a multiple of the batch")
     if min(sizes, default=0) < 0 or math.prod(sizes) > MAX_ELEMENTS:
         raise InvalidProgram(name, f"shape {sizes}: a negative size, or more than {MAX_ELEMENTS:,} elements")
-    if isinstance(taken, Constant) and len(taken.data) != math.prod(sizes) * DTYPES[taken.dtype].itemsize:
-        raise InvalidProgram(name, f"{len(taken.data):,} bytes for shape {sizes} of {taken.dtype}")
+
+
+def _numbers(constant: Constant) -> Tensor:
+    """What a constant holds, unpacked to no more than its shape asks for."""
+    shape = [1 if isinstance(size, Hole) else size for size in constant.shape]
+    dtype = DTYPES[constant.dtype]
+    size = math.prod(shape) * dtype.itemsize
+    try:
+        data = zlib.decompressobj().decompress(constant.data, size + 1)
+    except zlib.error as error:
+        raise InvalidProgram("a constant", f"its numbers cannot be read: {error}") from error
+    if len(data) != size:
+        raise InvalidProgram("a constant", f"{len(data):,} bytes or more, not {size:,} for shape {shape}")
+    return (
+        torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape)
+        if size
+        else torch.empty(shape, dtype=dtype)
+    )
 
 
 def _check_step(where: str, step: Step, known: int) -> None:
@@ -265,9 +298,10 @@ def _check_argument(where: str, parameter: Parameter, argument: Argument, known:
     if len(items) > MAX_LIST:
         raise InvalidProgram(where, f"a list of {len(items):,}; at most {MAX_LIST:,}")
     for item in items:
-        if isinstance(item, Hole):
-            if (item.v >= 0) + (item.b > 0) + (item.f in _SPECIAL) != 1 or item.b < 0 or item.v >= known:
-                raise InvalidProgram(where, f"it refers to value {item.v} of {known}, or to several things")
+        if isinstance(item, Hole) and (
+            (item.v >= 0) + (item.b > 0) + (item.f in _SPECIAL) != 1 or item.b < 0 or item.v >= known
+        ):
+            raise InvalidProgram(where, f"it refers to value {item.v} of {known}, or to several things")
         if isinstance(item, str) and (len(item) > MAX_TEXT or (parameter.dtype and item not in DTYPES)):
             raise InvalidProgram(where, f"{item[:40]!r} is no value of it")
         reference = isinstance(item, Hole) and item.v >= 0
@@ -374,10 +408,8 @@ class Pass:
             tensor = self._tensors[taken.name]
             return tensor if self._device == CPU else torch.empty_like(tensor, device=self._device)
         constant = self.program.constants[number - len(self.program.tensors)]
-        dtype = DTYPES[constant.dtype]
-        shape = [1 if isinstance(size, Hole) else size for size in constant.shape]
-        data = torch.frombuffer(bytearray(constant.data), dtype=dtype) if constant.data else torch.empty(0, dtype=dtype)
-        return data.reshape(shape).expand([self._size(size) for size in constant.shape]).to(self._device)
+        sizes = [self._size(size) for size in constant.shape]
+        return _numbers(constant).expand(sizes).to(self._device)
 
     def _size(self, size: Size) -> int:
         return size.b * self.batch if isinstance(size, Hole) else size
@@ -460,7 +492,9 @@ def _batch(program: Program, inputs: Sequence[Tensor]) -> int:
     found: set[int] = set()
     for taken, tensor in zip(program.inputs, inputs, strict=True):
         if tensor.ndim != len(taken.shape):
-            raise InvalidProgram(taken.name[:80], f"shape {tuple(tensor.shape)}, it takes {len(taken.shape)} axes")
+            raise InvalidProgram(
+                taken.name[:80], f"shape {tuple(tensor.shape)}, it takes {len(taken.shape)} axes"
+            )
         found |= {
             -1 if tensor.shape[n] % size.b else tensor.shape[n] // size.b
             for n, size in enumerate(taken.shape)

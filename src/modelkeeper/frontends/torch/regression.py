@@ -1,17 +1,16 @@
-"""Which weights map these inputs to those outputs best? Ridge regression from sums, never from all rows at once.
+"""Which weights map these inputs to those outputs best? Ridge regression, from sums over rows.
 
     sums = Sums(groups, inputs, outputs)
     sums.add(rows of inputs, rows of outputs)        as often as there is data
-    weight, bias = solve(sums, prior weight, prior bias, ridge)
+    weight, bias = Solver(sums, ridge, intercept=True).solve(sums.cross, prior weight, prior bias)
     sums.error(weight, bias)                         relative to the variance of the outputs
 
-The penalty is on the distance from a prior (the weights that the plan gathered), not from zero: directions that
-the inputs never take (dead channels, constant batches) keep the prior, and so do differences between copies.
+The penalty is on the distance from a prior (the weights that the plan gathered), not from zero: directions
+that the inputs never take (dead channels, constant batches) keep the prior, and so do differences of copies.
 Products are taken in the rows' own precision, a block at a time, and summed in double precision.
 """
 
-import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,7 +44,7 @@ class Sums:
         return float((self.squares - self.rows * means.square()).clamp_min(0).sum())
 
     def error(self, weight: Tensor, bias: Tensor) -> float:
-        """The squared error of a projection over the outputs' variance: 0 is perfect, 1 is no better than means.
+        """The squared error of a projection over the outputs' variance: 1 is no better than their means.
 
         `weight`: (groups, outputs, inputs); `bias`: (groups, outputs).
         """
@@ -55,27 +54,34 @@ class Sums:
         return max(0.0, float(found + self.squares.sum())) / scale
 
 
-def solve(sums: Sums, weight: Tensor, bias: Tensor, ridge: float, *, intercept: bool) -> tuple[Tensor, Tensor]:
-    """The projection of least error plus `ridge` (relative to the inputs' variance) times its change.
+class Solver:
+    """Ridge regressions from the same inputs: factored once, solved for as many outputs as one likes."""
 
-    `weight`: (groups, outputs, inputs) and `bias`: (groups, outputs) are the prior. Without `intercept`, the bias
-    is kept. The result is finite whatever the inputs are.
-    """
-    prior = torch.cat([weight.double(), bias.double()[..., None]], 2).transpose(1, 2)
-    inner, cross = sums.inner.clone(), sums.cross - sums.inner @ prior  # what the prior leaves over
-    if intercept and sums.rows:  # centred: the intercept follows from the means and is not penalised
-        mean, left = inner[:, -1:, :-1] / sums.rows, cross[:, -1:] / sums.rows
-        inner = inner[:, :-1, :-1] - sums.rows * mean.transpose(1, 2) @ mean
-        cross = cross[:, :-1] - sums.rows * mean.transpose(1, 2) @ left
-    else:
-        mean, left = torch.zeros_like(inner[:, -1:, :-1]), torch.zeros_like(cross[:, -1:])
-        inner, cross = inner[:, :-1, :-1], cross[:, :-1]
-    size = inner.shape[1]
-    scale = inner.diagonal(dim1=1, dim2=2).mean(1).clamp_min(1e-30)
-    eye = torch.eye(size, dtype=torch.float64)
-    change = torch.linalg.solve(inner + (ridge * scale)[:, None, None] * eye, cross)
-    shift = (left - mean @ change)[:, 0] if intercept else torch.zeros_like(bias, dtype=torch.float64)
-    return (prior[:, :-1] + change).transpose(1, 2), bias.double() + shift
+    def __init__(self, sums: Sums, ridge: float, *, intercept: bool) -> None:
+        """`ridge` is relative to the inputs' mean variance. Without `intercept`, biases are kept."""
+        inner, rows = sums.inner[:, :-1, :-1], max(1, sums.rows)
+        self._sums, self._rows, self._intercept = sums, rows, intercept
+        self._mean = sums.inner[:, -1:, :-1] / rows
+        if intercept:  # centred: the intercept follows from the means and is not penalised
+            inner = inner - rows * self._mean.transpose(1, 2) @ self._mean
+        scale = inner.diagonal(dim1=1, dim2=2).mean(1).clamp_min(1e-30)
+        penalty = (ridge * scale)[:, None, None] * torch.eye(inner.shape[1], dtype=torch.float64)
+        self._factor, _ = torch.linalg.cholesky_ex(inner + penalty)  # what fails is not finite, and not used
+
+    def solve(self, cross: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """The projection of least error plus penalty on its distance from `weight` and `bias`, the prior.
+
+        `cross`: sums of inputs times outputs; `weight`: (groups, outputs, inputs); `bias`: (groups, outputs).
+        """
+        prior = torch.cat([weight.double(), bias.double()[..., None]], 2).transpose(1, 2)
+        cross = cross - self._sums.inner @ prior  # what the prior leaves over
+        left = cross[:, -1:] / self._rows
+        cross = cross[:, :-1]
+        if self._intercept:
+            cross = cross - self._rows * self._mean.transpose(1, 2) @ left
+        change = torch.cholesky_solve(cross, self._factor)
+        shift = (left - self._mean @ change)[:, 0] if self._intercept else torch.zeros_like(left[:, 0])
+        return (prior[:, :-1] + change).transpose(1, 2), bias.double() + shift
 
 
 class Rows:
@@ -102,18 +108,20 @@ class Rows:
         found = self._seen(self._made(weight, bias) + self._rest) - self._seen(self._wanted)
         return float(found.double().square().sum()) / self._scale
 
-    def solve(self, weight: Tensor, bias: Tensor, ridge: float, *, intercept: bool) -> tuple[Tensor, Tensor]:
-        """As `solve` of the sums, towards what is seen."""
-        made = solve(self.sums, weight, bias, ridge, intercept=intercept)
+    def solver(self, ridge: float, *, intercept: bool) -> Solver:
+        return Solver(self.sums, ridge, intercept=intercept)
+
+    def sharpen(
+        self, solver: Solver, made: tuple[Tensor, Tensor], prior: tuple[Tensor, Tensor]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Better and better projections, starting from `made`, if only what is positive counts."""
         if self._rectified:
             x = functional.pad(self.inputs, (0, 1), value=1.0).transpose(1, 2)
-            sums = copy.copy(self.sums)
             for _ in range(self.ROUNDS):
                 outcome = self._made(*made) + self._rest
                 aim = torch.where(self._wanted > 0, self._wanted, outcome.clamp_max(0)) - self._rest
-                sums.cross = (x @ aim).double()
-                made = solve(sums, weight, bias, ridge, intercept=intercept)
-        return made
+                made = solver.solve((x @ aim).double(), *prior)
+                yield made
 
     def _made(self, weight: Tensor, bias: Tensor) -> Tensor:
         return self.inputs @ weight.float().transpose(1, 2) + bias.float()[:, None]
@@ -136,25 +144,28 @@ class Window:
 def patches(x: Tensor, window: Window, places: Tensor, out: Sequence[int]) -> Tensor:
     """What a convolution sees at some places of its output: (groups, rows, inputs of a group).
 
-    `places`: numbers of positions in the output, whose sizes are `out`. Rows are examples times places, in the
-    order of `at`.
+    `places`: numbers of positions in the output, whose sizes are `out`. Rows are examples times places, in
+    the order of `at`.
     """
     margins = [side for pad in reversed(window.padding) for side in (pad, pad)]
     x = functional.pad(x, margins)
     index = torch.zeros(len(places), 1, dtype=torch.long)
-    rest, at = places, []
+    rest = places
+    along_axes: list[Tensor] = []
     for size in reversed(list(out)):
-        at.insert(0, rest % size)
+        along_axes.insert(0, rest % size)
         rest = rest // size
     for n, size in enumerate(x.shape[2:]):
-        along = at[n][:, None] * window.stride[n] + torch.arange(window.kernel[n]) * window.dilation[n]
+        along = (
+            along_axes[n][:, None] * window.stride[n] + torch.arange(window.kernel[n]) * window.dilation[n]
+        )
         index = (index[:, :, None] * size + along[:, None, :]).flatten(1)
     taken = x.flatten(2)[:, :, index]  # examples, channels, places, kernel
-    taken = taken.unflatten(1, (window.groups, -1)).permute(1, 0, 3, 2, 4)
+    taken = taken.reshape(len(x), window.groups, -1, *taken.shape[2:]).permute(1, 0, 3, 2, 4)
     return taken.flatten(1, 2).flatten(2)
 
 
 def at(y: Tensor, places: Tensor, groups: int) -> Tensor:
     """The units of a map at some places of it: (groups, rows, units of a group)."""
-    taken = y.flatten(2)[:, :, places].unflatten(1, (groups, -1))
+    taken = y.flatten(2)[:, :, places].reshape(len(y), groups, -1, len(places))
     return taken.permute(1, 0, 3, 2).flatten(1, 2)
