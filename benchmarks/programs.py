@@ -62,7 +62,7 @@ def batch_of(inputs: Inputs, size: int) -> Inputs:
 
 def relative(found: list[Tensor], wanted: list[Tensor]) -> float:
     """The largest difference, relative to the largest number that is wanted."""
-    pairs = [(a.double(), b.double()) for a, b in zip(found, wanted, strict=True)]
+    pairs = [(a.double().nan_to_num(), b.double().nan_to_num()) for a, b in zip(found, wanted, strict=True)]
     return max(((a - b).abs().max() / b.abs().max().clamp_min(1e-30)).item() for a, b in pairs)
 
 

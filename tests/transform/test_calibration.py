@@ -290,16 +290,16 @@ def test_a_ridge_regression_finds_the_projection_that_made_the_data(
     groups: int, inputs: int, outputs: int, intercept: bool, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    weight = torch.randn(groups, outputs, inputs, generator=generator)
-    bias = torch.randn(groups, outputs, generator=generator) * intercept
-    x = torch.randn(groups, 200, inputs, generator=generator) + 3
+    weight = torch.randn(groups, outputs, inputs, generator=generator).double()
+    bias = torch.randn(groups, outputs, generator=generator).double() * intercept
+    x = torch.randn(groups, 200, inputs, generator=generator).double() + 3
     sums = Sums(groups, inputs, outputs)
     sums.add(x, x @ weight.transpose(1, 2) + bias[:, None])
     start = torch.zeros_like(weight), torch.zeros_like(bias)
     found = Solver(sums, 1e-8, intercept=intercept).solve(sums.cross, *start)
-    torch.testing.assert_close(found[0].float(), weight, atol=1e-3, rtol=1e-3)
-    torch.testing.assert_close(found[1].float(), bias, atol=3e-3, rtol=1e-3)
-    assert sums.error(*found) < 1e-5
+    torch.testing.assert_close(found[0], weight, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found[1], bias, atol=1e-4, rtol=1e-4)
+    assert sums.error(*found) < 1e-9
 
 
 def test_directions_that_are_never_seen_keep_the_prior() -> None:
