@@ -29,8 +29,9 @@ from modelkeeper.frontends.torch.behaviour import run_on_random
 from modelkeeper.frontends.torch.capture import record
 from modelkeeper.frontends.torch.describe import pick_outputs
 from modelkeeper.frontends.torch.inputs import Inputs
-from modelkeeper.frontends.torch.program import Pass, Program, check_run
+from modelkeeper.frontends.torch.program import Program
 from modelkeeper.frontends.torch.record import map_tensors, tensors_in
+from modelkeeper.frontends.torch.running import Pass, check_run
 
 RESULTS = Path(__file__).parent / "results"
 BATCH = 4  # neither of the sizes that a program is recorded at

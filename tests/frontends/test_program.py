@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from modelkeeper.errors import InvalidProgram, NoProgram
 from modelkeeper.frontends.torch import Program, record, run
 from modelkeeper.frontends.torch.owned import owned_tensors
-from modelkeeper.frontends.torch.program import MAX_STEPS, Step, check_run
+from modelkeeper.frontends.torch.program import MAX_STEPS, Step
+from modelkeeper.frontends.torch.running import check_run
 
 GOLDEN = Path(__file__).parent / "golden" / "program-v1.json"
 WITHOUT = {"InPlace": "into a part"}  # scenarios, and why they have no program

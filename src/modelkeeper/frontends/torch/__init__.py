@@ -16,7 +16,8 @@ from modelkeeper.frontends.torch.calibrate import EXAMPLES, calibrate, example_o
 from modelkeeper.frontends.torch.capture import record
 from modelkeeper.frontends.torch.describe import MODEL, describe, example
 from modelkeeper.frontends.torch.examples import collect
-from modelkeeper.frontends.torch.program import Program, run
+from modelkeeper.frontends.torch.program import Program
+from modelkeeper.frontends.torch.running import run
 from modelkeeper.frontends.torch.weights import load, read
 
 __all__ = [

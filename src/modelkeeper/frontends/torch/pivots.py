@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from modelkeeper.frontends.torch.program import Pass, Program
+from modelkeeper.frontends.torch.program import Program
+from modelkeeper.frontends.torch.running import Pass
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 EXAMPLES = 128  # enough for a covariance over the positions of a map
