@@ -254,11 +254,12 @@ def main() -> None:
     )
     chosen = options.parse_args()
     torch.set_num_threads(1)
+    rows: list[dict[str, Any]]
     if chosen.rows:
         lines = [line for path in chosen.rows for line in path.read_text().splitlines()]
         rows = [json.loads(line) for line in lines if line.startswith("{")]
     else:
-        rows = [] if chosen.no_text else language(chosen.seeds, chosen.parents)
+        rows = [] if chosen.no_text else [*language(chosen.seeds, chosen.parents)]
         if not chosen.no_images:
             rows += vision(chosen.data, chosen.seeds, chosen.only, chosen.parents)
     text = page(rows)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from modelkeeper.frontends import frontend_for
 from modelkeeper.frontends.aims import Calibration
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Alignment, align
-from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.render import as_text, calibration_table, plan_table
 from modelkeeper.transform import Plan, apply, make_plan
 
@@ -73,6 +72,7 @@ def transfer(
     weights: Mapping[str, Array] | str | Path | None = None,
     same_task: bool = True,
     seed: int = 0,
+    noise: float = 0.0,
     shrink_perturb: tuple[float, float] | None = None,
     verify: bool = False,
     calibrate: Any = None,
@@ -90,6 +90,7 @@ def transfer(
         weights: The source's tensors by name, or a safetensors file of them; only with a Graph.
         same_task: Do both predict the same things? If not, the target's head keeps its own values.
         seed: Of which units are copied, and by which shares they are read.
+        noise: On what is inserted as an identity; more than 0 is never exact (see `make_plan`).
         shrink_perturb: Two factors, for the weights that are transferred and for the target's own initial
             values, which are added: a start between warm and cold, e.g. (0.5, 0.2). Never exact.
         verify: Run both models on random inputs and report by how much they differ.
@@ -106,6 +107,7 @@ def transfer(
     Raises:
         CannotDescribe: A model did not run on the inputs there were.
         InvalidWeights: The weights do not fit the source's graph. The target is unchanged.
+        InvalidSetting: `noise` is negative or no number.
         CannotCalibrate: The examples do not serve. The target is unchanged.
         NoProgram: One of the models cannot be taken apart. The target has the weights, uncalibrated.
         InvalidProgram: The program does not run on the examples. The target has the weights, uncalibrated.
@@ -124,14 +126,12 @@ def transfer(
             raise InvalidWeights("source", "a Graph has no weights; pass weights=")
         if verify:
             raise InvalidWeights("source", "verify=True runs both models, and a Graph cannot run")
-        parent, tensors = source, _safetensors(weights) if isinstance(weights, (str, Path)) else weights
+        parent, tensors = source, _File(weights) if isinstance(weights, (str, Path)) else weights
     else:
         lender = frontend_for(source)
         parent, tensors = lender.describe(source, example_inputs), dict(lender.read(source))
     alignment = align(parent, child)
-    plan = make_plan(
-        parent, child, twin_pairs(parent, child) or alignment.pairs, same_task=same_task, seed=seed
-    )
+    plan = make_plan(parent, child, alignment, same_task=same_task, seed=seed, noise=noise)
     made: Iterator[tuple[str, Array]] = apply(plan, tensors)
     if shrink_perturb is not None:
         made = _shrink_perturb(made, dict(frontend.read(target)), child, *shrink_perturb)
@@ -171,8 +171,26 @@ def _shrink_perturb(
         yield name, array
 
 
-def _safetensors(path: str | Path) -> Mapping[str, Array]:
-    from safetensors.numpy import load_file
+class _File(Mapping[str, Array]):
+    """The tensors of a safetensors file, each read when it is asked for."""
 
-    found: Mapping[str, Array] = load_file(path)
-    return found
+    def __init__(self, path: str | Path) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            self._file = cast(Any, safe_open(path, framework="np"))
+        except (SafetensorError, OSError) as error:
+            raise InvalidWeights(str(path), f"no safetensors file: {error}") from error
+        self._names = dict.fromkeys(self._file.keys())
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._names:
+            raise KeyError(name)
+        array: Array = self._file.get_tensor(name)
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

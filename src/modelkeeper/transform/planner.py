@@ -5,13 +5,21 @@ changes nothing, data flows along the same ways through the same operations, wha
 what it is given. One doubt, and the plan says that it is approximate, and why.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+import msgspec
+
+from modelkeeper.errors import InvalidPairs, InvalidSetting
 from modelkeeper.graph import Atom, Axis, Expression, Graph, Layer, Tensor, leaves
 from modelkeeper.graph.structure import COMMUTATIVE
+from modelkeeper.matching import Alignment
+from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform.depth import NORMS, Depth, Inserted
+from modelkeeper.transform.fill import Fills
 from modelkeeper.transform.maps import Maps, Verdict
+from modelkeeper.transform.merge import find_merges
 from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.settle import settle
 from modelkeeper.transform.spaces import Pairs, Partners, TensorPair, pair_tensors
@@ -21,28 +29,61 @@ MOST_DOUBTS = 8
 Make = Callable[..., Entry]
 
 
-def make_plan(parent: Graph, child: Graph, pairs: Pairs, *, same_task: bool = True, seed: int = 0) -> Plan:
+def make_plan(
+    parent: Graph,
+    child: Graph,
+    alignment: Alignment | Pairs,
+    *,
+    same_task: bool = True,
+    seed: int = 0,
+    noise: float = 0.0,
+) -> Plan:
     """For each tensor of `child`, where its values come from.
 
     Args:
         parent: The model that lends.
         child: The model that receives.
-        pairs: Aligned layers, as (number in the parent, number in the child).
+        alignment: Of the two: models that differ in nothing but their widths are then paired layer by
+            layer, whatever it says. Or just these pairs, as (number in the parent, number in the child).
         same_task: Do both predict the same things? If not, the head starts as it was initialised.
         seed: Of which units are copied, and by which shares they are read.
+        noise: The deviation of what is added to the identity in inserted layers, times the root of how many
+            weights make a unit. More than 0 is never exact, and `make deepening` finds nothing gained by it.
+
+    Raises:
+        InvalidSetting: `noise` is negative or no number.
+        InvalidPairs: A pair names a layer that is not there, or one that is in another pair.
     """
-    planner = _Planner(parent, child, pairs, same_task, seed)
-    entries = planner.entries()
-    doubts = tuple(dict.fromkeys(planner.doubts(entries)))
-    if len(doubts) > MOST_DOUBTS:
-        doubts = (*doubts[:MOST_DOUBTS], f"and {len(doubts) - MOST_DOUBTS} more")
-    return Plan(parent, child, entries, doubts, planner.pairs, planner.maps)
+    if isinstance(alignment, Alignment):
+        pairs: Pairs = twin_pairs(parent, child) or alignment.pairs
+    else:
+        pairs = _checked(parent, child, alignment)
+    if not 0 <= noise < math.inf:
+        raise InvalidSetting("noise", str(noise), "give 0 for exact identities, or a small positive number")
+
+    def planned(pairs: Pairs) -> Plan:
+        planner = _Planner(parent, child, pairs, same_task, seed, noise)
+        entries = planner.entries()
+        doubts = tuple(dict.fromkeys(planner.doubts(entries)))
+        return Plan(
+            parent, child, entries, doubts, planner.pairs, planner.maps, seed, noise, planner.merges.of
+        )
+
+    settled = settle(parent, child, pairs)
+    plan = planned(settled)
+    if plan.doubts and set(settled) != set(pairs):  # settling is a guess: here is who can judge it
+        plan = min(plan, planned(pairs), key=lambda each: len(each.doubts))
+    if len(plan.doubts) > MOST_DOUBTS:
+        doubts = (*plan.doubts[:MOST_DOUBTS], f"and {len(plan.doubts) - MOST_DOUBTS} more")
+        plan = msgspec.structs.replace(plan, doubts=doubts)
+    return plan
 
 
 class _Planner:
-    def __init__(self, parent: Graph, child: Graph, pairs: Pairs, same_task: bool, seed: int) -> None:
-        self.parent, self.child = parent, child
-        pairs = settle(parent, child, pairs)
+    def __init__(
+        self, parent: Graph, child: Graph, pairs: Pairs, same_task: bool, seed: int, noise: float
+    ) -> None:
+        self.parent, self.child, self.noise = parent, child, noise
         self.partner = {ours: theirs for theirs, ours in pairs}
         self.depth = Depth(child, self.partner)
         heads = _heads(child)
@@ -55,9 +96,14 @@ class _Planner:
                     self.fresh.setdefault(name, problem)
                 else:
                     self.pairs.setdefault(name, pair)
+        self.merges = find_merges(parent, child, self.partner)
+        for name, pair in self.merges.pairs.items():
+            if name not in self.fresh:
+                self.pairs[name] = pair
         self.partners = Partners(self.pairs)
         self._inherit()
-        self.maps = Maps(parent, child, self.partners, seed)
+        fills = Fills(child, self.partner.keys(), self.depth.silent)
+        self.maps = Maps(parent, child, self.partners, fills, seed)
 
     def _inherit(self) -> None:
         """Spaces that only inserted layers know continue the space that runs into the layer."""
@@ -100,6 +146,8 @@ class _Planner:
         if tensor.name in self.fresh:
             return entry("kept", False, self.fresh[tensor.name])
         pair = self.pairs.get(tensor.name)
+        if pair is not None and pair.parent.shape != tensor.shape and "int" in tensor.dtype:
+            return entry("kept", False, "a table of whole numbers, of another size in the parent")
         if pair is not None:
             verdicts = [self._judge(number, ours, theirs) for ours, theirs in pair.expressions()]
             changed = {verdict.action for verdict in verdicts} - {"copied"}
@@ -107,6 +155,11 @@ class _Planner:
             why = next((v.why for v in verdicts if not v.exact), "") or next(
                 (v.why for v in verdicts if v.why), ""
             )
+            merge = self.merges.of.get(pair.parent.name)
+            if merge is not None:
+                why = "; ".join(
+                    filter(None, (why, f"with {merge.projection.name} and {merge.norm.name} in one"))
+                )
             return entry(action, all(v.exact for v in verdicts), why, source=pair.parent.name)
         if not tensor.live:
             return entry("kept", True, "the model never uses it")
@@ -160,7 +213,8 @@ class _Planner:
                     return entry("inserted", True, inserted.why, value="zero")
             case "identity":
                 if tensor.role == "weight":
-                    return entry("inserted", True, inserted.why, value="identity")
+                    why = f"{inserted.why}, but for noise of {self.noise:g}" if self.noise else inserted.why
+                    return entry("inserted", not self.noise, why, value="identity")
                 if tensor.role == "bias":
                     return entry("inserted", True, inserted.why, value="zero")
             case "neutral":
@@ -191,8 +245,8 @@ class _Planner:
         for entry in entries:
             if not entry.exact:
                 yield f"{entry.tensor} is {entry.action}: {entry.why}"
-        used = set(self.partner.values())
-        lent = {pair.parent.name for pair in self.pairs.values()}
+        used = {*self.partner.values(), *self.merges.gone}
+        lent = {*(pair.parent.name for pair in self.pairs.values()), *self.merges.taken}
         for number, layer in enumerate(self.parent.layers):
             if number not in used and layer.kind not in ENDS:
                 yield f"the parent's {layer.kind} {layer.name} is not used"
@@ -222,7 +276,7 @@ class _Planner:
         if layer.attributes != other.attributes and not self._same_window(number, layer, other):
             yield f"{where} has other attributes than in the parent"
         ours = [(self.partner.get(source), via) for source, via in map(self.depth.stream, layer.inputs)]
-        theirs = [(edge.source, edge.via) for edge in other.inputs]
+        theirs = [(self.merges.gone.get(edge.source, edge.source), edge.via) for edge in other.inputs]
         if layer.kind in COMMUTATIVE:
             ours, theirs = sorted(ours, key=repr), sorted(theirs, key=repr)
             if layer.kind == "concat":
@@ -256,6 +310,19 @@ class _Planner:
                 for note in graph.notes:
                     if note.topic in ("conflict", "opaque"):
                         yield f"{note.topic} in {note.where}"
+
+
+def _checked(parent: Graph, child: Graph, pairs: Pairs) -> Pairs:
+    """Pairs that name layers there are, each at most once."""
+    for side, (who, graph) in enumerate((("parent", parent), ("child", child))):
+        seen: set[int] = set()
+        for pair in pairs:
+            if not 0 <= pair[side] < len(graph.layers):
+                raise InvalidPairs(f"{tuple(pair)}", f"the {who} has {len(graph.layers)} layers")
+            if pair[side] in seen:
+                raise InvalidPairs(f"{tuple(pair)}", f"the {who}'s layer {pair[side]} is in two pairs")
+            seen.add(pair[side])
+    return pairs
 
 
 def _margins(layer: Layer, rank: int) -> tuple[int, ...] | None:

@@ -1,0 +1,405 @@
+"""The zoo: models come, stay while they are worth their room, and go.
+
+    zoo = Zoo.open(settings)
+    zoo.register(graph, registration, tensors, owner)     acknowledged means durable
+    zoo.weights(record)                                   the tensors of a model, checked once
+    zoo.remove(id), zoo.gc()
+
+Registering writes the model's folder first, then its record in one transaction, then tells the index. A
+process that dies in between leaves a folder that no record names, which `gc` sweeps. Removing goes the other
+way round: first the record says so, then the files go.
+"""
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from modelkeeper.errors import CorruptWeights, InvalidMeta, InvalidWeights, ModelKeeperError, ModelRefused
+from modelkeeper.graph import Graph, to_json
+from modelkeeper.metrics import Metric, standing
+from modelkeeper.settings import Settings
+from modelkeeper.zoo import card
+from modelkeeper.zoo.admission import Admission, Verdict, admit
+from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.records import (
+    ACTIVE,
+    BARRED,
+    DAMAGED,
+    EVICTED,
+    REMOVED,
+    STORED,
+    Event,
+    Filter,
+    Record,
+    Registration,
+    is_id,
+    new_id,
+)
+from modelkeeper.zoo.retention import DAY, Item, retain
+
+if TYPE_CHECKING:
+    from modelkeeper.matching import Index, Prepared
+    from modelkeeper.weights import Array, Header, Weights
+    from modelkeeper.zoo.blobs import Blobs
+    from modelkeeper.zoo.following import Follower
+
+NEAR = 0.9  # models at least so similar are near-twins
+MOST_TWINS = 64  # looked at for one new model
+_log = logging.getLogger("modelkeeper")
+
+
+class Registered(Struct, frozen=True):
+    """What became of a registration."""
+
+    record: Record
+    admission: Admission
+    evicted: tuple[str, ...] = ()  # ids of models that had to make room
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        return {
+            "record": self.record.to_dict(),
+            "admission": msgspec.to_builtins(self.admission),
+            "evicted": list(self.evicted),
+        }
+
+
+class Swept(Struct, frozen=True):
+    """What `gc` did."""
+
+    staging: int  # unfinished writes that were deleted
+    folders: tuple[str, ...]  # models' folders that no record named
+    graphs: int
+    damaged: tuple[str, ...]  # models whose weights are not what was registered
+    evicted: tuple[str, ...]  # models beyond the capacity
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+class Zoo:
+    """Catalog, blobs and index of one zoo. Safe to use from several threads and processes."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Open a zoo; a new home is made."""
+        self.settings = settings
+        if not settings.in_memory and not settings.catalog:
+            settings.folder.mkdir(parents=True, exist_ok=True)
+        self.catalog = Catalog(settings.catalog_url)
+        self._opening = threading.Lock()
+        self._blobs: Blobs | None = None
+        self._follower: Follower | None = None
+        self._verified: set[str] = set()
+        self._verifying = threading.Lock()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        if self._follower is not None:
+            self._follower.close()
+        self.catalog.close()
+
+    # Whoever only counts or lists models needs neither blobs nor index, and should not wait for them.
+
+    @property
+    def blobs(self) -> "Blobs":
+        """The files of the models."""
+        from modelkeeper.zoo.blobs import Blobs
+
+        with self._opening:
+            if self._blobs is None:
+                self._blobs = Blobs(self.settings.blobs_url)
+            return self._blobs
+
+    @property
+    def follower(self) -> "Follower":
+        """What keeps the search index in step with the catalog."""
+        from modelkeeper.zoo.following import Follower
+
+        with self._opening:
+            if self._follower is None:
+                folder = None if self.settings.in_memory else self.settings.folder / "index"
+                self._follower = Follower(self.catalog, folder, self.settings.threads)
+            return self._follower
+
+    def index(self) -> "Index":
+        """The search index, with all that any process has registered up to now."""
+        return self.follower.index()
+
+    # -- coming ---------------------------------------------------------------------------------
+
+    def register(
+        self,
+        graph: Graph,
+        told: Registration,
+        tensors: "Iterable[tuple[str, Array]]",
+        owner: str,
+        model_id: str = "",
+    ) -> Registered:
+        """Take a model in. When this returns, the model is on the disk and can become a parent.
+
+        With a `model_id` (16 hexadecimal digits) it may be sent again: the same weights with the same id
+        are registered once.
+
+        Raises:
+            InvalidMeta: `model_id` is no id.
+            ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
+            InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+            TooLargeToMatch: The graph has more layers than an alignment takes.
+            ZooUnusable: It could not be written. Nothing of it is visible.
+        """
+        from modelkeeper.matching import prepare
+        from modelkeeper.weights import Header, stream
+        from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, WEIGHTS
+
+        if model_id and not is_id(model_id):
+            raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+        prepared = prepare(graph)
+        header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
+        chunks = stream(header, _finite(tensors))
+        known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
+        if known is not None:
+            digest = hashlib.sha256()
+            for chunk in chunks:
+                digest.update(chunk)
+            _expect(known, owner, digest.hexdigest())
+            verdict: Verdict = "not_a_parent" if known.state == BARRED else "admitted"
+            return Registered(known, Admission(verdict, known.reason or "it was registered before"))
+        admission = self._admission(told, header, owner)
+        now = time.time()
+        text = to_json(graph)
+        record = Record(
+            id=model_id or new_id(),
+            name=told.name,
+            owner=owner,
+            project=told.project,
+            visibility=told.visibility,
+            data=told.data,
+            task=told.task,
+            tags=told.tags,
+            metrics=told.metrics,
+            metric=told.metric.name,
+            value=told.metric.value,
+            lower_is_better=told.metric.lower_is_better,
+            framework=graph.framework,
+            parameters=graph.parameters,
+            bytes=0,
+            fingerprint=graph.fingerprint,
+            graph=hashlib.sha256(text).hexdigest(),
+            checksum="",
+            parent=told.parent,
+            similarity=told.similarity,
+            created=now,
+            last_used=now,
+            state=ACTIVE if admission.verdict == "admitted" else BARRED,
+            reason="" if admission.verdict == "admitted" else admission.reason,
+        )
+        with self.blobs.writing(record.folder) as folder:
+            written = folder.write(WEIGHTS, chunks)
+            record = msgspec.structs.replace(record, bytes=written.bytes, checksum=written.checksum)
+            for name, small in ((GRAPH, text), (CONFIG, card.config(record)), (CARD, card.card(record))):
+                folder.write(name, [small])
+            detail = f"{record.name}: {told.metric}; {admission.reason}"
+            event = Event(at=now, action="registered", model=record.id, user=owner, detail=detail)
+            added = self.catalog.add(record, text, prepared.to_bytes(), event, folder.publish)
+        _expect(added, owner, record.checksum)
+        self._verified.add(added.id)
+        evicted: tuple[str, ...] = ()
+        try:
+            self._find_twins(added, prepared)
+            evicted = self.make_room()
+        except ModelKeeperError as problem:  # the model is in; the next registration makes up for this
+            _log.warning("after registering %s: %s", added.id, problem)
+        return Registered(added, admission, evicted)
+
+    def _admission(self, told: Registration, header: "Header", owner: str) -> Admission:
+        settings = self.settings
+        admission = admit(
+            told.metric,
+            self.catalog.peers(told.task, told.data, told.metric.name),
+            threshold=settings.admission_threshold,
+            minimum_peers=max(1, settings.minimum_peers),
+            mode=settings.admission,
+        )
+        advice = "It would be of no use as a parent; the setting `admission` decides about such models."
+        size = len(header.to_bytes()) + header.data_bytes
+        if settings.capacity is not None and size > settings.capacity:
+            reason = f"its {size:,} bytes exceed the zoo's capacity of {settings.capacity:,}"
+            admission, advice = Admission("refused", reason), "Raise the setting `capacity`."
+        if admission.verdict == "refused":
+            event = Event(
+                at=time.time(), action="refused", user=owner, detail=f"{told.name}: {admission.reason}"
+            )
+            self.catalog.note(event)
+            raise ModelRefused(told.name, admission.reason, advice)
+        return admission
+
+    def _find_twins(self, record: Record, prepared: "Prepared") -> None:
+        """Remember which near-twins are better than others: that is what retention values."""
+        peers = self.catalog.keys(Filter(states=(ACTIVE,), task=record.task, data=record.data))
+        peers = peers[peers != record.key]
+        if not len(peers):
+            return
+        found = self.index().search(prepared, floor=NEAR, among=peers)
+        near = {match.key: match.similarity for match in found.matches[:MOST_TWINS]}
+        twins: dict[str, tuple[str, float]] = {}
+        for key, other in self.catalog.with_keys(near).items():
+            if other.metric != record.metric or other.value is None or record.value is None:
+                continue
+            similarity = near[key]
+            better = (other.value < record.value) == record.lower_is_better or other.value == record.value
+            if better:
+                if similarity > twins.get(record.id, ("", 0.0))[1]:
+                    twins[record.id] = other.id, similarity
+            elif similarity > other.twin_similarity:
+                twins[other.id] = record.id, similarity
+        self.catalog.set_twins(twins)
+
+    # -- staying --------------------------------------------------------------------------------
+
+    def weights(self, record: Record) -> "Weights":
+        """The tensors of a model. Its checksum is compared the first time that this process reads it.
+
+        Raises:
+            CorruptWeights: The file is missing, or is not what was registered.
+        """
+        weights = self.blobs.weights(record.folder, record.bytes)
+        if record.id not in self._verified:
+            with self._verifying:
+                if record.id not in self._verified and self.blobs.checksum(record.folder) != record.checksum:
+                    raise CorruptWeights(record.id, "its checksum is not that of what was registered")
+            self._verified.add(record.id)
+        return weights
+
+    def pin(self, record: Record, pinned: bool, user: str = "") -> None:
+        """Keep a model whatever it is worth, or no longer."""
+        action = "pinned" if pinned else "unpinned"
+        event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
+        self.catalog.update(record.id, event, pinned=pinned)
+
+    # -- going ----------------------------------------------------------------------------------
+
+    def remove(
+        self, record: Record, reason: str = "removed by hand", user: str = "", state: str = REMOVED
+    ) -> bool:
+        """Take a model out of the zoo; its record stays, for those who descend from it. Was it there?"""
+        gone = self.catalog.retire({record.id: reason}, state, user)
+        for each in gone:
+            self.blobs.delete(each.folder)
+        return bool(gone)
+
+    def make_room(self) -> tuple[str, ...]:
+        """Evict what is worth least if the zoo is over its capacity. Which models went?"""
+        capacity = self.settings.capacity
+        if capacity is None or self.catalog.bytes_stored() <= capacity:
+            return ()
+        gone: list[str] = []
+        for _ in range(10):  # while others register, the picture may be old by the time it is drawn
+            clock = self.catalog.clock()
+            records = self.catalog.find(Filter(states=STORED))
+            chosen = retain(self._items(records), capacity, half_life=self.settings.half_life * DAY)
+            reasons = {eviction.id: eviction.reason for eviction in chosen.evicted}
+            retired = self.catalog.retire(reasons, EVICTED, clock=clock)
+            if retired is not None:
+                for record in retired:
+                    self.blobs.delete(record.folder)
+                    gone.append(record.id)
+                break
+        return tuple(gone)
+
+    def _items(self, records: list[Record]) -> Iterator[Item]:
+        now = time.time()
+        present = {record.id for record in records}
+        groups: dict[tuple[str, str, str], list[float]] = {}
+        for record in records:
+            if record.value is not None:
+                groups.setdefault((record.task, record.data, record.metric), []).append(record.value)
+        for record in records:
+            place = 0.5
+            if record.value is not None:
+                peers = groups[record.task, record.data, record.metric]
+                place = standing(Metric(record.metric, record.value, record.lower_is_better), peers)
+            yield Item(
+                id=record.id,
+                bytes=record.bytes,
+                standing=place,
+                hits=record.hits,
+                age=now - record.created,
+                last_used_age=now - record.last_used if record.hits else None,
+                pinned=record.pinned,
+                cover=1 - record.twin_similarity if record.twin in present else 1.0,
+            )
+
+    def gc(
+        self,
+        *,
+        grace: float | None = None,
+        verify: bool = False,
+        progress: Callable[[float, float], None] | None = None,
+    ) -> Swept:
+        """Delete what no record names, and mark models whose weights are lost.
+
+        Args:
+            grace: What is younger than so many seconds may belong to a registration under way, and stays.
+            verify: Compare every model's checksum, not just the size of its file.
+            progress: Is told how many bytes of how many were looked at.
+        """
+        before = time.time() - (self.settings.grace if grace is None else grace)
+        records = {record.folder: record for record in self.catalog.find(Filter(states=STORED))}
+        swept = []
+        for folder, written in list(self.blobs.folders()):
+            if folder not in records and written <= before:
+                with self.catalog.holding(folder.rpartition("/")[2]) as stored:
+                    if not stored:  # nor was it registered since the records were read
+                        self.blobs.delete(folder)
+                        swept.append(folder)
+        damaged = []
+        done, total = 0, sum(record.bytes for record in records.values())
+        for folder, record in records.items():
+            try:
+                self.blobs.weights(folder, record.bytes)
+                if verify and self.blobs.checksum(folder) != record.checksum:
+                    raise CorruptWeights(record.id, "its checksum is not that of what was registered")
+            except (CorruptWeights, InvalidWeights) as problem:
+                self.catalog.retire({record.id: str(problem)}, DAMAGED)
+                damaged.append(record.id)
+            done += record.bytes
+            if progress is not None:
+                progress(done, total)
+        staging = self.blobs.sweep_staging(before) + self.follower.sweep(before)
+        evicted = self.make_room()
+        graphs = self.catalog.sweep_graphs()
+        if staging or swept:
+            detail = f"{staging} unfinished writes, {len(swept)} folders without a record"
+            self.catalog.note(Event(at=time.time(), action="swept", detail=detail))
+        return Swept(staging, tuple(swept), graphs, tuple(damaged), evicted)
+
+
+def _expect(record: Record, owner: str, checksum: str) -> None:
+    """A registration may come twice, but an id belongs to one model."""
+    if (record.owner, record.checksum) != (owner, checksum):
+        reason = f"another model has the id {record.id}"
+        raise ModelRefused(record.name, reason, "Leave the id out, and the zoo gives one.")
+
+
+def stored_tensors(graph: Graph) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Name, dtype and shape of every tensor that a file of this model's weights holds."""
+    for name, tensor in graph.tensors.items():
+        if tensor.stored:
+            yield name, tensor.dtype, tensor.shape
+
+
+def _finite(tensors: "Iterable[tuple[str, Array]]") -> "Iterator[tuple[str, Array]]":
+    from modelkeeper.weights import holds_nan
+
+    for name, array in tensors:
+        if holds_nan(array):
+            raise InvalidWeights(name, "it holds NaN: the training has failed")
+        yield name, array
