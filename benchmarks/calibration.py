@@ -8,17 +8,17 @@ family starts
     calibrated     with `modelkeeper.transfer(..., calibrate=1,024 training images)`, without labels
 
 and for each the table says how accurate it is at the start, after one epoch, and after how many steps it
-first reaches 99 % of what the child reaches from scratch in eight epochs. Each budget is a training run of its
-own, with a schedule of that length; the cost of calibration is added to its steps. Costs are CPU time on one
-thread, as multiples of a training step's, both the minimum of several measurements.
+first reaches 99 % of what the child reaches from scratch in eight epochs. Each budget is a training run of
+its own, with a schedule of that length; the cost of calibration is added to its steps. Costs are CPU time on
+one thread, as multiples of a training step's, both the minimum of several measurements.
 
 Also a character model (GPT, on the source text of Python's standard library), half as wide and half as deep:
 its perplexity at the start.
 
-    python benchmarks/calibration.py [--seeds 0 1 2] [--only half] [--parents FOLDER]
+    python benchmarks/calibration.py [--seeds 0 1 2] [--only half] [--trained FOLDER]
 
 Runs can be split: with --dry-run each prints its rows, and --rows FILE ... makes the tables from what was
-printed; --parents keeps trained parents for the next run.
+printed; --trained keeps trained networks for the next run.
 Writes benchmarks/results/calibration.json and calibration.md.
 """
 
@@ -74,14 +74,14 @@ def curve(start: nn.Module, data: Data, target: float, seed: int) -> dict[int, f
     return found
 
 
-def trained(name: str, data: Data, seed: int, folder: Path | None) -> nn.Module:
-    """A parent; with a folder, kept there for the next time."""
-    model = build(name, seed)
-    file = folder / f"{name}-{seed}.pt" if folder else None
+def trained(name: str, data: Data, seeds: tuple[int, int], epochs: int, folder: Path | None) -> nn.Module:
+    """A network from scratch, by the seeds of its weights and of its order; kept in a folder, if any."""
+    model = build(name, seeds[0])
+    file = folder / f"{name}-{seeds[0]}-{epochs}.pt" if folder else None
     if file is not None and file.exists():
         model.load_state_dict(torch.load(file, weights_only=True))
         return model.eval()
-    train(model, data, PARENT_EPOCHS * EPOCH, RATE, seed)
+    train(model, data, epochs * EPOCH, RATE, seeds[1])
     if file is not None:
         torch.save(model.state_dict(), file)
     return model
@@ -93,17 +93,11 @@ def images(data: Data, seed: int) -> torch.Tensor:
     return data.train[order[:EXAMPLES]]
 
 
-def measure(pair: str, data: Data, seed: int, known: dict[Any, Any], folder: Path | None) -> dict[str, Any]:
+def measure(pair: str, data: Data, seed: int, folder: Path | None) -> dict[str, Any]:
     """One pair and seed."""
     lender, name = PAIRS[pair]
-    if lender not in known:
-        model = trained(lender, data, seed, folder)
-        known[lender] = model, accuracy(model, data)
-    parent, reached = known[lender]
-    if (name, "plateau") not in known:
-        scratch = train(build(name, 100 + seed), data, PLATEAU_EPOCHS * EPOCH, RATE, seed)
-        known[name, "plateau"] = accuracy(scratch, data)
-    plateau = known[name, "plateau"]
+    parent = trained(lender, data, (seed, seed), PARENT_EPOCHS, folder)
+    plateau = accuracy(trained(name, data, (100 + seed, seed), PLATEAU_EPOCHS, folder), data)
     plain, child = build(name, 100 + seed), build(name, 100 + seed)
     transfer(parent, plain, INPUT)
     batch = images(data, seed)
@@ -115,7 +109,7 @@ def measure(pair: str, data: Data, seed: int, known: dict[Any, Any], folder: Pat
     row: dict[str, Any] = {
         "pair": pair,
         "seed": seed,
-        "parent": reached,
+        "parent": accuracy(parent, data),
         "plateau": plateau,
         "kept": found.kept,
         "memory": found.memory,
@@ -226,8 +220,9 @@ def page(everything: list[dict[str, Any]]) -> str:
         lines += ["", "## Characters", ""]
         lines += [
             "Perplexity per character on held-out source text of Python's standard library. Parent: a GPT 96 "
-            f"wide and 4 layers deep, 600 steps; child: 48 wide, 2 layers. Calibrated on {EXAMPLES:,} windows "
-            f"of 64 characters. Seeds {', '.join(str(row['seed']) for row in texts)}.",
+            "wide and 4 layers deep, 600 steps; child: 48 wide, 2 layers. "
+            f"Calibrated on {EXAMPLES:,} windows of 64 characters. "
+            f"Seeds {', '.join(str(row['seed']) for row in texts)}.",
             "",
             "| init | start | after 100 steps |",
             "| --- | ---: | ---: |",
@@ -245,7 +240,7 @@ def main() -> None:
     options.add_argument("--data", type=Path, default=FASHION, help="folder of Fashion-MNIST's four files")
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options.add_argument("--only", default="", help="only pairs whose name contains this")
-    options.add_argument("--parents", type=Path, help="folder to keep trained parents in")
+    options.add_argument("--trained", type=Path, help="folder to keep trained networks in")
     options.add_argument("--no-text", action="store_true")
     options.add_argument("--no-images", action="store_true")
     options.add_argument("--dry-run", action="store_true", help="print, and write no files")
@@ -259,9 +254,9 @@ def main() -> None:
         lines = [line for path in chosen.rows for line in path.read_text().splitlines()]
         rows = [json.loads(line) for line in lines if line.startswith("{")]
     else:
-        rows = [] if chosen.no_text else [*language(chosen.seeds, chosen.parents)]
+        rows = [] if chosen.no_text else [*language(chosen.seeds, chosen.trained)]
         if not chosen.no_images:
-            rows += vision(chosen.data, chosen.seeds, chosen.only, chosen.parents)
+            rows += vision(chosen.data, chosen.seeds, chosen.only, chosen.trained)
     text = page(rows)
     print(text)
     if not chosen.dry_run:
@@ -274,10 +269,9 @@ def vision(source: Path, seeds: list[int], only: str, folder: Path | None) -> It
     """Every pair with every seed."""
     data = fashion_mnist(source)
     for seed in seeds:
-        known: dict[Any, Any] = {}
         for pair in PAIRS:
             if only in pair:
-                row = measure(pair, data, seed, known, folder)
+                row = measure(pair, data, seed, folder)
                 print(json.dumps(row), flush=True)
                 yield row
 

@@ -63,7 +63,7 @@ def batch_of(inputs: Inputs, size: int) -> Inputs:
 
 def relative(found: list[Tensor], wanted: list[Tensor]) -> float:
     """The largest difference, relative to the largest number that is wanted."""
-    pairs = [(a.double().nan_to_num(), b.double().nan_to_num()) for a, b in zip(found, wanted, strict=True)]
+    pairs = [(a.double(), b.double()) for a, b in zip(found, wanted, strict=True)]
     return max(((a - b).abs().max() / b.abs().max().clamp_min(1e-30)).item() for a, b in pairs)
 
 
@@ -149,6 +149,8 @@ def measure(name: str, export: bool) -> dict[str, Any]:
             return list(tensors_in(pick_outputs(model(*batch.args, **dict(batch.kwargs)))))
 
         wanted = forward()
+        if any(tensor.isnan().any() for tensor in wanted):
+            return row | {"skipped": "puts out NaN as it is initialised"}
         row["model_s"] = seconds(forward)
     for form, make in (("program", program_of), ("export", export_of))[: 1 + export]:
         try:
@@ -173,6 +175,40 @@ def summary(rows: list[dict[str, Any]], form: str) -> dict[str, Any]:
     return result
 
 
+def page(rows: list[dict[str, Any]], forms: tuple[str, ...]) -> tuple[dict[str, Any], str]:
+    """The summary, and the results for people."""
+    groups = {
+        "pytorchcv": [row for row in rows if row["name"] not in TRANSFORMERS],
+        "transformers": [row for row in rows if row["name"] in TRANSFORMERS],
+    }
+    lines = ["# Programs of real models", "", "Made by `make programs`; every row is in programs.json.", ""]
+    lines += [
+        f"Works: it computes what the model computes on {BATCH} examples, recorded with others in number. "
+        "Medians are of what works: seconds to make, bytes without weights, seconds to load, time to run "
+        "over that of the model.",
+        "",
+        "| models | form | works | make | bytes | load | run/model |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    table = {}
+    for group, found in groups.items():
+        for form in forms:
+            one = table[f"{group}, {form}"] = summary(found, form)
+            cells = [
+                f"{one['works']} of {one['tried']}",
+                *(str(one[k]) for k in ("make_s", "bytes", "load_s")),
+            ]
+            lines.append(f"| {group} | {form} | " + " | ".join([*cells, str(one["run/model"])]) + " |")
+    failed = [
+        f"- {row['name']}, {form}: {row[form].get('failed') or row[form]['difference']}"
+        for row in rows
+        for form in forms
+        if form in row and row[form].get("difference", 1) >= 1e-3
+    ]
+    lines += ["", "What does not work:", "", *failed]
+    return table, "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """Measure and write the tables."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
@@ -189,40 +225,12 @@ def main() -> None:
     for name in names:
         rows.append(measure(name, not options.no_export))
         print(json.dumps(rows[-1]), flush=True)
-    groups = {
-        "pytorchcv": [row for row in rows if row["name"] not in TRANSFORMERS],
-        "transformers": [row for row in rows if row["name"] in TRANSFORMERS],
-    }
-    lines = ["# Programs of real models", "", "Made by `make programs`; every row is in programs.json.", ""]
-    lines += [
-        f"Works: it computes what the model computes on {BATCH} examples, recorded with others in number. "
-        "Medians are of what works: seconds to make, bytes without weights, seconds to load, time to run "
-        "over that of the model.",
-        "",
-        "| models | form | works | make | bytes | load | run/model |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    table = {}
-    for group, found in groups.items():
-        for form in ("program", "export")[: 1 if options.no_export else 2]:
-            one = table[f"{group}, {form}"] = summary(found, form)
-            cells = [
-                f"{one['works']} of {one['tried']}",
-                *(str(one[k]) for k in ("make_s", "bytes", "load_s")),
-            ]
-            lines.append(f"| {group} | {form} | " + " | ".join([*cells, str(one["run/model"])]) + " |")
-    failed = [
-        f"- {row['name']}, {form}: {row[form].get('failed') or row[form]['difference']}"
-        for row in rows
-        for form in ("program", "export")
-        if form in row and row[form].get("difference", 1) >= 1e-3
-    ]
-    lines += ["", "What does not work:", "", *failed]
-    print("\n".join(lines))
+    table, text = page(rows, ("program", "export")[: 1 if options.no_export else 2])
+    print(text)
     if not options.dry_run:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "programs.json").write_text(json.dumps({"summary": table, "rows": rows}, indent=1) + "\n")
-        (RESULTS / "programs.md").write_text("\n".join(lines) + "\n")
+        (RESULTS / "programs.md").write_text(text)
 
 
 if __name__ == "__main__":
