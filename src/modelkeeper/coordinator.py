@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from modelkeeper.answers import Answer, Rival
-from modelkeeper.errors import CorruptWeights, InvalidWeights
+from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Found, Prepared, align, prepare
 from modelkeeper.matching.twins import twin_pairs
@@ -26,9 +26,9 @@ from modelkeeper.metrics import Metric, gap, standing
 from modelkeeper.selection import Candidate, Choice, expected_benefit, select
 from modelkeeper.settings import Settings
 from modelkeeper.transform import Plan, apply, make_plan
-from modelkeeper.weights import Array, Weights
-from modelkeeper.zoo.records import ACTIVE, DAMAGED, Event, Filter, Record, Registration, Viewer
-from modelkeeper.zoo.zoo import Registered, Swept, Zoo
+from modelkeeper.weights import Array, Header, Weights, stream
+from modelkeeper.zoo.records import ACTIVE, DAMAGED, Event, Filter, Record, Registration, Viewer, sees
+from modelkeeper.zoo.zoo import Registered, Staged, Swept, Zoo
 
 PLANNED = 8  # candidates that get a plan before `benefit` decides
 MOST_RIVALS = 20  # runners-up in an answer
@@ -58,6 +58,24 @@ class Warmth:
         """
         if self.plan is not None and self._source is not None:
             yield from apply(self.plan, self._source)
+
+    @property
+    def header(self) -> Header:
+        """Where each tensor lies in a file of these weights."""
+        if self.plan is None:
+            return Header({})
+        tensors = self.plan.child.tensors
+        made = [tensors[entry.tensor] for entry in self.plan.entries if entry.action != "kept"]
+        return Header.of((tensor.name, tensor.dtype, tensor.shape) for tensor in made)
+
+    def stream(self) -> Iterator[memoryview | bytes]:
+        """The bytes of that file. Tensors are made in its order, so that none has to wait for another."""
+        header = self.header
+        if self.plan is not None and self._source is not None:
+            place = {name: number for number, name in enumerate(header.tensors)}
+            ordered = sorted(self.plan.entries, key=lambda entry: place.get(entry.tensor, -1))
+            plan = msgspec.structs.replace(self.plan, entries=tuple(ordered))
+            yield from stream(header, apply(plan, self._source))
 
 
 class Coordinator:
@@ -116,6 +134,20 @@ class Coordinator:
             return Warmth(answer, plan, source)
         return Warmth(search.answer(choice, None, None, tuple(warnings), dry_run))
 
+    def lend(self, graph: Graph, query: Query, parent: str, viewer: Viewer | None = None) -> Warmth:
+        """What a parent that is known by its id lends to a model: the weights that `query` found, again.
+
+        Raises:
+            UnknownModel: There is no such model, or it is not there any more.
+            CorruptWeights: Its file is damaged.
+        """
+        record = self.show(parent, viewer)
+        if record.state != ACTIVE:
+            raise UnknownModel(parent)
+        return Warmth(
+            Answer(parent=record.id), _plan(self.zoo, record, graph, query), self.zoo.weights(record)
+        )
+
     def _lent(self, parent: Record, search: "_Search", viewer: Viewer | None) -> None:
         now, user = time.time(), viewer.user if viewer else ""
         similarity = search.similarity[parent.key]
@@ -129,7 +161,7 @@ class Coordinator:
         self,
         graph: Graph,
         told: Registration,
-        tensors: Iterable[tuple[str, Array]],
+        tensors: Iterable[tuple[str, Array]] | Staged,
         *,
         owner: str = "",
         model_id: str = "",
@@ -157,23 +189,25 @@ class Coordinator:
         return self.zoo.catalog.graph(record.graph)
 
     def tree(self, name: str, viewer: Viewer | None = None) -> Lineage:
-        """A model with all that it descends from and all that descends from it."""
+        """A model with all that it descends from and all that descends from it, as far as it may be seen."""
         record = self.show(name, viewer)
         catalog, ancestors, seen = self.zoo.catalog, [], {record.id}
         at = record
         while at.parent and at.parent not in seen:
             seen.add(at.parent)
             found = catalog.with_ids([at.parent])
-            if not found:
+            if not found or not sees(viewer, found[at.parent]):
                 break
             at = found[at.parent]
             ancestors.append(at)
-        return msgspec.structs.replace(self._descendants(record, {record.id}), ancestors=tuple(ancestors))
+        below = self._descendants(record, {record.id}, viewer)
+        return msgspec.structs.replace(below, ancestors=tuple(ancestors))
 
-    def _descendants(self, record: Record, seen: set[str]) -> Lineage:
-        children = [child for child in self.zoo.catalog.children(record.id) if child.id not in seen]
+    def _descendants(self, record: Record, seen: set[str], viewer: Viewer | None) -> Lineage:
+        found = self.zoo.catalog.children(record.id)
+        children = [child for child in found if child.id not in seen and sees(viewer, child)]
         seen |= {child.id for child in children}
-        return Lineage(record, (), tuple(self._descendants(child, seen) for child in children))
+        return Lineage(record, (), tuple(self._descendants(child, seen, viewer) for child in children))
 
     def remove(self, name: str, *, user: str = "", viewer: Viewer | None = None) -> Record:
         """Take a model out of the zoo. Its record stays, for those who descend from it."""
@@ -191,13 +225,20 @@ class Coordinator:
         """Sweep what was left behind: see `Zoo.gc`."""
         return self.zoo.gc(grace=grace, verify=verify)
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self, *, viewer: Viewer | None = None) -> dict[str, Any]:
         """Counts over the zoo."""
-        return self.zoo.catalog.stats() | {"capacity": self.settings.capacity}
+        return self.zoo.catalog.stats(viewer) | {"capacity": self.settings.capacity}
 
-    def log(self, *, limit: int = 50, model: str | None = None, action: str | None = None) -> list[Event]:
+    def log(
+        self,
+        *,
+        limit: int = 50,
+        model: str | None = None,
+        action: str | None = None,
+        viewer: Viewer | None = None,
+    ) -> list[Event]:
         """What happened in the zoo, the newest first."""
-        return self.zoo.catalog.log(limit=limit, model=model, action=action)
+        return self.zoo.catalog.log(limit=limit, model=model, action=action, viewer=viewer)
 
 
 class _Search:
@@ -264,12 +305,9 @@ class _Search:
         return None if choice.parent is None else self._by_id[choice.parent.id]
 
     def plan(self, parent: Record) -> Plan:
-        """What the parent would lend. The head goes along if both predict the same things."""
+        """What the parent would lend."""
         if parent.key not in self._plans:
-            theirs = self._zoo.catalog.graph(parent.graph)
-            pairs = twin_pairs(theirs, self._graph) or align(theirs, self._graph).pairs
-            same = parent.data == self._query.data and parent.task == (self._query.task or parent.task)
-            self._plans[parent.key] = make_plan(theirs, self._graph, pairs, same_task=same)
+            self._plans[parent.key] = _plan(self._zoo, parent, self._graph, self._query)
             self._clock("plan")
         return self._plans[parent.key]
 
@@ -347,6 +385,14 @@ class _Search:
             plan = self.plan(self._by_id[each.id])
             ranked[number] = msgspec.structs.replace(each, exact=plan.exact, coverage=_covered(plan))
         return ranked
+
+
+def _plan(zoo: Zoo, parent: Record, graph: Graph, query: Query) -> Plan:
+    """What a parent would lend to a model. The head goes along if both predict the same things."""
+    theirs = zoo.catalog.graph(parent.graph)
+    pairs = twin_pairs(theirs, graph) or align(theirs, graph).pairs
+    same = parent.data == query.data and parent.task == (query.task or parent.task)
+    return make_plan(theirs, graph, pairs, same_task=same)
 
 
 def _covered(plan: Plan) -> float:

@@ -14,6 +14,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -23,10 +24,10 @@ from modelkeeper.graph import Graph, to_json
 from modelkeeper.matching import Index, Prepared, prepare
 from modelkeeper.metrics import Metric, standing
 from modelkeeper.settings import Settings
-from modelkeeper.weights import Array, Header, Weights, holds_nan, stream
+from modelkeeper.weights import Array, Header, Weights, holds_nan, open_file, stream
 from modelkeeper.zoo import card
 from modelkeeper.zoo.admission import Admission, admit
-from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, WEIGHTS, Blobs
+from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, WEIGHTS, Blobs, Written
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.following import Follower
 from modelkeeper.zoo.records import (
@@ -54,6 +55,27 @@ class Registered(Struct, frozen=True):
     record: Record
     admission: Admission
     evicted: tuple[str, ...] = ()  # ids of models that had to make room
+
+
+class Staged(Struct, frozen=True):
+    """A file of weights that somebody sent: hostile until checked."""
+
+    path: Path
+    written: Written
+
+    def check(self, header: Header) -> None:
+        """Does it hold just the tensors of this header, wherever they lie in it, and no NaN?"""
+        with open_file(self.path) as weights:
+            found, wanted = weights.header.tensors, header.tensors
+            for name in dict.fromkeys((*wanted, *found)):
+                if name not in found or name not in wanted:
+                    raise InvalidWeights(name, "it is missing" if name in wanted else "nobody asked for it")
+                theirs, ours = found[name], wanted[name]
+                if (theirs.dtype, theirs.shape) != (ours.dtype, ours.shape):
+                    held = f"{theirs.dtype} of shape {theirs.shape}"
+                    raise InvalidWeights(name, f"{held} instead of {ours.dtype} {ours.shape}")
+            for _ in _finite(weights.items()):
+                pass
 
 
 class Swept(Struct, frozen=True):
@@ -95,7 +117,7 @@ class Zoo:
         self,
         graph: Graph,
         told: Registration,
-        tensors: Iterable[tuple[str, Array]],
+        tensors: "Iterable[tuple[str, Array]] | Staged",
         owner: str,
         model_id: str = "",
     ) -> Registered:
@@ -141,7 +163,11 @@ class Zoo:
         with self.blobs.writing(record.folder) as folder:
             for name, small in ((GRAPH, text), (CONFIG, card.config(record)), (CARD, card.card(record))):
                 folder.write(name, [small])
-            written = folder.write(WEIGHTS, stream(header, _finite(tensors)))
+            if isinstance(tensors, Staged):
+                tensors.check(header)
+                written = folder.adopt(WEIGHTS, tensors.path, tensors.written)
+            else:
+                written = folder.write(WEIGHTS, stream(header, _finite(tensors)))
         record = msgspec.structs.replace(record, bytes=written.bytes, checksum=written.checksum)
         detail = f"{record.name}: {told.metric}; {admission.reason}"
         event = Event(at=now, action="registered", model=record.id, user=owner, detail=detail)
