@@ -42,15 +42,20 @@ class Team:
     def __init__(self, coordinator: Coordinator, url: str, spool: Path) -> None:
         self.coordinator, self.url, self.accounts = coordinator, url, Accounts(coordinator.zoo.catalog)
         self._spool = spool
+        self._joined: list[RemoteCoordinator] = []
 
     def token(self, user: str, scope: str = "write", **quotas: Any) -> str:
         self.accounts.add_user(user, **quotas)
         return self.accounts.add_token(user, scope)
 
     def join(self, user: str, scope: str = "write", **quotas: Any) -> RemoteCoordinator:
-        return RemoteCoordinator(
-            self.url, token=self.token(user, scope, **quotas), spool=self._spool, timeout=20
-        )
+        token = self.token(user, scope, **quotas)
+        self._joined.append(RemoteCoordinator(self.url, token=token, spool=self._spool, timeout=20))
+        return self._joined[-1]
+
+    def close(self) -> None:
+        for each in self._joined:
+            each.close()
 
 
 @contextlib.contextmanager
@@ -58,5 +63,7 @@ def team(folder: Path, **settings: Any) -> Iterator[Team]:
     """A service with auth in a thread."""
     local = Coordinator(Settings(home=str(folder / "zoo")))
     with serving(local, ServiceSettings(port=0, **settings)) as url:
-        yield Team(local, url, folder / "spool")
+        found = Team(local, url, folder / "spool")
+        yield found
+        found.close()
     local.close()
