@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -94,6 +95,8 @@ class Service:
         done = self._registered(request.id, owner)
         if done is not None:
             return UploadState(id=request.id, offset=request.size, size=request.size, registered=done)
+        if re.fullmatch(r"[0-9a-f]{64}", request.checksum) is None:
+            raise InvalidMeta("checksum", repr(request.checksum[:80]), "give a SHA-256 in hexadecimal")
         self._told(request, holder)
         graph = from_json(bytes(request.graph))
         if len(graph.framework) > MAX_FRAMEWORK:

@@ -109,10 +109,13 @@ class Uploads:
 
     def write(self, identity: str, offset: int, data: bytes | bytearray | memoryview) -> None:
         """Add bytes at the end, which must be at `offset`."""
+        path = self._place(identity) / _WEIGHTS
         try:
-            handle = os.open(self._place(identity) / _WEIGHTS, os.O_WRONLY | os.O_NOFOLLOW)
+            handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             raise UnknownModel(identity) from None
+        except OSError as problem:
+            raise _unusable(problem) from problem
         try:
             with os.fdopen(handle, "wb", buffering=0) as file:
                 if file.seek(0, os.SEEK_END) != offset:
