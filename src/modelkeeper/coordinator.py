@@ -20,7 +20,6 @@ from modelkeeper.answers import Answer, Rival
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Found, Prepared, align, prepare
-from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.meta import Query
 from modelkeeper.metrics import Metric, gap, standing
 from modelkeeper.selection import Candidate, Choice, expected_benefit, select
@@ -351,7 +350,7 @@ class _Search:
             exact=plan.exact,
             doubts=plan.doubts,
             actions=plan.summary(),
-            transferred=round(100 * _covered(plan), 2),
+            transferred=round(100 * plan.coverage, 2),
             **common,
         )
 
@@ -383,22 +382,15 @@ class _Search:
         ranked = sorted(candidates, key=lambda each: -expected_benefit(each, data))
         for number, each in enumerate(ranked[:PLANNED]):
             plan = self.plan(self._by_id[each.id])
-            ranked[number] = msgspec.structs.replace(each, exact=plan.exact, coverage=_covered(plan))
+            ranked[number] = msgspec.structs.replace(each, exact=plan.exact, coverage=plan.coverage)
         return ranked
 
 
 def _plan(zoo: Zoo, parent: Record, graph: Graph, query: Query) -> Plan:
     """What a parent would lend to a model. The head goes along if both predict the same things."""
     theirs = zoo.catalog.graph(parent.graph)
-    pairs = twin_pairs(theirs, graph) or align(theirs, graph).pairs
     same = parent.data == query.data and parent.task == (query.task or parent.task)
-    return make_plan(theirs, graph, pairs, same_task=same)
-
-
-def _covered(plan: Plan) -> float:
-    """The share of the child's parameters that come from the parent."""
-    total = max(1, sum(entry.parameters for entry in plan.entries))
-    return sum(entry.parameters for entry in plan.entries if entry.source) / total
+    return make_plan(theirs, graph, align(theirs, graph), same_task=same)
 
 
 class _Clock:
