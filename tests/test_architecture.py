@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "modelkeeper"
 ORDER = (
     "errors",
+    "text",
     "settings",
     "_native",
     "graph",
@@ -26,6 +27,7 @@ ORDER = (
     "zoo",
     "meta",
     "answers",
+    "searching",
     "coordinator",
     "protocol",
     "server",

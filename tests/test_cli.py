@@ -1,6 +1,7 @@
 """The command line, with a small model that a user might have in the current folder."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -71,7 +72,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["describe", *arguments])
 
 
-def test_every_command_and_option_has_help() -> None:
+def test_every_command_has_help_and_an_example_and_every_option_has_help() -> None:
     def commands(command: click.Command) -> Iterator[click.Command]:
         yield command
         for child in getattr(command, "commands", {}).values():
@@ -79,11 +80,16 @@ def test_every_command_and_option_has_help() -> None:
 
     for command in commands(main):
         assert command.help, f"{command.name} has no help"
+        called = "modelkeeper" if command is main else f"modelkeeper {command.name}"
+        example = re.search(rf"^ +{called}\b", command.help.partition("\b\n")[2], re.MULTILINE)
+        assert example, f"{command.name} has no example"
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 assert parameter.help, f"{command.name} {parameter.name} has no help"
             else:
-                assert str(parameter.human_readable_name) in command.help, f"{command.name} {parameter.name}"
+                assert str(parameter.metavar or parameter.human_readable_name) in command.help, (
+                    f"{command.name} {parameter.name}"
+                )
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])

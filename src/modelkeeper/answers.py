@@ -111,8 +111,8 @@ _KEYS = (*Answer.__struct_fields__, "cold", "accuracy")
 Mapping.register(Answer)
 
 
-def report(answer: Answer) -> "RenderableType":
-    """An answer as people read it."""
+def report(answer: Answer, most: int = MOST_SHOWN) -> "RenderableType":
+    """An answer as people read it, with so many runners-up."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -152,14 +152,14 @@ def report(answer: Answer) -> "RenderableType":
         table = Table(header_style="bold", title="not taken", title_justify="left")
         for heading in ("model", "similarity", "quality", "why"):
             table.add_column(heading, overflow="fold")
-        for rival in answer.runners_up[:MOST_SHOWN]:
+        for rival in answer.runners_up[:most]:
             quality = f"{rival.metric} {rival.value:.4g}" if rival.value is not None else ""
             table.add_row(
                 *map(plain, (f"{rival.name} ({rival.id})", f"{rival.similarity:.3f}", quality, rival.why))
             )
         lines.append(table)
-        if len(answer.runners_up) > MOST_SHOWN:
-            lines.append(Text(f"and {len(answer.runners_up) - MOST_SHOWN} more"))
+        if len(answer.runners_up) > most:
+            lines.append(Text(f"and {len(answer.runners_up) - most} more"))
     lines += [plain(f"Note: {warning}") for warning in answer.warnings]
     if answer.seconds:
         spent = ", ".join(f"{stage} {1000 * seconds:.0f} ms" for stage, seconds in answer.seconds.items())

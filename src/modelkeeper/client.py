@@ -14,6 +14,7 @@ is an error at once, since nobody else could notice it.
 import contextlib
 import getpass
 import os
+import threading
 import time
 import warnings
 import weakref
@@ -32,6 +33,7 @@ from modelkeeper.errors import (
     InvalidWeights,
     ModelRefused,
     UnknownFramework,
+    UnknownModel,
 )
 from modelkeeper.frontends import frontend_for
 from modelkeeper.meta import ONLY_QUERY, read_query, read_registration
@@ -45,7 +47,13 @@ M = TypeVar("M")
 URI = "MODELKEEPER_URI"
 TOKEN = "MODELKEEPER_TOKEN"
 # What the caller did wrong, as opposed to what happened to the keeper.
-_WRONG_USE: tuple[type[Exception], ...] = (InvalidMeta, InvalidMetric, InvalidSetting, UnknownFramework)
+_WRONG_USE: tuple[type[Exception], ...] = (
+    InvalidMeta,
+    InvalidMetric,
+    InvalidSetting,
+    UnknownFramework,
+    UnknownModel,
+)
 
 
 class KeeperWarning(UserWarning):
@@ -92,21 +100,23 @@ class ModelKeeperClient:
             advice = f"the coordinator at {self._address} has its own; set them there"
             raise InvalidSetting("settings", ", ".join(sorted(foreign)), advice)
         self.settings = Settings.read(home=None if self._address else self.uri or None, **settings)
-        self._on_error, self._user = on_error, user or _login()
+        self._on_error, self._user = on_error, user or login()
         self._token = token or os.environ.get(TOKEN, "")
         self._opened: Coordinator | RemoteCoordinator | None = None
-        # Which parent a model started from, until it is registered.
+        self._opening = threading.Lock()
+        # Which parent a model started from.
         self._started: weakref.WeakKeyDictionary[Any, Answer] = weakref.WeakKeyDictionary()
 
     @property
     def coordinator(self) -> Coordinator | RemoteCoordinator:
         """What the client talks to; opened when it is first needed."""
-        if self._opened is None and self._address:
-            wait, spool = self.settings.timeout, self.settings.spool
-            self._opened = RemoteCoordinator(self._address, token=self._token, timeout=wait, spool=spool)
-        elif self._opened is None:
-            self._opened = Coordinator(self.settings)
-        return self._opened
+        with self._opening:
+            if self._opened is None and self._address:
+                wait, spool = self.settings.timeout, self.settings.spool
+                self._opened = RemoteCoordinator(self._address, token=self._token, timeout=wait, spool=spool)
+            elif self._opened is None:
+                self._opened = Coordinator(self.settings)
+            return self._opened
 
     def query_for_model(
         self,
@@ -221,9 +231,10 @@ class ModelKeeperClient:
 
     def stop(self) -> None:
         """Let go of the zoo. The client can be used again; it then opens it anew."""
-        if self._opened is not None and self.uri != MEMORY:
-            self._opened.close()
-            self._opened = None
+        with self._opening:
+            if self._opened is not None and self.uri != MEMORY:
+                self._opened.close()
+                self._opened = None
 
     close = stop
 
@@ -280,7 +291,8 @@ class Run(Generic[M]):
         self.metrics |= {name: number(name, value) for name, value in metrics.items()}
 
 
-def _login() -> str:
+def login() -> str:
+    """Who uses this machine."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container without a name for its user

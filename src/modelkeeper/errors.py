@@ -161,14 +161,15 @@ class ModelRefused(ModelKeeperError):
 class UnknownModel(ModelKeeperError):
     """No model of the zoo is called that, or several are."""
 
-    def __init__(self, name: str, near: tuple[str, ...] = ()) -> None:
-        super().__init__(name, near)
-        self.name, self.near = name, near
+    def __init__(self, name: str, several: tuple[str, ...] = (), near: tuple[str, ...] = ()) -> None:
+        super().__init__(name, several, near)
+        self.name, self.several, self.near = name, several, near
 
     def __str__(self) -> str:
-        if self.near:
-            return f"several models are called {self.name!r}: {', '.join(self.near)}. Give the whole id."
-        return f"no model {self.name!r} is in the zoo. `modelkeeper models` lists them."
+        if self.several:
+            return f"several models are called {self.name!r}: {', '.join(self.several)}. Give the whole id."
+        meant = f"Did you mean {' or '.join(self.near)}? " if self.near else ""
+        return f"no model {self.name!r} is in the zoo. {meant}`modelkeeper models` lists them."
 
 
 class ZooUnusable(ModelKeeperError):
@@ -231,13 +232,18 @@ class NotAllowed(ModelKeeperError):
 class QuotaExceeded(ModelKeeperError):
     """A user asks too often, or keeps too much."""
 
-    def __init__(self, problem: str, advice: str, seconds: float = 0.0) -> None:
-        """`seconds` after which it may be tried again; 0: waiting does not help."""
+    def __init__(self, problem: str, advice: str, seconds: str = "") -> None:
         super().__init__(problem, advice, seconds)
         self.problem, self.advice, self.seconds = problem, advice, seconds
 
+    @property
+    def wait(self) -> float:
+        """Seconds after which it may be tried again; 0: waiting does not help."""
+        return float(self.seconds or 0)
+
     def __str__(self) -> str:
-        return f"quota exceeded: {self.problem}. {self.advice}"
+        again = f" It may be tried again after {self.seconds} s." if self.seconds else ""
+        return f"quota exceeded: {self.problem}. {self.advice}{again}"
 
 
 class CannotLoadFactory(ModelKeeperError):

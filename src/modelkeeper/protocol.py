@@ -16,6 +16,7 @@ coordinator may be restarted at any moment, and whoever calls goes on where the 
 """
 
 import hashlib
+import math
 from typing import Any
 
 import msgspec
@@ -109,7 +110,8 @@ def to_error(problem: Problem) -> ModelKeeperError | None:
     kind: type[ModelKeeperError] = getattr(errors, problem.error)
     try:
         made = kind(*fields)
-        str(made)
+        if not str(made) or (isinstance(made, errors.QuotaExceeded) and not 0 <= made.wait < math.inf):
+            return None
     except (TypeError, ValueError, AttributeError):  # somebody else's idea of an error
         return None
     return made

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from modelkeeper.graph import Edge, Graph, Layer, to_json
+from modelkeeper.text import printable
 from modelkeeper.transform import Plan
 
 
@@ -127,4 +128,4 @@ def _value(value: object) -> str:
 
 def plain(text: str) -> Text:
     """Plain text: no markup, and nothing that would steer the terminal it lands on."""
-    return Text("".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text))
+    return Text(printable(text))

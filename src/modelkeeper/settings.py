@@ -21,6 +21,7 @@ from modelkeeper.errors import InvalidSetting
 MEMORY = ":memory:"
 PREFIX = "MODELKEEPER_"
 PORT = 7433  # of a coordinator behind HTTP, unless another is named
+POLICIES, ADMISSIONS = ("buckets", "benefit"), ("refuse", "not_a_parent", "off")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}I": 2 ** (10 * power) for power, unit in enumerate("KMGT", start=1)}
 
@@ -73,6 +74,9 @@ class Settings(_Read, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.capacity is not None and self.capacity <= 0:
             raise InvalidSetting("capacity", str(self.capacity), "give a number of bytes above 0, e.g. 20GB")
+        for name, known in (("policy", POLICIES), ("admission", ADMISSIONS)):
+            if getattr(self, name) not in known:
+                raise InvalidSetting(name, repr(getattr(self, name)), f"choose one of {', '.join(known)}")
         if not 0 <= self.minimum_similarity <= 1:
             raise InvalidSetting(
                 "minimum_similarity", str(self.minimum_similarity), "give a number from 0 to 1"
@@ -82,7 +86,7 @@ class Settings(_Read, frozen=True, kw_only=True):
             if not (math.isfinite(value) and value > 0):
                 raise InvalidSetting(name, str(value), "give a number above 0")
         for name in ("grace", "threads", "minimum_peers"):
-            if getattr(self, name) < 0:
+            if not getattr(self, name) >= 0:
                 raise InvalidSetting(name, str(getattr(self, name)), "give 0 or more")
 
     @property

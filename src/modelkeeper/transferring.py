@@ -67,6 +67,7 @@ def transfer(
     weights: Mapping[str, Array] | str | Path | None = None,
     same_task: bool = True,
     seed: int = 0,
+    noise: float = 0.0,
     shrink_perturb: tuple[float, float] | None = None,
     verify: bool = False,
 ) -> Report:
@@ -79,6 +80,7 @@ def transfer(
         weights: The source's tensors by name, or a safetensors file of them; only with a Graph.
         same_task: Do both predict the same things? If not, the target's head keeps its own values.
         seed: Of which units are copied, and by which shares they are read.
+        noise: On what is inserted as an identity; more than 0 is never exact (see `make_plan`).
         shrink_perturb: Two factors, for the weights that are transferred and for the target's own initial
             values, which are added: a start between warm and cold, e.g. (0.5, 0.2). Never exact.
         verify: Run both models on random inputs and report by how much they differ.
@@ -86,6 +88,7 @@ def transfer(
     Raises:
         CannotDescribe: A model did not run on the inputs there were.
         InvalidWeights: The weights do not fit the source's graph. The target is unchanged.
+        InvalidSetting: `noise` is negative or no number.
     """
     frontend = frontend_for(target)
     child = frontend.describe(target, example_inputs)
@@ -99,7 +102,7 @@ def transfer(
         lender = frontend_for(source)
         parent, tensors = lender.describe(source, example_inputs), dict(lender.read(source))
     alignment = align(parent, child)
-    plan = make_plan(parent, child, alignment, same_task=same_task, seed=seed)
+    plan = make_plan(parent, child, alignment, same_task=same_task, seed=seed, noise=noise)
     made: Iterator[tuple[str, Array]] = apply(plan, tensors)
     if shrink_perturb is not None:
         made = _shrink_perturb(made, dict(frontend.read(target)), child, *shrink_perturb)

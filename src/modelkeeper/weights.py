@@ -13,6 +13,7 @@ wherever its bytes are, a file or an object store.
 import contextlib
 import math
 import mmap
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,13 @@ from modelkeeper.errors import InvalidWeights
 Array = np.ndarray[Any, np.dtype[Any]]
 Read = Callable[[int, int], Any]  # offset and length -> bytes
 
-MAX_HEADER = 100 * 2**20  # as the format itself says
+MAX_HEADER = 32 * 2**20
 MAX_TENSORS = 200_000
 MAX_RANK = 32
 CHUNK = 8 * 2**20
+METADATA = "__metadata__"
+MAX_SHOWN = 200  # characters of a name in an error
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\]]')  # of JSON: strings and brackets
 
 _CODES = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32",
@@ -47,7 +51,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return found
 
 
-_SMALL = frozenset(dtype_of(name) for name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"))
+_SMALL = frozenset(dtype_of(name) for name in _CODES if "float16" in name or "float8" in name)
 
 
 def holds_nan(array: Array) -> bool:
@@ -57,6 +61,8 @@ def holds_nan(array: Array) -> bool:
         with np.errstate(over="ignore", invalid="ignore"):
             found = bool(np.isnan(np.dot(flat, flat)))
         return found and bool(np.isnan(flat).any())  # infinities may cancel to NaN in the sum
+    if array.dtype == np.complex64:
+        return bool(np.isnan(array).any())
     return array.dtype in _SMALL and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
 
 
@@ -89,12 +95,15 @@ class Header(Struct, frozen=True, dict=True):
 
         The widest types come first, so that every tensor is aligned, as readers of the format expect.
         """
-        listed = sorted(tensors, key=lambda each: -dtype_of(each[1]).itemsize)
-        found: dict[str, Spec] = {}
-        at = 0
-        for name, dtype, shape in listed:
+        listed = list(tensors)
+        for name, dtype, _ in listed:
             if dtype not in _CODES:
                 raise InvalidWeights(name, f"weights of type {dtype} cannot be stored in safetensors")
+            if name == METADATA:
+                raise InvalidWeights(name, "no tensor of a safetensors file can be called so")
+        found: dict[str, Spec] = {}
+        at = 0
+        for name, dtype, shape in sorted(listed, key=lambda each: -dtype_of(each[1]).itemsize):
             if name in found:
                 raise InvalidWeights(name, "it is given twice")
             end = at + math.prod(shape) * dtype_of(dtype).itemsize
@@ -109,7 +118,7 @@ class Header(Struct, frozen=True, dict=True):
 
     def to_bytes(self) -> bytes:
         """The beginning of a file: the length of the header, and the header."""
-        table: dict[str, Any] = {"__metadata__": self.metadata} if self.metadata else {}
+        table: dict[str, Any] = {METADATA: self.metadata} if self.metadata else {}
         for name, spec in self.tensors.items():
             table[name] = _Entry(_CODES[spec.dtype], spec.shape, (spec.begin, spec.end))
         text = msgspec.json.encode(table)
@@ -125,28 +134,42 @@ class Header(Struct, frozen=True, dict=True):
         """
         try:
             raw = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-            metadata = msgspec.json.decode(raw.pop("__metadata__", b"{}"), type=dict[str, str])
             if len(raw) > MAX_TENSORS:
                 raise InvalidWeights("file", f"{len(raw):,} tensors; at most {MAX_TENSORS:,}")
+            if _names(text) != len(raw):
+                raise InvalidWeights("file", "a name stands twice in its header")
+            metadata = msgspec.json.decode(raw.pop(METADATA, b"{}"), type=dict[str, str])
             entries = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in raw.items()}
-        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             raise InvalidWeights("file", f"its header is no safetensors header: {problem}") from problem
         at, found = 0, {}
         for name, entry in sorted(entries.items(), key=lambda each: each[1].data_offsets):
             begin, end = entry.data_offsets
             if entry.dtype not in _NAMES:
-                raise InvalidWeights(name, f"unknown type {entry.dtype[:20]!r}")
-            if len(entry.shape) > MAX_RANK or min(entry.shape, default=0) < 0:
-                raise InvalidWeights(name, f"impossible shape {entry.shape[:MAX_RANK]}")
+                raise InvalidWeights(name[:MAX_SHOWN], f"unknown type {entry.dtype[:MAX_SHOWN]!r}")
             dtype = _NAMES[entry.dtype]
-            if begin != at or end - begin != math.prod(entry.shape) * dtype_of(dtype).itemsize:
-                raise InvalidWeights(
-                    name, f"bytes {begin} to {end} do not follow what comes before, or do not fit its shape"
-                )
+            size = dtype_of(dtype).itemsize
+            least = min(entry.shape, default=0)
+            # What is empty has dimensions, too, and no array can have larger ones.
+            if len(entry.shape) > MAX_RANK or least < 0 or math.prod(s or 1 for s in entry.shape) >= 2**59:
+                raise InvalidWeights(name[:MAX_SHOWN], f"impossible shape {entry.shape[:MAX_RANK]}")
+            if begin != at or end - begin != math.prod(entry.shape) * size:
+                where = f"bytes {begin} to {end} do not follow what comes before, or do not fit its shape"
+                raise InvalidWeights(name[:MAX_SHOWN], where)
             found[name], at = Spec(dtype, entry.shape, begin, end), end
         if data_bytes is not None and at != data_bytes:
             raise InvalidWeights("file", f"its tensors take {at:,} bytes, but {data_bytes:,} are there")
         return cls({name: found[name] for name in entries}, metadata)
+
+
+def _names(text: bytes) -> int:
+    """How many names, also repeated ones, does the outermost object of a JSON text have?"""
+    depth = found = 0
+    for token in _TOKEN.finditer(text):
+        first = text[token.start()]
+        depth += (first in b"{[") - (first in b"}]")
+        found += depth == 1 and first == ord('"')
+    return found
 
 
 def stream(header: Header, arrays: Iterable[tuple[str, Array]]) -> Iterator[memoryview | bytes]:
@@ -169,7 +192,8 @@ def stream(header: Header, arrays: Iterable[tuple[str, Array]]) -> Iterator[memo
             expected = header.tensors.get(other)
             if expected is None:
                 raise InvalidWeights(other, "nobody asked for it")
-            if tuple(array.shape) != expected.shape or array.dtype != dtype_of(expected.dtype):
+            native = array.dtype.newbyteorder("=")
+            if tuple(array.shape) != expected.shape or native != dtype_of(expected.dtype):
                 found_it = f"{array.dtype} of shape {tuple(array.shape)}"
                 raise InvalidWeights(other, f"{found_it} instead of {expected.dtype} {expected.shape}")
             waiting[other] = array
@@ -179,9 +203,7 @@ def stream(header: Header, arrays: Iterable[tuple[str, Array]]) -> Iterator[memo
 
 
 def _chunks(array: Array) -> Iterator[memoryview]:
-    array = np.ascontiguousarray(array)
-    if not array.dtype.isnative or np.little_endian is False:
-        array = array.astype(array.dtype.newbyteorder("<"))
+    array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     flat = memoryview(array.reshape(-1).view(np.uint8).data)
     for at in range(0, len(flat), CHUNK):
         yield flat[at : at + CHUNK]

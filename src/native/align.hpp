@@ -220,58 +220,172 @@ class Aligner {
         return sum;
     }
 
-    // Walk back through the best values. Ties: skip the parent's, skip the child's, jump, match; so
-    // that of equal elements the earliest are matched.
+    // A way back from a pair of rows: match both elements, and where both close a region perhaps jump.
+    struct Back {
+        bool valid, jumps;
+        int32_t i, j;
+    };
+
+    // A run's table while it is walked back through.
+    struct Walk {
+        Table best;
+        int32_t a, c;  // where the runs begin
+    };
+
+    // The row that skipping the parent's element leads to, if that costs nothing; else -1.
+    int32_t skip_parent(const Walk &walk, int32_t i, int32_t j) const {
+        const int32_t x = walk.a + i - 1, value = walk.best.at(i, j);
+        for (int32_t e = p_->step_offset[x]; e < p_->step_offset[x + 1]; ++e)
+            if (const int32_t from = row(p_->step[e], walk.a); walk.best.at(from, j) == value) return from;
+        return -1;
+    }
+
+    int32_t skip_child(const Walk &walk, int32_t i, int32_t j) const {
+        const int32_t y = walk.c + j - 1, value = walk.best.at(i, j);
+        for (int32_t e = c_->step_offset[y]; e < c_->step_offset[y + 1]; ++e)
+            if (const int32_t from = row(c_->step[e], walk.c); walk.best.at(i, from) == value) return from;
+        return -1;
+    }
+
+    Back match(const Walk &walk, int32_t i, int32_t j) {
+        const int32_t x = walk.a + i - 1, y = walk.c + j - 1, value = walk.best.at(i, j), gain = worth(x, y);
+        const uint16_t r = p_->region[x], s = c_->region[y];
+        if (r != NONE && s != NONE) {
+            const int32_t fork = row(p_->fork[r], walk.a), other = row(c_->fork[s], walk.c);
+            if (walk.best.at(fork, other) + gain + jump(r, s) == value) return {true, true, fork, other};
+        }
+        for (int32_t e = p_->step_offset[x]; e < p_->step_offset[x + 1]; ++e)
+            for (int32_t f = c_->step_offset[y]; f < c_->step_offset[y + 1]; ++f) {
+                const int32_t from = row(p_->step[e], walk.a), other = row(c_->step[f], walk.c);
+                if (walk.best.at(from, other) + gain == value) return {true, false, from, other};
+            }
+        return {false, false, 0, 0};
+    }
+
+    // From a pair that could be matched, though an earlier element of the parent would serve as well: how
+    // many pairs, going back, should be matched here? Where the parent has more blocks alike than the child,
+    // the first lends to the first and the last ones to the others: a gap in the middle, and only one.
+    int32_t late(const Walk &walk, int32_t i, int32_t j) {
+        alike_.clear();
+        while (i > 0 && j > 0 && walk.best.at(i, j) > 0) {
+            const int32_t skip = skip_parent(walk, i, j);
+            const Back back = skip >= 0 && gains_at(walk, i, j) ? match(walk, i, j) : Back{false, false, 0, 0};
+            if (back.valid) {
+                const uint16_t region = c_->region[walk.c + j - 1];
+                alike_.push_back({c_->token[walk.c + j - 1], region == NONE ? -1 : c_->region_class[region]});
+                i = back.i, j = back.j;
+            } else if (skip >= 0) {
+                i = skip;
+            } else if (const int32_t other = skip_child(walk, i, j); other >= 0) {
+                j = other;
+            } else {
+                break;
+            }
+        }
+        // Which is the shortest block that repeats? If there are regions, blocks are made of them. What is
+        // left over belongs to the first block: the rest of that has no choice.
+        blocks_.clear();
+        for (size_t k = 0; k < alike_.size(); ++k)
+            if (alike_[k].second >= 0) blocks_.push_back(k);
+        if (blocks_.size() <= 1)
+            for (blocks_.clear(); blocks_.size() < alike_.size();) blocks_.push_back(blocks_.size());
+        const size_t n = blocks_.size();
+        auto repeats = [&](size_t block) {
+            for (size_t k = 0; k + block < n; ++k)
+                if (alike_[blocks_[k]] != alike_[blocks_[k + block]]) return false;
+            return true;
+        };
+        for (size_t block = 1; 2 * block <= n; ++block)
+            if (repeats(block)) return int32_t(blocks_[n - (n % block ? n % block : block) - 1] + 1);
+        return int32_t(alike_.size());
+    }
+
+    bool gains_at(const Walk &walk, int32_t i, int32_t j) const {  // is a match here more than a step?
+        const int32_t x = walk.a + i - 1, y = walk.c + j - 1;
+        return worth(x, y) > 0 || (p_->region[x] != NONE && c_->region[y] != NONE);
+    }
+
+    // Walk back through the best values. Ties: skip the parent's (but see `late`), skip the child's, jump,
+    // match; so that of the child's equal elements the earliest are matched.
     void trace(int32_t a, int32_t b, int32_t c, int32_t d) {
         const Arena::Mark mark = arena_.mark();
-        const Table best = fill(a, b, c, d);
-        const Form &p = *p_, &q = *c_;
-        int32_t i = b - a + 1, j = d - c + 1;
-        while (i > 0 && j > 0 && best.at(i, j) > 0) {
-            const int32_t x = a + i - 1, y = c + j - 1, value = best.at(i, j);
-            const uint16_t *const steps = p.step + p.step_offset[x], *const steps_end = p.step + p.step_offset[x + 1];
-            const uint16_t *const moves = q.step + q.step_offset[y], *const moves_end = q.step + q.step_offset[y + 1];
-            auto skip = std::find_if(steps, steps_end, [&](uint16_t s) { return best.at(row(s, a), j) == value; });
-            if (skip != steps_end) {
-                i = row(*skip, a);
-                continue;
-            }
-            skip = std::find_if(moves, moves_end, [&](uint16_t s) { return best.at(i, row(s, c)) == value; });
-            if (skip != moves_end) {
-                j = row(*skip, c);
-                continue;
-            }
-            const int32_t gain = worth(x, y);
-            if (gain > 0) pairs.push_back({uint16_t(x), uint16_t(y)});
-            const uint16_t r = p.region[x], s = q.region[y];
-            if (r != NONE && s != NONE) {
-                const int32_t fork = row(p.fork[r], a), other = row(q.fork[s], c);
-                if (best.at(fork, other) + gain + jump(r, s) == value) {
-                    assign(r, s);
-                    const std::vector<int32_t> partner = partner_;
-                    for (size_t k = 0; k < partner.size(); ++k) {
-                        if (partner[k] < 0) continue;
-                        const int32_t from = p.branch_offset[r] + int32_t(k), to = q.branch_offset[s] + partner[k];
-                        if (p.low[from] <= p.high[from] && q.low[to] <= q.high[to])
-                            trace(p.low[from], p.high[from], q.low[to], q.high[to]);
-                    }
-                    i = fork, j = other;
+        const Walk walk{fill(a, b, c, d), a, c};
+        int32_t i = b - a + 1, j = d - c + 1, matches = -1;  // to be made late; -1: not known yet
+        while (i > 0 && j > 0 && walk.best.at(i, j) > 0) {
+            const int32_t skip = skip_parent(walk, i, j);
+            Back back{false, false, 0, 0};
+            if (skip >= 0) {
+                if (matches != 0 && gains_at(walk, i, j)) back = match(walk, i, j);
+                if (back.valid && matches < 0) matches = late(walk, i, j);
+                if (!back.valid || matches == 0) {
+                    i = skip;
                     continue;
                 }
+                --matches;
+            } else {
+                if (const int32_t other = skip_child(walk, i, j); other >= 0) {
+                    j = other;
+                    continue;
+                }
+                back = match(walk, i, j);
+                matches = -1;
             }
-            const auto [up, left] = match(best, steps, steps_end, moves, moves_end, a, c, value - gain);
-            i = up, j = left;
+            const int32_t x = a + i - 1, y = c + j - 1;
+            if (worth(x, y) > 0) pairs.push_back({uint16_t(x), uint16_t(y)});
+            if (back.jumps) cross(p_->region[x], c_->region[y]);
+            i = back.i, j = back.j;
         }
         arena_.release(mark);
     }
 
-    static std::pair<int32_t, int32_t> match(const Table &best, const uint16_t *steps, const uint16_t *steps_end,
-                                             const uint16_t *moves, const uint16_t *moves_end, int32_t a, int32_t c,
-                                             int32_t value) {
-        for (const uint16_t *s = steps; s < steps_end; ++s)
-            for (const uint16_t *t = moves; t < moves_end; ++t)
-                if (best.at(row(*s, a), row(*t, c)) == value) return {row(*s, a), row(*t, c)};
-        return {0, 0};
+    // Align the branches of two regions that are matched; those set aside last, by what they feed.
+    void cross(uint16_t r, uint16_t s) {
+        assign(r, s);
+        std::vector<int32_t> partner = partner_;
+        const int32_t first = p_->branch_offset[r], other = c_->branch_offset[s];
+        auto follow = [&](bool aside) {
+            for (size_t k = 0; k < partner.size(); ++k) {
+                const int32_t from = first + int32_t(k), to = other + partner[k];
+                if (partner[k] < 0 || (p_->branch_label[from] == ASIDE) != aside) continue;
+                if (p_->low[from] <= p_->high[from] && c_->low[to] <= c_->high[to])
+                    trace(p_->low[from], p_->high[from], c_->low[to], c_->high[to]);
+            }
+        };
+        follow(false);
+        reassign(first, other, c_->branch_offset[s + 1] - other, partner);
+        follow(true);
+    }
+
+    // Of branches that were set aside, those belong together that feed what is matched.
+    void reassign(int32_t first, int32_t other, int32_t m, std::vector<int32_t> &partner) {
+        constexpr int32_t MOST = 64;
+        std::vector<int32_t> ours, theirs;
+        for (size_t k = 0; k < partner.size(); ++k)
+            if (p_->branch_label[first + int32_t(k)] == ASIDE) ours.push_back(int32_t(k));
+        for (int32_t k = 0; k < m; ++k)
+            if (c_->branch_label[other + k] == ASIDE) theirs.push_back(k);
+        const int32_t n = int32_t(ours.size()), width = int32_t(theirs.size());
+        if (n * width < 2 || n > MOST || width > MOST) return;
+        const Arena::Mark mark = arena_.mark();
+        int32_t *const values = arena_.take<int32_t>(size_t(n) * size_t(width));
+        for (int32_t i = 0; i < n; ++i)
+            for (int32_t j = 0; j < width; ++j) values[i * width + j] = branch(first + ours[i], other + theirs[j]);
+        auto within = [](const Form &form, const std::vector<int32_t> &branches, int32_t base, uint16_t element) {
+            for (size_t i = 0; i < branches.size(); ++i)
+                if (form.low[base + branches[i]] <= element && element <= form.high[base + branches[i]]) return int(i);
+            return -1;
+        };
+        for (const auto &[x, y] : pairs)
+            for (int32_t e = p_->edge_offset[x]; e < p_->edge_offset[x + 1]; ++e)
+                if (const int i = within(*p_, ours, first, p_->edge[e]); i >= 0)
+                    for (int32_t f = c_->edge_offset[y]; f < c_->edge_offset[y + 1]; ++f)
+                        if (const int j = within(*c_, theirs, other, c_->edge[f]); j >= 0)
+                            values[i * width + j] += int32_t(
+                                p_->edge_label[e] == c_->edge_label[f] ? knobs_.edge : knobs_.other_label);
+        assign_best(values, n, width, partner_, arena_);
+        for (int32_t i = 0; i < n; ++i)
+            partner[size_t(ours[i])] = partner_[size_t(i)] < 0 ? -1 : theirs[size_t(partner_[size_t(i)])];
+        arena_.release(mark);
     }
 
     struct Gap {
@@ -379,6 +493,8 @@ class Aligner {
     Arena arena_;
     int32_t *gains_ = nullptr, *branch_memo_ = nullptr, *region_memo_ = nullptr;
     std::vector<int32_t> partner_;
+    std::vector<std::pair<uint16_t, int32_t>> alike_;  // of pairs on the way back: the child's token and region
+    std::vector<size_t> blocks_;                       // which of them blocks are made of
     std::vector<Gap> left_, right_;
     int64_t cells_ = 0;
 };

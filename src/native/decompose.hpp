@@ -22,7 +22,7 @@ namespace modelkeeper {
 
 class Decomposition : Parts {
   public:
-    static constexpr int MAX_DEPTH = 24;  // regions nested deeper are put in plain order
+    static constexpr int MAX_DEPTH = 64;  // regions nested deeper are put in plain order
 
     // The graph as in parts.hpp, and for each node its place among kinds and shapes, and its token.
     Decomposition(size_t n, const uint64_t *content, const int32_t *rank, const int32_t *token, const int32_t *offset,

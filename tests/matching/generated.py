@@ -157,16 +157,21 @@ def darts(cells: int = 3, width: int = 16) -> Graph:
     return _finish(b, last, 3 * width)
 
 
-def transformer(layers: int = 2, width: int = 32, hidden: int = 64, vocabulary: int = 100) -> Graph:
+def transformer(
+    layers: int = 2, width: int = 32, hidden: int = 64, vocabulary: int = 100, masked: bool = False
+) -> Graph:
+    """`masked`: a mask goes to every attention, and to the mean over tokens at the end."""
     b = Builder()
+    mask = (b.add("input"),) if masked else ()
     last = b.add("embedding", b.add("input"), shapes={"weight": (vocabulary, width)})
     for _ in range(layers):
         q, k, v = (b.linear(last, width, width) for _ in range(3))
-        mixed = b.linear(b.add("attention", q, k, v, heads=4), width, width)
+        mixed = b.linear(b.add("attention", q, k, v, *mask, heads=4), width, width)
         last = b.norm(b.add("add", last, mixed), width, "layer_norm")
         grown = b.linear(b.relu(b.linear(last, hidden, width)), width, hidden)
         last = b.norm(b.add("add", last, grown), width, "layer_norm")
-    b.add("output", b.linear(last, vocabulary, width))
+    last = b.linear(last, vocabulary, width)
+    b.add("output", b.add("multiply", last, *mask) if masked else last)
     return b.graph()
 
 
@@ -282,7 +287,7 @@ series_parallel = st.one_of(
     ),
     st.builds(densenet, st.integers(1, 5), widths),
     st.builds(inception, st.integers(1, 3), widths),
-    st.builds(transformer, st.integers(1, 3), widths, widths),
+    st.builds(transformer, st.integers(1, 3), widths, widths, masked=st.booleans()),
 )
 operations = st.lists(st.sampled_from(["conv3", "conv1", "skip", "none"]), min_size=6, max_size=6)
 crossed = st.one_of(

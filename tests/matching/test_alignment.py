@@ -215,6 +215,45 @@ def test_shortcuts_map_to_shortcuts_and_branches_to_branches(parent: Graph, chil
         assert (p1 in before[p2]) == (c1 in behind[c2])  # series stays series, parallel stays parallel
 
 
+def layers_lent(parent: int, child: int, kind: str = "attention", masked: bool = False) -> list[int]:
+    """Of two transformers of so many layers: which layer of the parent lends to each of the child's?"""
+    nets = [net.transformer(layers, 16, 32, masked=masked) for layers in (parent, child)]
+    places = [[v for v, layer in enumerate(g.layers) if layer.kind == kind] for g in nets]
+    image = {c: p for p, c in align(*nets).pairs}
+    return [places[0].index(image[c]) for c in places[1] if c in image]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_of_more_layers_alike_the_first_and_the_last_ones_lend(masked: bool) -> None:
+    assert layers_lent(6, 3, masked=masked) == [0, 4, 5]
+    assert layers_lent(6, 5, masked=masked) == [0, 2, 3, 4, 5]
+    assert layers_lent(6, 1, masked=masked) == [5]
+    assert layers_lent(12, 6, masked=masked) == [0, 7, 8, 9, 10, 11]
+    deep, shallow = net.resnet((1, 6)), net.resnet((1, 3))
+    image = {c: p for p, c in align(deep, shallow).pairs}
+    adds = [[v for v, layer in enumerate(g.layers) if layer.kind == "add"] for g in (deep, shallow)]
+    assert [adds[0].index(image[c]) for c in adds[1]] == [
+        0,
+        1,
+        2,
+        6,
+    ]  # the second halves the image, and is unlike the others
+
+
+@pytest.mark.parametrize("layers", [6, 16])
+def test_a_mask_that_feeds_every_layer_leaves_the_layers_as_they_are(layers: int) -> None:
+    """It is not what layers are matched by: a model twice as deep takes all of the parent's layers."""
+    plain, masked = (net.transformer(layers, 16, 32, masked=m) for m in (False, True))
+    deeper = net.transformer(2 * layers, 16, 32, masked=True)
+    for parent in (plain, masked):
+        assert not align(parent, deeper).skipped_parent
+    image = dict(align(masked, deeper).pairs)
+    for name, position in (("attention", 3), ("multiply", 1)):
+        for v, layer in enumerate(masked.layers):
+            if layer.kind == name:
+                assert image[layer.inputs[position].source] == deeper.layers[image[v]].inputs[position].source
+
+
 def test_queries_lend_to_queries() -> None:
     small, large = net.transformer(2, 32, 64), net.transformer(2, 48, 96)
     image = {c: p for p, c in align(small, large).pairs}

@@ -15,7 +15,7 @@ from permutation import randomise
 from torch import nn
 
 from modelkeeper import Report, transfer
-from modelkeeper.errors import InvalidPairs, InvalidWeights
+from modelkeeper.errors import InvalidPairs, InvalidSetting, InvalidWeights
 from modelkeeper.frontends.torch import describe, difference, read, recalibrate
 from modelkeeper.matching import align
 from modelkeeper.transform import apply, make_plan
@@ -30,6 +30,34 @@ def parent_of(width: int, kinds: Blueprint, seed: int) -> nn.Module:
     model = network(width, kinds).eval()
     randomise(model, seed)
     return model
+
+
+class MaskedMean(nn.Module):
+    """BERT, and the mean over those tokens that are no padding: the mask feeds every layer and the end."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        from transformers import BertConfig, BertModel
+
+        sizes = {"vocab_size": 50, "hidden_size": 8, "intermediate_size": 16, "num_attention_heads": 2}
+        config = BertConfig(**sizes, num_hidden_layers=layers, max_position_embeddings=16)
+        self.bert, self.head = BertModel(config, add_pooling_layer=False), nn.Linear(8, 8)
+
+    def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        hidden = self.head(self.bert(tokens, mask).last_hidden_state)
+        share = mask / mask.sum(1, keepdim=True)
+        return (hidden * share[..., None].to(hidden.dtype)).sum(1)
+
+
+def test_a_deeper_bert_with_a_masked_mean_computes_the_same() -> None:
+    torch.manual_seed(0)
+    parent, child = MaskedMean(6).double().eval(), MaskedMean(12).double().eval()
+    tokens, mask = torch.randint(0, 50, (2, 7)), torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
+    report = transfer(parent, child, (tokens, mask), verify=True)
+    assert report.exact
+    assert report.difference is not None
+    assert report.difference < 1e-6
+    assert not report.alignment.skipped_parent
 
 
 # -- the law --------------------------------------------------------------------------------------
@@ -95,6 +123,34 @@ def test_a_child_with_more_residual_blocks_computes_the_same(
     assert report.exact, report.plan.doubts
     assert report.difference is not None
     assert report.difference < 1e-5
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_deeper_plain_net_starts_as_its_parent_but_for_the_noise_it_is_asked_for(noise: float) -> None:
+    def net(convolutions: int) -> nn.Module:
+        layers: list[nn.Module] = []
+        for width, before in ((4, 3), (6, 4)):
+            for number in range(convolutions):
+                conv = nn.Conv2d(width if number else before, width, 3, padding=1, bias=False)
+                layers += [conv, nn.BatchNorm2d(width), nn.ReLU()]
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 5)).eval()
+
+    parent, child, twin = net(1), net(3), net(3)
+    randomise(parent, 0)
+    report = transfer(parent, child, IMAGE, noise=noise, verify=True)
+    assert report.exact == (not noise), report.plan.doubts
+    assert report.difference is not None
+    assert (report.difference < 1e-5) == (not noise)
+    assert report.difference < 0.5
+    transfer(parent, twin, IMAGE, noise=noise)
+    for name in (entry.tensor for entry in report.plan.entries if entry.action == "inserted"):
+        assert torch.equal(child.state_dict()[name], twin.state_dict()[name])
+
+
+@pytest.mark.parametrize("noise", [-0.1, float("nan"), float("inf")])
+def test_noise_that_is_none_is_refused(noise: float) -> None:
+    with pytest.raises(InvalidSetting, match="noise"):
+        transfer(Chain(), Chain(), noise=noise)
 
 
 @settings(max_examples=30)

@@ -26,7 +26,9 @@ from modelkeeper.matching.search import Clusters, Found, Part, Snapshot, Wanted
 from modelkeeper.matching.segments import CAPACITY, Segment, read, write
 
 MANIFEST = "index.json"
-CLUSTER_FROM = 20_000  # architectures; below, an exact search takes less than clusters would save
+# Architectures. At 4,000, clusters find nothing within a budget that bounds alone do not, and take seconds to
+# make: benchmarks/results/matching.json.
+CLUSTER_FROM = 20_000
 
 
 class Index:

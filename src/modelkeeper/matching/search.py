@@ -10,6 +10,8 @@ bound, until no bound reaches the buckets that are asked for. What was not align
 
 With a budget the search stops after so many alignments. If half of them have proven nothing, clusters
 say where to look next: the query is aligned with the medoids, and models whose medoid is near come first.
+An exact search has no use for them: whatever may reach the best bucket by its bound must be aligned in any
+order, and in descending order of bounds hardly anything else is.
 """
 
 from collections.abc import Collection, Sequence

@@ -14,6 +14,10 @@ and equal on every machine.
 The child counts for more because what it lacks must be trained; what the parent has too much of is
 only left behind. Why fourth roots: benchmarks/results/matching-weights.md.
 
+Every further layer inserted and every further axis changed lowers the similarity where regions describe
+both graphs (chains, residual, dense and inception blocks, transformers). Elsewhere (NAS cells, towers,
+wiring at random) it does in most cases; how often not is in benchmarks/results/matching-quality.md.
+
 A token is what matching knows of a layer: 16 numbers, laid out as `Token` in tokens.hpp.
 """
 

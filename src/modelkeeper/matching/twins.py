@@ -4,6 +4,9 @@ An alignment weighs widths: a narrower model may fit better one stage later, whe
 That is right for asking how similar two models are. For lending weights, the counterpart in the same place
 is worth more than a layer of the same width elsewhere: from it the child can be made to compute what the
 parent computes. Two models are twins when their graphs are equal once shapes are left out.
+
+This is asked once, when weights are about to be lent, and not inside `align`: the similarity of two models
+must be what a search finds from prepared graphs and can bound, and that is the best score there is.
 """
 
 from modelkeeper.graph import Graph

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 import httpx
 import msgspec
 
-from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError
+from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, QuotaExceeded
 from modelkeeper.protocol import PREFIX, Problem, to_error
 from modelkeeper.settings import PORT
 
@@ -131,7 +131,7 @@ class Calls:
                 if reply.is_success:
                     return text
                 problem: Exception = self.failure(reply.status_code, text)
-                wait = getattr(problem, "seconds", 0.0)  # of a quota that fills again
+                wait = problem.wait if isinstance(problem, QuotaExceeded) else 0.0  # until it fills again
                 if reply.status_code not in _BUSY and not wait:
                     raise problem
             except httpx.TimeoutException as late:

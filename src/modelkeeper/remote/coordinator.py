@@ -6,7 +6,7 @@ The methods are those of `modelkeeper.coordinator.Coordinator`, and so are resul
 says that the coordinator cannot be reached. Who asks is known by the token.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from modelkeeper.errors import (
 )
 from modelkeeper.graph import Graph, from_json, to_json
 from modelkeeper.meta import Query
-from modelkeeper.protocol import MAX_LISTED, QueryRequest, UploadState, WeightsRequest
+from modelkeeper.protocol import MAX_LISTED, PREFIX, QueryRequest, UploadState, WeightsRequest
 from modelkeeper.remote.calls import Calls
 from modelkeeper.remote.receiving import download, receive
 from modelkeeper.remote.spool import Entry, Spool, default_spool
@@ -184,10 +184,7 @@ class RemoteCoordinator:
         offset: int = 0,
     ) -> list[Record]:
         """Records, the newest first unless another order is asked for."""
-        wanted = wanted or Filter()
-        given = {"task": wanted.task, "data": wanted.data, "owner": wanted.owner, "text": wanted.text}
-        params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        params |= {"tag": list(wanted.tags), "state": list(wanted.states), "order": order}
+        params = _filters(wanted or Filter()) | {"order": order}
         found: list[Record] = []
         while limit is None or len(found) < limit:
             most = MAX_LISTED if limit is None else min(MAX_LISTED, limit - len(found))
@@ -197,6 +194,14 @@ class RemoteCoordinator:
             if len(some) < most:
                 break
         return found
+
+    def count(self, wanted: Filter | None = None) -> int:
+        """How many records there are."""
+        return self._calls.ask("GET", "/count", int, params=_filters(wanted or Filter()))
+
+    def location(self, record: Record) -> str:
+        """Where the files of a model are."""
+        return f"{self.url}{PREFIX}/models/{record.id}"
 
     def show(self, name: str) -> Record:
         """The model with this id, the only one whose id begins so, or the newest of this name."""
@@ -219,8 +224,14 @@ class RemoteCoordinator:
         path = f"/models/{self.show(name).id}/pin"
         return self._calls.ask("PUT" if pinned else "DELETE", path, Record)
 
-    def gc(self, *, grace: float | None = None, verify: bool = False) -> Swept:
-        """Sweep what was left behind."""
+    def gc(
+        self,
+        *,
+        grace: float | None = None,
+        verify: bool = False,
+        progress: Callable[[float, float], None] | None = None,
+    ) -> Swept:
+        """Sweep what was left behind. How far that is, is not told over HTTP."""
         params: dict[str, Any] = {"verify": verify} | ({} if grace is None else {"grace": grace})
         return self._calls.ask("POST", "/gc", Swept, params=params, timeout=3600.0)
 
@@ -237,6 +248,12 @@ class RemoteCoordinator:
     def download(self, record: Record, path: Path) -> None:
         """Write a model's weights to a file, going on where an earlier call stopped."""
         download(self._calls, record, path)
+
+
+def _filters(wanted: Filter) -> dict[str, Any]:
+    given = {"task": wanted.task, "data": wanted.data, "owner": wanted.owner, "text": wanted.text}
+    params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return params | {"tag": list(wanted.tags), "state": list(wanted.states)}
 
 
 def _with_advice(problem: ModelKeeperError, more: str) -> ModelKeeperError:

@@ -81,7 +81,7 @@ async def _known(request: Request, problem: Exception) -> Response:
         log.error("request %s failed: %s", request.state.request, problem, exc_info=problem)
     headers = {}
     if status == 429:
-        headers["retry-after"] = str(int(problem.args[-1]) + 1)
+        headers["retry-after"] = str(int(float(problem.args[-1])) + 1)
     return reply(to_problem(public(problem), request.state.request), status, headers)
 
 

@@ -143,7 +143,7 @@ class _Seen:
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         if status == 429:
-            headers.append((b"retry-after", str(int(problem.fields[-1]) + 1).encode()))
+            headers.append((b"retry-after", str(int(float(problem.fields[-1])) + 1).encode()))
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
 
@@ -175,7 +175,7 @@ def status_of(problem: ModelKeeperError) -> int:
     """The HTTP status that goes with an error."""
     if isinstance(problem, NotAllowed) and "token" in problem.problem.split(" ")[:3]:
         return 401
-    if isinstance(problem, QuotaExceeded) and problem.seconds:
+    if isinstance(problem, QuotaExceeded) and problem.wait:
         return 429
     return STATUS.get(type(problem).__name__, 500)
 

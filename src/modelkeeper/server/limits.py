@@ -38,8 +38,8 @@ class Rates:
             if len(self._buckets) > MOST_USERS:
                 self._buckets.popitem(last=False)
         if level < 1:
-            wait = round((1 - level) / rate, 3)
-            raise QuotaExceeded(f"more than {rate:g} requests per second", f"Wait {wait:g} s.", wait)
+            wait = f"{(1 - level) / rate:.3f}"
+            raise QuotaExceeded(f"more than {rate:g} requests per second", "Ask less often.", wait)
 
 
 class Matching:
@@ -54,7 +54,7 @@ class Matching:
     async def run(self, user: str, work: Callable[[], T]) -> T:
         """Run work in a thread, when it is its user's turn."""
         if self._waiting >= MOST_WAITING:
-            raise QuotaExceeded(f"{self._waiting} queries are waiting", "Try again later.", 1.0)
+            raise QuotaExceeded(f"{self._waiting} queries are waiting", "The service is busy.", "1")
         most = self._slots - 1 if user else self._slots
         own = self._own.setdefault(user, CapacityLimiter(most))
         self._waiting += 1

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import anyio.to_thread
 import msgspec
-from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from modelkeeper.coordinator import Warmth
@@ -75,8 +75,7 @@ def records(service: Service) -> APIRouter:
     router = APIRouter(tags=["models"])
     coordinator = service.coordinator
 
-    @router.get("/models")
-    async def models(
+    async def filters(
         who: Reader,
         task: Name | None = None,
         data: Name | None = None,
@@ -84,16 +83,10 @@ def records(service: Service) -> APIRouter:
         text: Name | None = None,
         tag: Annotated[list[str] | None, Query(max_length=64)] = None,
         state: Annotated[list[str] | None, Query(max_length=8)] = None,
-        order: Annotated[str, Query(max_length=40)] = "-created",
-        limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
-        offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
-    ) -> Response:
-        """Records of models that may be seen."""
-        if order.removeprefix("-") not in Record.__struct_fields__:
-            raise InvalidMeta("order", repr(order), "give a field of a record, - in front for descending")
+    ) -> Filter:
         if unknown := set(state or ()) - set(_STATES):
             raise InvalidMeta("state", repr(unknown.pop()[:40]), f"choose of {', '.join(_STATES)}")
-        wanted = Filter(
+        return Filter(
             viewer=who.viewer,
             states=tuple(state) if state else STORED,
             task=_name("task", task),
@@ -102,8 +95,24 @@ def records(service: Service) -> APIRouter:
             text=_name("text", text),
             tags=tuple(checked_name("tag", each, empty=False) for each in tag or ()),
         )
+
+    @router.get("/models")
+    async def models(
+        wanted: Annotated[Filter, Depends(filters)],
+        order: Annotated[str, Query(max_length=40)] = "-created",
+        limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
+        offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+    ) -> Response:
+        """Records of models that may be seen."""
+        if order.removeprefix("-") not in Record.__struct_fields__:
+            raise InvalidMeta("order", repr(order), "give a field of a record, - in front for descending")
         found = await run(lambda: coordinator.models(wanted, order=order, limit=limit, offset=offset))
         return reply(found)
+
+    @router.get("/count")
+    async def count(wanted: Annotated[Filter, Depends(filters)]) -> Response:
+        """How many models that may be seen there are."""
+        return reply(await run(lambda: coordinator.count(wanted)))
 
     @router.get("/find")
     async def find(name: Name, who: Reader) -> Response:

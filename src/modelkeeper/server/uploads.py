@@ -24,7 +24,7 @@ from modelkeeper.errors import InvalidWeights, QuotaExceeded, UnknownModel, ZooU
 from modelkeeper.protocol import UploadRequest
 from modelkeeper.zoo.blobs import Written
 from modelkeeper.zoo.records import is_id
-from modelkeeper.zoo.zoo import Staged
+from modelkeeper.zoo.staged import Staged
 
 MOST_OPEN = 32  # uploads of one user at a time
 _PREFIX, _REQUEST, _WEIGHTS = "upload-", "request.json", "weights"
@@ -63,7 +63,7 @@ class Uploads:
                 self.forget(request.id)  # another announcement under the same id: begin anew
             if sum(each.owner == owner for each in self.open()) >= MOST_OPEN:
                 problem = f"{MOST_OPEN} models are being sent already"
-                raise QuotaExceeded(problem, "Finish or delete some first, or wait.", 60.0)
+                raise QuotaExceeded(problem, "Finish or delete some first, or wait.", "60")
             scratch = place.with_name(place.name + ".new")
             try:
                 shutil.rmtree(scratch, ignore_errors=True)

@@ -171,7 +171,8 @@ class _Run:
 
     def _folded(self, pair: TensorPair) -> Array:
         """A tensor of the parent, in which kept units stand in for dropped ones."""
-        array = self._source(pair.parent)
+        merge = self._plan.merges.get(pair.parent.name)
+        array = merge.apply(pair.parent, self._source) if merge else self._source(pair.parent)
         if self._fold is not None:
             for (ours, theirs), number in zip(pair.expressions(), pair.parents(), strict=True):
                 for space, kept in self._plan.maps.dropping(ours, theirs, self._importance):
@@ -203,6 +204,9 @@ class _Run:
             matrix = (source_out[:, None] == source_in[None, :]) * share[None, :]
         view = np.moveaxis(made, (out, taken), (0, 1))
         view[(..., *middle)] = matrix
+        if self._plan.noise:
+            rng = np.random.default_rng((self._plan.seed, *entry.tensor.encode()))
+            made += self._plan.noise * rng.standard_normal(made.shape) / np.sqrt(made.size / max(1, rows))
         return made
 
     def _groups(self, entry: Entry) -> int:

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from modelkeeper.graph import Graph
 from modelkeeper.transform.maps import Maps
+from modelkeeper.transform.merge import Merge
 from modelkeeper.transform.spaces import TensorPair
 
 ACTIONS = ("copied", "widened", "narrowed", "resized", "inserted", "kept")
@@ -46,6 +47,9 @@ class Plan(Struct, frozen=True, dict=True):
     doubts: tuple[str, ...]
     pairs: dict[str, TensorPair]  # by the child's tensor
     maps: Maps
+    seed: int = 0
+    noise: float = 0.0  # on inserted identities, in units of 1 / √(weights that make a unit)
+    merges: dict[str, Merge] = {}  # by the parent's tensor: a neighbour's part goes into it
 
     @property
     def exact(self) -> bool:

@@ -5,12 +5,13 @@ changes nothing, data flows along the same ways through the same operations, wha
 what it is given. One doubt, and the plan says that it is approximate, and why.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 import msgspec
 
-from modelkeeper.errors import InvalidPairs
+from modelkeeper.errors import InvalidPairs, InvalidSetting
 from modelkeeper.graph import Atom, Axis, Expression, Graph, Layer, Tensor, leaves
 from modelkeeper.graph.structure import COMMUTATIVE
 from modelkeeper.matching import Alignment
@@ -18,6 +19,7 @@ from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform.depth import NORMS, Depth, Inserted
 from modelkeeper.transform.fill import Fills
 from modelkeeper.transform.maps import Maps, Verdict
+from modelkeeper.transform.merge import find_merges
 from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.settle import settle
 from modelkeeper.transform.spaces import Pairs, Partners, TensorPair, pair_tensors
@@ -28,7 +30,13 @@ Make = Callable[..., Entry]
 
 
 def make_plan(
-    parent: Graph, child: Graph, alignment: Alignment | Pairs, *, same_task: bool = True, seed: int = 0
+    parent: Graph,
+    child: Graph,
+    alignment: Alignment | Pairs,
+    *,
+    same_task: bool = True,
+    seed: int = 0,
+    noise: float = 0.0,
 ) -> Plan:
     """For each tensor of `child`, where its values come from.
 
@@ -39,34 +47,43 @@ def make_plan(
             layer, whatever it says. Or just these pairs, as (number in the parent, number in the child).
         same_task: Do both predict the same things? If not, the head starts as it was initialised.
         seed: Of which units are copied, and by which shares they are read.
+        noise: The deviation of what is added to the identity in inserted layers, times the root of how many
+            weights make a unit. More than 0 is never exact, and `make deepening` finds nothing gained by it.
 
     Raises:
+        InvalidSetting: `noise` is negative or no number.
         InvalidPairs: A pair names a layer that is not there, or one that is in another pair.
     """
     if isinstance(alignment, Alignment):
         pairs: Pairs = twin_pairs(parent, child) or alignment.pairs
     else:
         pairs = _checked(parent, child, alignment)
+    if not 0 <= noise < math.inf:
+        raise InvalidSetting("noise", str(noise), "give 0 for exact identities, or a small positive number")
+
+    def planned(pairs: Pairs) -> Plan:
+        planner = _Planner(parent, child, pairs, same_task, seed, noise)
+        entries = planner.entries()
+        doubts = tuple(dict.fromkeys(planner.doubts(entries)))
+        return Plan(
+            parent, child, entries, doubts, planner.pairs, planner.maps, seed, noise, planner.merges.of
+        )
+
     settled = settle(parent, child, pairs)
-    plan = _planned(parent, child, settled, same_task, seed)
+    plan = planned(settled)
     if plan.doubts and set(settled) != set(pairs):  # settling is a guess: here is who can judge it
-        plan = min(plan, _planned(parent, child, pairs, same_task, seed), key=lambda each: len(each.doubts))
+        plan = min(plan, planned(pairs), key=lambda each: len(each.doubts))
     if len(plan.doubts) > MOST_DOUBTS:
         doubts = (*plan.doubts[:MOST_DOUBTS], f"and {len(plan.doubts) - MOST_DOUBTS} more")
         plan = msgspec.structs.replace(plan, doubts=doubts)
     return plan
 
 
-def _planned(parent: Graph, child: Graph, pairs: Pairs, same_task: bool, seed: int) -> Plan:
-    planner = _Planner(parent, child, pairs, same_task, seed)
-    entries = planner.entries()
-    doubts = tuple(dict.fromkeys(planner.doubts(entries)))
-    return Plan(parent, child, entries, doubts, planner.pairs, planner.maps)
-
-
 class _Planner:
-    def __init__(self, parent: Graph, child: Graph, pairs: Pairs, same_task: bool, seed: int) -> None:
-        self.parent, self.child = parent, child
+    def __init__(
+        self, parent: Graph, child: Graph, pairs: Pairs, same_task: bool, seed: int, noise: float
+    ) -> None:
+        self.parent, self.child, self.noise = parent, child, noise
         self.partner = {ours: theirs for theirs, ours in pairs}
         self.depth = Depth(child, self.partner)
         heads = _heads(child)
@@ -79,6 +96,10 @@ class _Planner:
                     self.fresh.setdefault(name, problem)
                 else:
                     self.pairs.setdefault(name, pair)
+        self.merges = find_merges(parent, child, self.partner)
+        for name, pair in self.merges.pairs.items():
+            if name not in self.fresh:
+                self.pairs[name] = pair
         self.partners = Partners(self.pairs)
         self._inherit()
         fills = Fills(child, self.partner.keys(), self.depth.silent)
@@ -134,6 +155,11 @@ class _Planner:
             why = next((v.why for v in verdicts if not v.exact), "") or next(
                 (v.why for v in verdicts if v.why), ""
             )
+            merge = self.merges.of.get(pair.parent.name)
+            if merge is not None:
+                why = "; ".join(
+                    filter(None, (why, f"with {merge.projection.name} and {merge.norm.name} in one"))
+                )
             return entry(action, all(v.exact for v in verdicts), why, source=pair.parent.name)
         if not tensor.live:
             return entry("kept", True, "the model never uses it")
@@ -187,7 +213,8 @@ class _Planner:
                     return entry("inserted", True, inserted.why, value="zero")
             case "identity":
                 if tensor.role == "weight":
-                    return entry("inserted", True, inserted.why, value="identity")
+                    why = f"{inserted.why}, but for noise of {self.noise:g}" if self.noise else inserted.why
+                    return entry("inserted", not self.noise, why, value="identity")
                 if tensor.role == "bias":
                     return entry("inserted", True, inserted.why, value="zero")
             case "neutral":
@@ -218,8 +245,8 @@ class _Planner:
         for entry in entries:
             if not entry.exact:
                 yield f"{entry.tensor} is {entry.action}: {entry.why}"
-        used = set(self.partner.values())
-        lent = {pair.parent.name for pair in self.pairs.values()}
+        used = {*self.partner.values(), *self.merges.gone}
+        lent = {*(pair.parent.name for pair in self.pairs.values()), *self.merges.taken}
         for number, layer in enumerate(self.parent.layers):
             if number not in used and layer.kind not in ENDS:
                 yield f"the parent's {layer.kind} {layer.name} is not used"
@@ -249,7 +276,7 @@ class _Planner:
         if layer.attributes != other.attributes and not self._same_window(number, layer, other):
             yield f"{where} has other attributes than in the parent"
         ours = [(self.partner.get(source), via) for source, via in map(self.depth.stream, layer.inputs)]
-        theirs = [(edge.source, edge.via) for edge in other.inputs]
+        theirs = [(self.merges.gone.get(edge.source, edge.source), edge.via) for edge in other.inputs]
         if layer.kind in COMMUTATIVE:
             ours, theirs = sorted(ours, key=repr), sorted(theirs, key=repr)
             if layer.kind == "concat":

@@ -4,8 +4,8 @@ An alignment knows no difference between layers that serve equally well. When bl
 or projection behind them may thus be paired with a layer of the first new block, and the block is then
 neither new nor old. Going backwards from what is paired: where a paired layer takes its input from a layer
 without a partner, and the parent's layer in that place is lent to one of the same make elsewhere, with no
-more connections, the pair moves here. A merge moves the other way: to where all that it merges is paired,
-from where nothing is.
+more connections, the pair moves here; but a norm stays with its projection. A merge moves the other way: to
+where all that it merges is paired, from where nothing is.
 
 The alignment stays as good (layers of the same make, no fewer edges) and still respects data flow.
 """
@@ -13,7 +13,7 @@ The alignment stays as good (layers of the same make, no fewer edges) and still 
 from collections.abc import Callable
 
 from modelkeeper.graph import Graph, consumers
-from modelkeeper.transform.depth import NORMS, ancestors, signature
+from modelkeeper.transform.depth import NORMS, PROJECTIONS, ancestors, signature
 from modelkeeper.transform.spaces import Pairs
 
 
@@ -61,7 +61,7 @@ class _Settling:
     def _claim(self, new: int, reader: int) -> None:
         for edge in self._parent.layers[self._partner[reader]].inputs:
             old = self._lent.get(edge.source)
-            if old is None or not self._alike(old, new):
+            if old is None or not self._alike(old, new) or self._bound(edge.source, old):
                 continue
             if self._edges(edge.source, new) >= self._edges(edge.source, old) and self._in_order(
                 edge.source, new
@@ -69,6 +69,16 @@ class _Settling:
                 del self._partner[old]
                 self._partner[new], self._lent[edge.source] = edge.source, new
                 return
+
+    def _bound(self, theirs: int, ours: int) -> bool:
+        """Does a norm stand right behind the projection that it was trained with?"""
+        layer, inputs = self._child.layers[ours], self._parent.layers[theirs].inputs
+        if layer.kind not in NORMS or len(layer.inputs) != 1 or len(inputs) != 1 or layer.inputs[0].via:
+            return False
+        source = layer.inputs[0].source
+        return (
+            self._child.layers[source].kind in PROJECTIONS and self._partner.get(source) == inputs[0].source
+        )
 
     def _alike(self, old: int, new: int) -> bool:
         """Of the same make; a norm is as wide as what runs into it, whatever that is."""

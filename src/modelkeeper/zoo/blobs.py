@@ -3,6 +3,7 @@
     blobs = Blobs("zoo/")                  also "memory://", "s3://bucket/prefix" and what obstore knows
     with blobs.writing("models/17") as folder:
         folder.write("model.safetensors", chunks)
+        folder.publish()
     blobs.weights("models/17")             a mapping of tensors, each read when it is asked for
 
 A folder appears whole or not at all. In a local store it is written beside, flushed to the disk and renamed;
@@ -29,6 +30,7 @@ from obstore.store import LocalStore, MemoryStore, ObjectStore, from_url
 
 from modelkeeper.errors import CorruptWeights, ZooUnusable
 from modelkeeper.weights import CHUNK, Weights
+from modelkeeper.zoo.records import is_id
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 MODELS, STAGING = "models", "staging"
@@ -73,7 +75,7 @@ class Blobs:
 
     @contextlib.contextmanager
     def writing(self, folder: str) -> Iterator["Folder"]:
-        """Write the files of a folder. It appears when the block ends, and not if the block raises."""
+        """Write the files of a folder. It appears when it is published; otherwise it never was there."""
         try:
             if self._root is None:
                 made: Folder = _RemoteFolder(self._store, folder)
@@ -81,10 +83,8 @@ class Blobs:
                 made = _LocalFolder(self._root, folder)
             try:
                 yield made
-                made.publish()
-            except BaseException:
-                made.abandon()
-                raise
+            finally:
+                made.close()
         except (StoreError, OSError) as problem:
             raise ZooUnusable(self.url, f"writing {folder} failed: {_line(problem)}", _ADVICE) from problem
 
@@ -141,7 +141,11 @@ class Blobs:
         raise CorruptWeights(model, f"the file has {found:,} bytes, registered were {size:,}")
 
     def chunks(self, path: str, start: int = 0) -> Iterator[bytes]:
-        """The bytes of a file from a place on, piece by piece."""
+        """The bytes of a model's file from a place on, piece by piece.
+
+        Raises:
+            CorruptWeights: The file is missing.
+        """
         try:
             if self._root is not None:
                 with (self._root / path).open("rb") as file:
@@ -151,6 +155,8 @@ class Blobs:
             else:
                 options: dict[str, Any] = {"options": {"range": {"offset": start}}} if start else {}
                 yield from (bytes(piece) for piece in self._store.get(path, **options).stream())
+        except (NotFoundError, FileNotFoundError) as problem:
+            raise CorruptWeights(path.split("/")[-2], f"{path} is missing") from problem
         except (StoreError, OSError) as problem:
             raise ZooUnusable(self.url, f"reading {path} failed: {_line(problem)}", _ADVICE) from problem
 
@@ -162,17 +168,20 @@ class Blobs:
         return digest.hexdigest()
 
     def folders(self) -> Iterator[tuple[str, float]]:
-        """Every model's folder that is there, and when it was last written to."""
+        """Every model's folder that is there, and when it was last written to. What is no model's is not ours."""
         if self._root is not None:
             for entry in _scan(self._root / MODELS):
                 with contextlib.suppress(FileNotFoundError):  # another process may sweep, too
-                    yield f"{MODELS}/{entry.name}", entry.stat().st_mtime
+                    if is_id(entry.name):
+                        yield f"{MODELS}/{entry.name}", entry.stat().st_mtime
             return
         newest: dict[str, float] = {}
         for batch in self._store.list(MODELS + "/"):
             for item in batch:
-                folder = "/".join(str(item["path"]).split("/")[:2])
-                newest[folder] = max(newest.get(folder, 0.0), item["last_modified"].timestamp())
+                name = str(item["path"]).split("/")[1]
+                if is_id(name):
+                    folder = f"{MODELS}/{name}"
+                    newest[folder] = max(newest.get(folder, 0.0), item["last_modified"].timestamp())
         yield from newest.items()
 
     def sweep_staging(self, older_than: float) -> int:
@@ -182,7 +191,7 @@ class Blobs:
             with contextlib.suppress(FileNotFoundError):
                 newest = max([entry.stat().st_mtime, *(each.stat().st_mtime for each in _scan(entry))])
                 if newest <= older_than:
-                    shutil.rmtree(entry)
+                    shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
                     swept += 1
         return swept
 
@@ -208,11 +217,11 @@ class Folder:
             return self.write(name, iter(lambda: file.read(CHUNK), b""))
 
     def publish(self) -> None:
-        """Let everyone see it."""
+        """Put it where its model's folder belongs. What lay there belonged to no record, and goes."""
         raise NotImplementedError
 
-    def abandon(self) -> None:
-        """Leave nothing behind."""
+    def close(self) -> None:
+        """Leave nothing behind, unless it was published."""
         raise NotImplementedError
 
 
@@ -246,17 +255,18 @@ class _LocalFolder(Folder):
         now = time.time()
         os.utime(self._staged, (now, now))
         _sync_folder(self._staged)
+        if self._final.exists():  # a registration with the same id died between its files and its record
+            self._final.rename(self._staged.with_name(f"gone-{secrets.token_hex(8)}"))
         self._staged.rename(self._final)
         _sync_folder(self._final.parent)
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         shutil.rmtree(self._staged, ignore_errors=True)
 
 
 class _RemoteFolder(Folder):
     def __init__(self, store: ObjectStore, folder: str) -> None:
         self._store, self._folder = store, folder
-        self._names: list[str] = []
 
     def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> Written:
         digest, size = hashlib.sha256(), 0
@@ -268,16 +278,14 @@ class _RemoteFolder(Folder):
                 size += len(chunk)
                 yield chunk
 
-        self._names.append(name)
         self._store.put(f"{self._folder}/{name}", watched())
         return Written(size, digest.hexdigest())
 
     def publish(self) -> None:
         """The record in the catalog does it."""
 
-    def abandon(self) -> None:
-        with contextlib.suppress(NotFoundError):
-            self._store.delete([f"{self._folder}/{name}" for name in self._names])
+    def close(self) -> None:
+        """What no record names is swept; it may as well belong to the same registration, sent twice."""
 
 
 def _scan(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:

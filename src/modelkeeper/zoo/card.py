@@ -14,7 +14,7 @@ from modelkeeper.zoo.records import Record
 
 def config(record: Record) -> bytes:
     """The record as JSON. What changes later (hits, state) is in the catalog alone."""
-    leave = {"hits", "last_used", "state", "reason", "pinned", "twin", "twin_similarity", "bytes", "checksum"}
+    leave = {"hits", "last_used", "state", "reason", "pinned", "twin", "twin_similarity"}
     known = {name: value for name, value in record.to_dict().items() if name not in leave}
     return json.dumps({"format": "modelkeeper.model", "version": 1, **known}, indent=2).encode() + b"\n"
 

@@ -6,33 +6,38 @@
     catalog.changes(since)                   which models came or went, by a number that only grows
 
 Threads and processes may share one database. Writers of SQLite take turns from the start of a transaction
-(BEGIN IMMEDIATE), readers are never kept waiting (WAL); what was committed survives a power cut.
+(BEGIN IMMEDIATE), readers are never kept waiting (WAL); what was committed survives a power cut. Elsewhere
+whoever adds or retires models takes turns by the row that counts changes.
 """
 
 import contextlib
 import os
+import sqlite3
 import threading
 import time
 import weakref
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
-import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from modelkeeper.errors import InvalidGraph, UnknownModel, ZooUnusable
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo import schema
-from modelkeeper.zoo.records import PUBLIC, STORED, Event, Filter, Record, Viewer, is_id
+from modelkeeper.zoo.records import MAX_NAME, PUBLIC, STORED, Event, Filter, Record, Viewer, is_id
 from modelkeeper.zoo.schema import clock, events, graphs, models, tags
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 BUSY = 60.0  # seconds to wait for other writers
 MANY = 500  # values in one IN (...): databases have limits
+NEWEST = 2_000  # models whose names are compared with one that is not there
 _FIELDS = [models.c[name] for name in Record.__struct_fields__]
 
 
@@ -60,10 +65,25 @@ class Catalog:
 
     # -- writing --------------------------------------------------------------------------------
 
-    def add(self, record: Record, graph: bytes, prepared: bytes, event: Event | None = None) -> Record:
-        """Add a record with its graph (JSON) and what the matcher made of it. Gives it its key."""
+    def add(
+        self,
+        record: Record,
+        graph: bytes,
+        prepared: bytes,
+        event: Event | None = None,
+        publish: Callable[[], None] = lambda: None,
+    ) -> Record:
+        """Add a record with its graph (JSON) and what the matcher made of it. Gives it its key.
+
+        `publish` puts its files in place; no model comes or goes meanwhile, nor is swept. If a record has
+        this id already, that one is returned, and nothing happens.
+        """
         values = _values(record)
-        with self._writing() as connection:
+        with self._taking_turns() as connection:
+            same = _records(connection.execute(sa.select(*_FIELDS).where(models.c.id == record.id)))
+            if same:
+                return same[0]
+            publish()
             known = connection.scalar(sa.select(graphs.c.digest).where(graphs.c.digest == record.graph))
             if known is None:
                 row = {"digest": record.graph, "graph": zlib.compress(graph), "prepared": prepared}
@@ -87,14 +107,17 @@ class Catalog:
     ) -> list[Record] | None:
         """Take models (id -> reason) out of what can be searched; their records stay. Which were there?
 
-        With `clock`, nothing happens if a model came or went since it showed that: None.
+        With `clock`, nothing happens if a model came or went since it showed that (None), and those that
+        were pinned since stay.
         """
         gone: list[Record] = []
-        with self._writing() as connection:
+        with self._taking_turns() as connection:
             if clock is not None and _now(connection) != clock:
                 return None
             for batch in _batches(list(reasons)):
                 among = models.c.id.in_(batch) & models.c.state.in_(STORED)
+                if clock is not None:
+                    among &= models.c.pinned.is_(False)
                 gone += _records(connection.execute(sa.select(*_FIELDS).where(among)))
             if gone:
                 now, changed = time.time(), _tick(connection)
@@ -137,15 +160,22 @@ class Catalog:
                 .where(models.c.id == sa.bindparam("of"))
                 .values(twin=sa.bindparam("by"), twin_similarity=sa.bindparam("much"))
             )
-            with self._writing() as connection:
+            with self._taking_turns() as connection:
                 rows = [{"of": of, "by": by, "much": much} for of, (by, much) in twins.items()]
                 connection.execute(change, rows)
 
     def sweep_graphs(self) -> int:
         """Delete graphs that no stored model has. How many were there?"""
         used = sa.select(models.c.graph).where(models.c.state.in_(STORED))
-        with self._writing() as connection:
+        with self._taking_turns() as connection:
             return connection.execute(graphs.delete().where(graphs.c.digest.not_in(used))).rowcount
+
+    @contextlib.contextmanager
+    def holding(self, model: str) -> Iterator[bool]:
+        """Is a model stored under this id? While the block runs, that stays so."""
+        stored = sa.select(models.c.key).where(models.c.id == model, models.c.state.in_(STORED))
+        with self._taking_turns() as connection:
+            yield connection.scalar(stored) is not None
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -164,11 +194,27 @@ class Catalog:
             chosen = sa.select(*_FIELDS).where(whole, *_visible(viewer)).order_by(models.c.key.desc())
             found = _records(connection.execute(chosen.limit(20)))
         if not found:
-            raise UnknownModel(name)
+            raise UnknownModel(name, near=self._near(name, viewer))
         named = [record for record in found if record.name == name]
         if not named and len(found) > 1:
             raise UnknownModel(name, tuple(record.id for record in found))
         return (named or found)[0]
+
+    def _near(self, name: str, viewer: Viewer | None) -> tuple[str, ...]:
+        """Names and ids that could be meant, among those of the newest models."""
+        import difflib
+
+        chosen = sa.select(models.c.id, models.c.name).where(models.c.state.in_(STORED), *_visible(viewer))
+        with self._reading() as connection:
+            rows = connection.execute(chosen.order_by(models.c.key.desc()).limit(NEWEST)).all()
+        known = dict.fromkeys(text for row in rows for text in row)
+        return tuple(difflib.get_close_matches(name[:MAX_NAME], known, n=3, cutoff=0.7))
+
+    def count(self, wanted: Filter) -> int:
+        """How many records pass a filter."""
+        with self._reading() as connection:
+            chosen = sa.select(sa.func.count()).select_from(models).where(*_where(wanted))
+            return int(connection.scalar(chosen) or 0)
 
     def find(
         self, wanted: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
@@ -180,8 +226,10 @@ class Catalog:
         with self._reading() as connection:
             return _records(connection.execute(chosen))
 
-    def keys(self, wanted: Filter) -> NDArray[np.int64]:
-        """The keys of all records that pass a wanted."""
+    def keys(self, wanted: Filter) -> "NDArray[np.int64]":
+        """The keys of all records that pass a filter."""
+        import numpy as np
+
         with self._reading() as connection:
             found = connection.execute(sa.select(models.c.key).where(*_where(wanted))).scalars().all()
         return np.array(found, np.int64)
@@ -204,8 +252,10 @@ class Catalog:
                 found.update((record.id, record) for record in _records(rows))
         return found
 
-    def keys_named(self, names: Collection[str]) -> NDArray[np.int64]:
+    def keys_named(self, names: Collection[str]) -> "NDArray[np.int64]":
         """The keys of models that have one of these names or ids."""
+        import numpy as np
+
         found: list[int] = []
         with self._reading() as connection:
             for batch in _batches(list(names)):
@@ -308,7 +358,7 @@ class Catalog:
         with self._reading() as connection:
             count, size, parameters, hits, kinds = connection.execute(sa.select(*total).where(stored)).one()
             by_state = sa.select(models.c.state, sa.func.count()).where(seen).group_by(models.c.state)
-            states = {str(state): int(number) for state, number in connection.execute(by_state)}
+            states = {state: int(number) for state, number in connection.execute(by_state)}
             by_task = (
                 sa.select(models.c.task, models.c.data, sa.func.count(), sa.func.sum(models.c.hits))
                 .where(stored)
@@ -366,6 +416,13 @@ class Catalog:
 
     # For those who keep other tables in the same database.
     reading, writing = _reading, _writing
+
+    @contextlib.contextmanager
+    def _taking_turns(self) -> Iterator[sa.Connection]:
+        """Write while nobody else adds or retires models."""
+        with self._writing() as connection:
+            connection.execute(sa.select(clock.c.value).with_for_update())  # SQLite's writers do so anyway
+            yield connection
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -442,11 +499,24 @@ def _speak_sqlite(engine: sa.Engine) -> None:
     def connect(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # the driver leaves BEGIN to us
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-            connection.execute(f"PRAGMA {pragma}").close()
+            _patiently(connection, f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
         connection.exec_driver_sql(connection.get_execution_options().get("modelkeeper_begin", "BEGIN"))
+
+
+def _patiently(connection: sqlite3.Connection, statement: str) -> None:
+    """Of two that switch a new file to WAL at once, SQLite refuses one without waiting."""
+    end = time.monotonic() + BUSY
+    while True:
+        try:
+            connection.execute(statement).close()
+            return
+        except sqlite3.OperationalError as problem:
+            if "locked" not in str(problem) or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def _tick(connection: sa.Connection) -> int:

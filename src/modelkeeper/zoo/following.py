@@ -46,9 +46,9 @@ class Follower:
             if changes:
                 known = self._catalog.prepared([graph for _, state, graph in changes if state == ACTIVE])
                 for key, state, graph in changes:
-                    if state == ACTIVE:
+                    if state == ACTIVE and graph in known:
                         self._index.add(key, self._prepared(graph, known[graph]))
-                    else:
+                    else:  # a graph that was swept meanwhile had no model any more
                         self._index.remove(key)
                 self._unsaved += len(changes)
             self._seen = now
@@ -79,8 +79,10 @@ class Follower:
             return
         scratch = self._folder / f"tmp-{secrets.token_hex(4)}"
         try:
-            self._index.save(scratch)
             older = self._folders()
+            if older and older[0][0] >= self._seen:
+                return  # another process has saved as much
+            self._index.save(scratch)
             scratch.rename(self._folder / str(self._seen))
         except OSError as problem:  # it was only to save time
             _log.warning("the search index could not be saved in %s: %s", self._folder, problem)
@@ -89,6 +91,16 @@ class Follower:
         for clock, path in older[1:]:  # a process may be about to open the newest of them
             if clock < self._seen:
                 _remove(path)
+
+    def sweep(self, older_than: float) -> int:
+        """Delete what processes began to save and never finished. How many folders?"""
+        swept = 0
+        for path in self._folder.glob("tmp-*") if self._folder is not None else ():
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime <= older_than:
+                    _remove(path)
+                    swept += 1
+        return swept
 
     def _folders(self) -> list[tuple[int, Path]]:
         """Saved indexes, the newest first."""

@@ -94,6 +94,10 @@ class Event(Struct, frozen=True, kw_only=True):
     user: str = ""
     detail: str = ""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
 
 class Viewer(Struct, frozen=True):
     """Who asks: sees public models, those of these projects, and the user's own. None sees all."""

@@ -11,25 +11,22 @@ way round: first the record says so, then the files go.
 """
 
 import hashlib
+import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.errors import CorruptWeights, InvalidWeights, ModelRefused
+from modelkeeper.errors import CorruptWeights, InvalidMeta, InvalidWeights, ModelKeeperError, ModelRefused
 from modelkeeper.graph import Graph, to_json
-from modelkeeper.matching import Index, Prepared, prepare
 from modelkeeper.metrics import Metric, standing
 from modelkeeper.settings import Settings
-from modelkeeper.weights import Array, Header, Weights, holds_nan, open_file, stream
 from modelkeeper.zoo import card
-from modelkeeper.zoo.admission import Admission, admit
-from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, WEIGHTS, Blobs, Written
+from modelkeeper.zoo.admission import Admission, Verdict, admit
 from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.following import Follower
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
@@ -41,12 +38,21 @@ from modelkeeper.zoo.records import (
     Filter,
     Record,
     Registration,
+    is_id,
     new_id,
 )
 from modelkeeper.zoo.retention import DAY, Item, retain
 
+if TYPE_CHECKING:
+    from modelkeeper.matching import Index, Prepared
+    from modelkeeper.weights import Array, Header, Weights
+    from modelkeeper.zoo.blobs import Blobs
+    from modelkeeper.zoo.following import Follower
+    from modelkeeper.zoo.staged import Staged
+
 NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
+_log = logging.getLogger("modelkeeper")
 
 
 class Registered(Struct, frozen=True):
@@ -56,26 +62,13 @@ class Registered(Struct, frozen=True):
     admission: Admission
     evicted: tuple[str, ...] = ()  # ids of models that had to make room
 
-
-class Staged(Struct, frozen=True):
-    """A file of weights that somebody sent: hostile until checked."""
-
-    path: Path
-    written: Written
-
-    def check(self, header: Header) -> None:
-        """Does it hold just the tensors of this header, wherever they lie in it, and no NaN?"""
-        with open_file(self.path) as weights:
-            found, wanted = weights.header.tensors, header.tensors
-            for name in dict.fromkeys((*wanted, *found)):
-                if name not in found or name not in wanted:
-                    raise InvalidWeights(name, "it is missing" if name in wanted else "nobody asked for it")
-                theirs, ours = found[name], wanted[name]
-                if (theirs.dtype, theirs.shape) != (ours.dtype, ours.shape):
-                    held = f"{theirs.dtype} of shape {theirs.shape}"
-                    raise InvalidWeights(name, f"{held} instead of {ours.dtype} {ours.shape}")
-            for _ in _finite(weights.items()):
-                pass
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        return {
+            "record": self.record.to_dict(),
+            "admission": msgspec.to_builtins(self.admission),
+            "evicted": list(self.evicted),
+        }
 
 
 class Swept(Struct, frozen=True):
@@ -87,6 +80,11 @@ class Swept(Struct, frozen=True):
     damaged: tuple[str, ...]  # models whose weights are not what was registered
     evicted: tuple[str, ...]  # models beyond the capacity
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
 
 class Zoo:
     """Catalog, blobs and index of one zoo. Safe to use from several threads and processes."""
@@ -94,23 +92,47 @@ class Zoo:
     def __init__(self, settings: Settings) -> None:
         """Open a zoo; a new home is made."""
         self.settings = settings
-        self.blobs = Blobs(settings.blobs_url)
         if not settings.in_memory and not settings.catalog:
             settings.folder.mkdir(parents=True, exist_ok=True)
         self.catalog = Catalog(settings.catalog_url)
-        folder = None if settings.in_memory else settings.folder / "index"
-        self._follower = Follower(self.catalog, folder, settings.threads)
+        self._opening = threading.Lock()
+        self._blobs: Blobs | None = None
+        self._follower: Follower | None = None
         self._verified: set[str] = set()
         self._verifying = threading.Lock()
 
     def close(self) -> None:
         """Let go of the database."""
-        self._follower.close()
+        if self._follower is not None:
+            self._follower.close()
         self.catalog.close()
 
-    def index(self) -> Index:
+    # Whoever only counts or lists models needs neither blobs nor index, and should not wait for them.
+
+    @property
+    def blobs(self) -> "Blobs":
+        """The files of the models."""
+        from modelkeeper.zoo.blobs import Blobs
+
+        with self._opening:
+            if self._blobs is None:
+                self._blobs = Blobs(self.settings.blobs_url)
+            return self._blobs
+
+    @property
+    def follower(self) -> "Follower":
+        """What keeps the search index in step with the catalog."""
+        from modelkeeper.zoo.following import Follower
+
+        with self._opening:
+            if self._follower is None:
+                folder = None if self.settings.in_memory else self.settings.folder / "index"
+                self._follower = Follower(self.catalog, folder, self.settings.threads)
+            return self._follower
+
+    def index(self) -> "Index":
         """The search index, with all that any process has registered up to now."""
-        return self._follower.index()
+        return self.follower.index()
 
     # -- coming ---------------------------------------------------------------------------------
 
@@ -124,14 +146,35 @@ class Zoo:
     ) -> Registered:
         """Take a model in. When this returns, the model is on the disk and can become a parent.
 
+        With a `model_id` (16 hexadecimal digits) it may be sent again: the same weights with the same id
+        are registered once.
+
         Raises:
+            InvalidMeta: `model_id` is no id.
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
             TooLargeToMatch: The graph has more layers than an alignment takes.
             ZooUnusable: It could not be written. Nothing of it is visible.
         """
+        from modelkeeper.matching import prepare
+        from modelkeeper.weights import Header, stream
+        from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, WEIGHTS
+        from modelkeeper.zoo.staged import Staged
+
+        if model_id and not is_id(model_id):
+            raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
         prepared = prepare(graph)
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
+        staged = tensors if isinstance(tensors, Staged) else None
+        chunks = tensors.chunks() if isinstance(tensors, Staged) else stream(header, _finite(tensors))
+        known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
+        if known is not None:
+            digest = hashlib.sha256()
+            for chunk in chunks:
+                digest.update(chunk)
+            _expect(known, owner, digest.hexdigest())
+            verdict: Verdict = "not_a_parent" if known.state == BARRED else "admitted"
+            return Registered(known, Admission(verdict, known.reason or "it was registered before"))
         admission = self._admission(told, header, owner)
         now = time.time()
         text = to_json(graph)
@@ -162,22 +205,28 @@ class Zoo:
             reason="" if admission.verdict == "admitted" else admission.reason,
         )
         with self.blobs.writing(record.folder) as folder:
+            if staged is not None:
+                staged.check(header)
+                written = folder.adopt(WEIGHTS, staged.path, staged.written)
+            else:
+                written = folder.write(WEIGHTS, chunks)
+            record = msgspec.structs.replace(record, bytes=written.bytes, checksum=written.checksum)
             for name, small in ((GRAPH, text), (CONFIG, card.config(record)), (CARD, card.card(record))):
                 folder.write(name, [small])
-            if isinstance(tensors, Staged):
-                tensors.check(header)
-                written = folder.adopt(WEIGHTS, tensors.path, tensors.written)
-            else:
-                written = folder.write(WEIGHTS, stream(header, _finite(tensors)))
-        record = msgspec.structs.replace(record, bytes=written.bytes, checksum=written.checksum)
-        detail = f"{record.name}: {told.metric}; {admission.reason}"
-        event = Event(at=now, action="registered", model=record.id, user=owner, detail=detail)
-        record = self.catalog.add(record, text, prepared.to_bytes(), event)
-        self._verified.add(record.id)
-        self._find_twins(record, prepared)
-        return Registered(record, admission, self.make_room())
+            detail = f"{record.name}: {told.metric}; {admission.reason}"
+            event = Event(at=now, action="registered", model=record.id, user=owner, detail=detail)
+            added = self.catalog.add(record, text, prepared.to_bytes(), event, folder.publish)
+        _expect(added, owner, record.checksum)
+        self._verified.add(added.id)
+        evicted: tuple[str, ...] = ()
+        try:
+            self._find_twins(added, prepared)
+            evicted = self.make_room()
+        except ModelKeeperError as problem:  # the model is in; the next registration makes up for this
+            _log.warning("after registering %s: %s", added.id, problem)
+        return Registered(added, admission, evicted)
 
-    def _admission(self, told: Registration, header: Header, owner: str) -> Admission:
+    def _admission(self, told: Registration, header: "Header", owner: str) -> Admission:
         settings = self.settings
         admission = admit(
             told.metric,
@@ -187,8 +236,9 @@ class Zoo:
             mode=settings.admission,
         )
         advice = "It would be of no use as a parent; the setting `admission` decides about such models."
-        if settings.capacity is not None and header.data_bytes > settings.capacity:
-            reason = f"its {header.data_bytes:,} bytes exceed the zoo's capacity of {settings.capacity:,}"
+        size = len(header.to_bytes()) + header.data_bytes
+        if settings.capacity is not None and size > settings.capacity:
+            reason = f"its {size:,} bytes exceed the zoo's capacity of {settings.capacity:,}"
             admission, advice = Admission("refused", reason), "Raise the setting `capacity`."
         if admission.verdict == "refused":
             event = Event(
@@ -198,7 +248,7 @@ class Zoo:
             raise ModelRefused(told.name, admission.reason, advice)
         return admission
 
-    def _find_twins(self, record: Record, prepared: Prepared) -> None:
+    def _find_twins(self, record: Record, prepared: "Prepared") -> None:
         """Remember which near-twins are better than others: that is what retention values."""
         peers = self.catalog.keys(Filter(states=(ACTIVE,), task=record.task, data=record.data))
         peers = peers[peers != record.key]
@@ -221,7 +271,7 @@ class Zoo:
 
     # -- staying --------------------------------------------------------------------------------
 
-    def weights(self, record: Record) -> Weights:
+    def weights(self, record: Record) -> "Weights":
         """The tensors of a model. Its checksum is compared the first time that this process reads it.
 
         Raises:
@@ -294,26 +344,31 @@ class Zoo:
                 cover=1 - record.twin_similarity if record.twin in present else 1.0,
             )
 
-    def gc(self, *, grace: float | None = None, verify: bool = False) -> Swept:
+    def gc(
+        self,
+        *,
+        grace: float | None = None,
+        verify: bool = False,
+        progress: Callable[[float, float], None] | None = None,
+    ) -> Swept:
         """Delete what no record names, and mark models whose weights are lost.
 
         Args:
             grace: What is younger than so many seconds may belong to a registration under way, and stays.
             verify: Compare every model's checksum, not just the size of its file.
+            progress: Is told how many bytes of how many were looked at.
         """
         before = time.time() - (self.settings.grace if grace is None else grace)
         records = {record.folder: record for record in self.catalog.find(Filter(states=STORED))}
         swept = []
-        there = set()
         for folder, written in list(self.blobs.folders()):
-            there.add(folder)
             if folder not in records and written <= before:
-                # It may have been registered since the records were read.
-                found = self.catalog.with_ids([folder.rpartition("/")[2]])
-                if not any(record.state in STORED for record in found.values()):
-                    self.blobs.delete(folder)
-                    swept.append(folder)
+                with self.catalog.holding(folder.rpartition("/")[2]) as stored:
+                    if not stored:  # nor was it registered since the records were read
+                        self.blobs.delete(folder)
+                        swept.append(folder)
         damaged = []
+        done, total = 0, sum(record.bytes for record in records.values())
         for folder, record in records.items():
             try:
                 self.blobs.weights(folder, record.bytes)
@@ -322,13 +377,23 @@ class Zoo:
             except (CorruptWeights, InvalidWeights) as problem:
                 self.catalog.retire({record.id: str(problem)}, DAMAGED)
                 damaged.append(record.id)
-        staging = self.blobs.sweep_staging(before)
+            done += record.bytes
+            if progress is not None:
+                progress(done, total)
+        staging = self.blobs.sweep_staging(before) + self.follower.sweep(before)
         evicted = self.make_room()
         graphs = self.catalog.sweep_graphs()
         if staging or swept:
             detail = f"{staging} unfinished writes, {len(swept)} folders without a record"
             self.catalog.note(Event(at=time.time(), action="swept", detail=detail))
         return Swept(staging, tuple(swept), graphs, tuple(damaged), evicted)
+
+
+def _expect(record: Record, owner: str, checksum: str) -> None:
+    """A registration may come twice, but an id belongs to one model."""
+    if (record.owner, record.checksum) != (owner, checksum):
+        reason = f"another model has the id {record.id}"
+        raise ModelRefused(record.name, reason, "Leave the id out, and the zoo gives one.")
 
 
 def stored_tensors(graph: Graph) -> Iterator[tuple[str, str, tuple[int, ...]]]:
@@ -338,7 +403,9 @@ def stored_tensors(graph: Graph) -> Iterator[tuple[str, str, tuple[int, ...]]]:
             yield name, tensor.dtype, tensor.shape
 
 
-def _finite(tensors: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
+def _finite(tensors: "Iterable[tuple[str, Array]]") -> "Iterator[tuple[str, Array]]":
+    from modelkeeper.weights import holds_nan
+
     for name, array in tensors:
         if holds_nan(array):
             raise InvalidWeights(name, "it holds NaN: the training has failed")

@@ -1,19 +1,19 @@
-"""The command line: `modelkeeper COMMAND`, also `python -m modelkeeper COMMAND`.
+"""Which model does a user mean on the command line?
 
-A command imports what it needs when it runs, so that `--help` and `--version` answer at once and a
-machine without a framework can still ask. What goes wrong on purpose (ModelKeeperError) is one line on
-standard error and exit code 1; a wrong call is exit code 2.
+    load_model("my_models:make(width=64)")    the model that the user's own code makes
+    graph_of("trained.json", shapes)          its graph, or the graph in a file
+
+Only what the user's own module does is run: arguments are read as literals, never evaluated.
 """
 
 import ast
 import contextlib
 import difflib
 import importlib
-import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -21,8 +21,6 @@ import click
 from modelkeeper.errors import CannotLoadFactory, ModelKeeperError, UnknownFramework
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from modelkeeper.graph import Graph
 
 
@@ -31,6 +29,11 @@ class Shape(NamedTuple):
 
     sizes: tuple[int, ...]
     dtype: str
+
+
+def shapes_option(text: str) -> Callable[[Any], Any]:
+    """The option --input, with this help."""
+    return click.option("--input", "shapes", callback=_shapes, multiple=True, metavar="SHAPE", help=text)
 
 
 def _shapes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Shape, ...]:
@@ -50,117 +53,36 @@ def _shapes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return tuple(shapes)
 
 
-class _Group(click.Group):
-    """A group whose commands may raise ModelKeeperError: click then prints it and exits with 1."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except ModelKeeperError as error:
-            raise click.ClickException(str(error)) from error
-
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="modelkeeper", help="Print the version and leave.")
-def main() -> None:
-    """Warm starts for neural-network training."""
-
-
-@main.command()
-@click.argument("factory")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the graph as JSON, the form in which it travels."
-)
-@click.option(
-    "--input",
-    "shapes",
-    callback=_shapes,
-    multiple=True,
-    metavar="SHAPE",
-    help="The shape of an example input, e.g. 1,3,32,32 or int64:1,16; once for each input. "
-    "Default: found from the model.",
-)
-def describe(factory: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
-    """Print the graph of the model that FACTORY makes.
-
-    FACTORY is module:name or module:name(arguments). The module is looked for in the current folder
-    too; the name is a model, a class, or a function that returns a model; the arguments are Python
-    literals.
-
-    \b
-      modelkeeper describe my_models:resnet20
-      modelkeeper describe "my_models:make(width=64)" --input 1,3,32,32
-    """
-    from modelkeeper.graph import to_json
-
-    with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints must not mix with ours
-        graph = _described(factory, shapes)
-    if as_json:
-        click.echo(to_json(graph))
-    else:
-        from modelkeeper.render import report
-
-        _console().print(report(graph))
-
-
-@main.command()
-@click.argument("parent")
-@click.argument("child")
-@click.option("--json", "as_json", is_flag=True, help="Print the alignment as JSON.")
-@click.option(
-    "--input",
-    "shapes",
-    callback=_shapes,
-    multiple=True,
-    metavar="SHAPE",
-    help="The shape of an example input of both models; see `modelkeeper describe`.",
-)
-def diff(parent: str, child: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
-    """Align two models, layer against layer: what could PARENT lend to CHILD?
-
-    PARENT and CHILD are factories, as for `modelkeeper describe`, or files that it wrote with --json.
-
-    \b
-      modelkeeper diff my_models:resnet20 my_models:resnet56
-      modelkeeper diff trained.json "my_models:make(width=64)" --json
-    """
-    from modelkeeper.comparison import side_by_side, to_dict
-    from modelkeeper.matching import align
-
-    with contextlib.redirect_stdout(sys.stderr):
-        first, second = _graph(parent, shapes), _graph(child, shapes)
-    found = align(first, second)
-    if as_json:
-        click.echo(json.dumps(to_dict(first, second, found), ensure_ascii=False))
-    else:
-        _console().print(side_by_side((parent, first), (child, second), found))
-
-
-def _graph(source: str, shapes: tuple[Shape, ...]) -> "Graph":
+def graph_of(source: str, shapes: tuple[Shape, ...]) -> "Graph":
     """The graph in a file, or of the model that a factory makes."""
+    return read_graph(source) if os.path.isfile(source) else described(load_model(source), shapes)
+
+
+def read_graph(path: str) -> "Graph":
+    """The graph in a file."""
     from modelkeeper.graph import from_json
 
-    if os.path.isfile(source):
-        with open(source, "rb") as file:
-            return from_json(file.read())
-    return _described(source, shapes)
+    with open(path, "rb") as file:
+        return from_json(file.read())
 
 
-def _described(factory: str, shapes: tuple[Shape, ...]) -> "Graph":
+def described(model: object, shapes: tuple[Shape, ...]) -> "Graph":
+    """The graph of a model, run on inputs of these shapes if there are any."""
     from modelkeeper.frontends import frontend_for
 
-    model = load_model(factory)
     frontend = frontend_for(model)
     inputs = tuple(frontend.example(shape.sizes, shape.dtype) for shape in shapes)
     graph: Graph = frontend.describe(model, example_inputs=inputs or None)
     return graph
 
 
-def load_model(factory: str) -> object:
-    """The model that `module:name` or `module:name(literals)` names.
+def users_code() -> contextlib.AbstractContextManager[Any]:
+    """What the user's code prints must not mix with what a command prints."""
+    return contextlib.redirect_stdout(sys.stderr)
 
-    Only what the user's own module does is run: the arguments are read as literals, never evaluated.
-    """
+
+def load_model(factory: str) -> object:
+    """The model that `module:name` or `module:name(literals)` names."""
     from modelkeeper.frontends import frontend_for
 
     module_name, path, call = _parse(factory)
@@ -231,11 +153,3 @@ def _blame(factory: str, what: str) -> Iterator[None]:
         raise
     except Exception as error:  # the user's code may raise anything
         raise CannotLoadFactory(factory, f"{what} {type(error).__name__}: {error}") from error
-
-
-def _console() -> "Console":
-    """A console as wide as its terminal; in a pipe, wide enough for a table."""
-    from rich.console import Console
-
-    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    return Console(width=160 if piped else None)

@@ -1,0 +1,65 @@
+"""The command line: `modelkeeper COMMAND`, also `python -m modelkeeper COMMAND`.
+
+A command imports what it needs when it runs, so that `--help` and `--version` answer at once and no command
+pays for what it does not use. What goes wrong on purpose (ModelKeeperError) is a message on standard error
+and an exit code that scripts can use.
+"""
+
+from typing import Any
+
+import click
+
+from modelkeeper.cli import describing, keeping, querying
+from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting, ModelKeeperError, ModelRefused
+from modelkeeper.text import printable
+
+# Exit codes: 0 done, 1 what was asked for failed, and
+WRONG_CALL, COLD_START, REFUSED = 2, querying.COLD_START, 4
+_CODES = {
+    InvalidMeta: WRONG_CALL,
+    InvalidMetric: WRONG_CALL,
+    InvalidSetting: WRONG_CALL,
+    ModelRefused: REFUSED,
+}
+
+
+class _Failed(click.ClickException):
+    def __init__(self, error: ModelKeeperError) -> None:
+        super().__init__(printable(str(error)))
+        self.exit_code = _CODES.get(type(error), 1)  # type: ignore[misc]  # click reads it from instances
+
+
+class _Group(click.Group):
+    """A group whose commands may raise ModelKeeperError: click then prints it and exits with its code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ModelKeeperError as error:
+            raise _Failed(error) from error
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="modelkeeper", help="Print the version and leave.")
+def main() -> None:
+    """Warm starts for neural-network training.
+
+    Which zoo is meant is said by --zoo, or by the variable MODELKEEPER_URI; else it is ~/.modelkeeper.
+
+    \b
+      modelkeeper models
+      modelkeeper query my_models:resnet20 --task classification --data Flowers102
+      modelkeeper COMMAND --help
+
+    \b
+    Exit codes:
+      0  done
+      1  it failed; standard error says why
+      2  the call is wrong
+      3  query, explain: a cold start, no model of the zoo is near enough
+      4  register: the zoo refused the model
+    """
+
+
+for _command in (*keeping.COMMANDS, *querying.COMMANDS, *describing.COMMANDS):
+    main.add_command(_command)

@@ -1,0 +1,65 @@
+"""Commands about models alone: `describe` one, `diff` two."""
+
+import click
+
+from modelkeeper.cli.models import Shape, described, graph_of, load_model, shapes_option, users_code
+from modelkeeper.cli.options import console, echo_json, json_option
+
+
+@click.command()
+@click.argument("factory")
+@json_option("Print the graph as JSON, the form in which it travels.")
+@shapes_option(
+    "The shape of an example input, e.g. 1,3,32,32 or int64:1,16; once for each input. "
+    "Default: found from the model."
+)
+def describe(factory: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
+    """Print the graph of the model that FACTORY makes.
+
+    FACTORY is module:name or module:name(arguments). The module is looked for in the current folder
+    too; the name is a model, a class, or a function that returns a model; the arguments are Python
+    literals.
+
+    \b
+      modelkeeper describe my_models:resnet20
+      modelkeeper describe "my_models:make(width=64)" --input 1,3,32,32
+    """
+    from modelkeeper.graph import to_json
+
+    with users_code():
+        graph = described(load_model(factory), shapes)
+    if as_json:
+        click.echo(to_json(graph))
+    else:
+        from modelkeeper.render import report
+
+        console().print(report(graph))
+
+
+@click.command()
+@click.argument("parent")
+@click.argument("child")
+@json_option("Print the alignment as JSON.")
+@shapes_option("The shape of an example input of both models; see `modelkeeper describe`.")
+def diff(parent: str, child: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
+    """Align two models, layer against layer: what could PARENT lend to CHILD?
+
+    PARENT and CHILD are factories, as for `modelkeeper describe`, or files that it wrote with --json.
+
+    \b
+      modelkeeper diff my_models:resnet20 my_models:resnet56
+      modelkeeper diff trained.json "my_models:make(width=64)" --json
+    """
+    from modelkeeper.comparison import side_by_side, to_dict
+    from modelkeeper.matching import align
+
+    with users_code():
+        first, second = graph_of(parent, shapes), graph_of(child, shapes)
+    found = align(first, second)
+    if as_json:
+        echo_json(to_dict(first, second, found))
+    else:
+        console().print(side_by_side((parent, first), (child, second), found))
+
+
+COMMANDS = (describe, diff)

@@ -1,0 +1,268 @@
+"""Commands about what is in a zoo: list, show, remove, pin, sweep, count, look back."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from modelkeeper.cli.options import console, echo_json, json_option, opened, progress, zoo_option
+from modelkeeper.text import printable
+
+if TYPE_CHECKING:
+    from modelkeeper.zoo.records import Record
+
+_SORTED = ("created", "last_used", "hits", "value", "parameters", "bytes", "name")
+_STATES = ("active", "not_a_parent", "evicted", "removed", "damaged")
+SHOWN = 50  # lines of a table, unless more are asked for
+
+
+@click.command()
+@click.option("--task", help="Only models for this task.")
+@click.option("--data", help="Only models trained on this data set.")
+@click.option("--tag", "tags", multiple=True, help="Only models with this tag; each of them, if several.")
+@click.option("--owner", help="Only models that this user registered.")
+@click.option("--name", "text", help="Only models whose names contain this.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES),
+    help="Only models in this state, or in one of these. Default: those that are stored.",
+)
+@click.option(
+    "--sort",
+    type=click.Choice([sign + name for name in _SORTED for sign in ("", "-")]),
+    default="-created",
+    show_default=True,
+    metavar="FIELD",
+    help=f"The order, by one of {', '.join(_SORTED)}; with - the largest first.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    help=f"At most so many; 0 is all. Default: {SHOWN} in a table, all in JSON.",
+)
+@zoo_option
+@json_option()
+def models(
+    task: str | None,
+    data: str | None,
+    tags: tuple[str, ...],
+    owner: str | None,
+    text: str | None,
+    states: tuple[str, ...],
+    sort: str,
+    limit: int | None,
+    zoo: str | None,
+    as_json: bool,
+) -> None:
+    """List the models of a zoo.
+
+    \b
+      modelkeeper models
+      modelkeeper models --task classification --data Flowers102 --sort -value
+      modelkeeper models --state evicted --json
+    """
+    from modelkeeper.zoo.records import STORED, Filter
+
+    wanted = Filter(states=states or STORED, task=task, data=data, tags=tags, owner=owner, text=text)
+    if limit is None and not as_json:
+        limit = SHOWN
+    with opened(zoo) as coordinator:
+        found = coordinator.models(wanted, order=sort, limit=limit or None)
+        total = len(found) if as_json else coordinator.count(wanted)
+    if as_json:
+        echo_json([each.to_dict() for each in found])
+    else:
+        from modelkeeper.cli import tables
+
+        console().print(tables.records(found, total))
+
+
+@click.command()
+@click.argument("model", metavar="ID")
+@click.option("--graph", is_flag=True, help="Print the model's graph as JSON, for `query` and `diff`.")
+@zoo_option
+@json_option()
+def show(model: str, graph: bool, zoo: str | None, as_json: bool) -> None:
+    """Show all that the zoo knows of one model.
+
+    ID is an id, the beginning of one (four letters at least), or a name: then the newest of that name.
+
+    \b
+      modelkeeper show resnet20
+      modelkeeper show 3fa9 --graph > resnet20.json
+    """
+    with opened(zoo) as coordinator:
+        found = coordinator.show(model)
+        if graph:
+            from modelkeeper.graph import to_json
+
+            click.echo(to_json(coordinator.graph(found)))
+            return
+        files = coordinator.location(found)
+    if as_json:
+        echo_json(found.to_dict())
+    else:
+        from modelkeeper.cli import tables
+
+        console().print(tables.record(found, files))
+
+
+@click.command()
+@click.argument("model", metavar="ID")
+@zoo_option
+@json_option()
+def tree(model: str, zoo: str | None, as_json: bool) -> None:
+    """Show what a model descends from, and what descends from it.
+
+    ID is as for `modelkeeper show`.
+
+    \b
+      modelkeeper tree resnet20
+    """
+    with opened(zoo) as coordinator:
+        found = coordinator.tree(model)
+    if as_json:
+        echo_json(found.to_dict())
+    else:
+        from modelkeeper.cli import tables
+
+        console().print(tables.lineage(found))
+
+
+@click.command()
+@click.argument("models", metavar="ID...", nargs=-1, required=True)
+@zoo_option
+@json_option()
+def remove(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
+    """Take models out of the zoo.
+
+    Their weights are deleted; their records stay, for those who descend from them. ID... are as for
+    `modelkeeper show`.
+
+    \b
+      modelkeeper remove 3fa9c2d1e0b4a567
+    """
+    from modelkeeper.client import login
+
+    with opened(zoo) as coordinator:
+        _say("removed", [coordinator.remove(each, user=login()) for each in models], as_json)
+
+
+@click.command()
+@click.argument("models", metavar="ID...", nargs=-1, required=True)
+@zoo_option
+@json_option()
+def pin(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
+    """Keep models, however little they are worth when the zoo is over its capacity.
+
+    ID... are as for `modelkeeper show`.
+
+    \b
+      modelkeeper pin resnet20
+    """
+    from modelkeeper.client import login
+
+    with opened(zoo) as coordinator:
+        _say("pinned", [coordinator.pin(each, user=login()) for each in models], as_json)
+
+
+@click.command()
+@click.argument("models", metavar="ID...", nargs=-1, required=True)
+@zoo_option
+@json_option()
+def unpin(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
+    """Let models go again when the zoo is over its capacity.
+
+    ID... are as for `modelkeeper show`.
+
+    \b
+      modelkeeper unpin resnet20
+    """
+    from modelkeeper.client import login
+
+    with opened(zoo) as coordinator:
+        _say("unpinned", [coordinator.pin(each, False, user=login()) for each in models], as_json)
+
+
+@click.command()
+@click.option("--verify", is_flag=True, help="Read all weights and compare their checksums.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Leave alone what is younger: it may be a registration under way. Default: as the zoo is set.",
+)
+@zoo_option
+@json_option()
+def gc(verify: bool, grace: float | None, zoo: str | None, as_json: bool) -> None:
+    """Sweep what killed processes left behind, take out damaged models, and make room.
+
+    \b
+      modelkeeper gc
+      modelkeeper gc --verify --grace 0
+    """
+    with opened(zoo) as coordinator, progress("looking at weights", in_bytes=True) as told:
+        found = coordinator.gc(grace=grace, verify=verify, progress=told)
+    if as_json:
+        echo_json(found.to_dict())
+    else:
+        from modelkeeper.cli import tables
+
+        console().print(tables.swept(found))
+
+
+@click.command()
+@zoo_option
+@json_option()
+def stats(zoo: str | None, as_json: bool) -> None:
+    """Count what is in the zoo.
+
+    \b
+      modelkeeper stats
+      modelkeeper stats --zoo /shared/zoo --json
+    """
+    with opened(zoo) as coordinator:
+        found = coordinator.stats()
+    if as_json:
+        echo_json(found)
+    else:
+        from modelkeeper.cli import tables
+
+        console().print(tables.stats(found))
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="At most so many.")
+@click.option("--model", metavar="ID", help="Only what happened to this model.")
+@click.option("--action", help="Only events of this kind: registered, refused, lent, evicted, swept ...")
+@zoo_option
+@json_option()
+def log(limit: int, model: str | None, action: str | None, zoo: str | None, as_json: bool) -> None:
+    """Show what happened in the zoo, the newest first: who registered what, what was evicted, and why.
+
+    \b
+      modelkeeper log
+      modelkeeper log --action evicted --limit 10
+    """
+    with opened(zoo) as coordinator:
+        found = coordinator.log(
+            limit=limit, model=coordinator.show(model).id if model else None, action=action
+        )
+    if as_json:
+        echo_json([each.to_dict() for each in found])
+    else:
+        from modelkeeper.cli import tables
+
+        console().print(tables.events(found))
+
+
+def _say(what: str, found: "list[Record]", as_json: bool) -> None:
+    if as_json:
+        echo_json([each.to_dict() for each in found])
+    else:
+        for each in found:
+            click.echo(printable(f"{what} {each.name} ({each.id})"))
+
+
+COMMANDS = (models, show, tree, remove, pin, unpin, gc, stats, log)

@@ -1,0 +1,333 @@
+"""Commands about one model and the zoo: `query` for a parent, `explain` the choice, `register` a model."""
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modelkeeper.cli.models import (
+    Shape,
+    described,
+    load_model,
+    read_graph,
+    shapes_option,
+    users_code,
+)
+from modelkeeper.cli.options import console, echo_json, json_option, opened, progress, zoo_option
+from modelkeeper.errors import InvalidMeta, InvalidWeights
+
+if TYPE_CHECKING:
+    from modelkeeper.coordinator import Warmth
+    from modelkeeper.graph import Graph
+    from modelkeeper.weights import Array, Weights
+
+COLD_START = 3  # exit code of a query that found no parent
+_WEIGHTS, _GRAPH, _CONFIG = "model.safetensors", "graph.json", "config.json"  # as in a folder of the zoo
+
+_INPUT = "The shape of an example input; see `modelkeeper describe`."
+_QUERY = (
+    click.option("--data", help="The data set that the model will be trained on."),
+    click.option("--task", help="Take only parents for this task."),
+    click.option("--tag", "tags", multiple=True, help="Take only parents with this tag."),
+    click.option(
+        "--parent", "parents", multiple=True, metavar="ID", help="Prefer this model, by id or name."
+    ),
+    click.option("--exclude", multiple=True, metavar="ID", help="Do not take this model, by id or name."),
+    click.option(
+        "--min-similarity",
+        "minimum_similarity",
+        type=click.FloatRange(0, 1),
+        help="Below this, start cold. Default: as the zoo is set (0.3).",
+    ),
+    click.option("--policy", help="How a parent is chosen: buckets or benefit. Default: as the zoo is set."),
+    shapes_option(_INPUT),
+    zoo_option,
+    json_option("Print the answer as JSON."),
+)
+
+
+def _query_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(_QUERY):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("model", metavar="QUERY")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Write the warm weights to this safetensors file. Without it, nothing is lent: a dry run.",
+)
+@click.option("--dry-run", is_flag=True, help="Find and plan, but write nothing and count nothing.")
+@_query_options
+def query(
+    model: str,
+    output: str | None,
+    dry_run: bool,
+    shapes: tuple[Shape, ...],
+    zoo: str | None,
+    as_json: bool,
+    **meta: Any,
+) -> None:
+    """Find a parent for a model, and say what it would lend.
+
+    QUERY is a factory, as for `modelkeeper describe`, or a file that it wrote with --json. With --output, the
+    weights to start from are written. From a factory the file is whole: what the parent does not lend has
+    the model's own initial values. From a file of a graph, what is not lent is left out.
+
+    If no model is near enough, the answer is a cold start: exit code 3, and no file is written.
+
+    \b
+      modelkeeper query my_models:resnet20 --task classification --data Flowers102
+      modelkeeper query "my_models:make(width=64)" --output warm.safetensors
+      modelkeeper query resnet20.json --dry-run --json
+    """
+    warmth = _ask(model, shapes, zoo, meta, output=None if dry_run else output)
+    _report(warmth, as_json)
+
+
+@click.command()
+@click.argument("model", metavar="QUERY")
+@_query_options
+def explain(model: str, shapes: tuple[Shape, ...], zoo: str | None, as_json: bool, **meta: Any) -> None:
+    """Explain which parent a model would get, and why the others would not be it.
+
+    QUERY is as for `modelkeeper query`. Nothing is written or counted; more candidates are looked at than
+    the choice needs.
+
+    \b
+      modelkeeper explain my_models:resnet20 --task classification
+      modelkeeper explain resnet20.json --policy benefit
+    """
+    _report(_ask(model, shapes, zoo, meta, runners_up=True), as_json, most=20)
+
+
+def _ask(
+    source: str,
+    shapes: tuple[Shape, ...],
+    zoo: str | None,
+    meta: dict[str, Any],
+    *,
+    output: str | None = None,
+    runners_up: bool = False,
+) -> "Warmth":
+    from modelkeeper.meta import read_query
+
+    asked = read_query({key: value for key, value in meta.items() if value not in (None, ())})
+    model: object = None
+    if os.path.isfile(source):
+        graph = read_graph(source)
+    else:
+        with users_code():
+            model = load_model(source)
+            graph = described(model, shapes)
+    with opened(zoo, make=True) as coordinator:
+        warmth = coordinator.query(graph, asked, dry_run=output is None, runners_up=runners_up)
+        if output is not None and not warmth.answer.cold:
+            _write(output, graph, warmth, model)
+    return warmth
+
+
+def _report(warmth: "Warmth", as_json: bool, most: int | None = None) -> None:
+    answer = warmth.answer
+    if as_json:
+        echo_json(answer.to_dict())
+    else:
+        from modelkeeper.answers import MOST_SHOWN, report
+
+        console().print(report(answer, most or MOST_SHOWN))
+    if answer.cold:
+        click.get_current_context().exit(COLD_START)
+
+
+def _write(path: str, graph: "Graph", warmth: "Warmth", model: object) -> None:
+    """Write the weights beside, and rename: a file is whole or not there."""
+    from modelkeeper.weights import Header, stream
+
+    lent = dict(warmth.weights())
+    tensors: Iterable[tuple[str, Array]] = lent.items()
+    if model is not None:
+        from modelkeeper.frontends import frontend_for
+
+        frontend = frontend_for(model)
+        frontend.load(model, lent)
+        tensors = list(frontend.read(model))
+    named = [(name, graph.tensors[name].dtype, graph.tensors[name].shape) for name, _ in tensors]
+    header = Header.of(named, {"format": "pt" if graph.framework == "torch" else "np"})
+    scratch = Path(path).with_name(f".{Path(path).name}.{secrets.token_hex(4)}")
+    try:
+        with scratch.open("xb") as file:
+            file.writelines(stream(header, tensors))
+        scratch.replace(path)
+    except OSError as problem:
+        scratch.unlink(missing_ok=True)
+        raise click.FileError(path, problem.strerror or str(problem)) from problem
+
+
+@click.command()
+@click.argument("model")
+@click.option(
+    "--model",
+    "architecture",
+    metavar="QUERY",
+    help="Of a file of weights, the architecture: a factory or a graph. Default: graph.json beside the file.",
+)
+@click.option("--accuracy", type=float, help="How good the model is, as a fraction or in percent.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Another metric, e.g. val_loss=0.31. If its name does not tell which way is better, say so: "
+    "elo=1510:higher, stress=0.2:lower.",
+)
+@click.option("--data", help="The data set that it was trained on.")
+@click.option("--task", help="What it was trained for.")
+@click.option("--tag", "tags", multiple=True, help="A tag, to be found by.")
+@click.option("--name", help="What it is called. Default: the model's class, or the name of the file.")
+@click.option("--parent", metavar="ID", help="The model that it started from.")
+@click.option("--project", help="The project that it belongs to.")
+@click.option("--visibility", help="Who may see it: public, project or private.")
+@shapes_option(_INPUT)
+@zoo_option
+@json_option("Print what became of it as JSON.")
+def register(
+    model: str,
+    architecture: str | None,
+    metrics: tuple[str, ...],
+    shapes: tuple[Shape, ...],
+    zoo: str | None,
+    as_json: bool,
+    **meta: Any,
+) -> None:
+    """Take a trained model into the zoo.
+
+    MODEL is a safetensors file of its weights, a folder with model.safetensors and graph.json in it (as
+    those of a zoo), or a factory, as for `modelkeeper describe`, that makes a trained model.
+
+    A model that is far below its peers is refused: exit code 4.
+
+    \b
+      modelkeeper register trained.safetensors --model my_models:resnet20 --data Flowers102 \\
+          --task classification --accuracy 0.93
+      modelkeeper register my_models:trained --metric val_loss=0.31 --tag nightly
+      modelkeeper register other_zoo/models/3fa9c2d1e0b4a567
+    """
+    from modelkeeper.client import login
+    from modelkeeper.meta import read_registration
+    from modelkeeper.weights import Header, open_file
+    from modelkeeper.zoo.zoo import stored_tensors
+
+    path = Path(model)
+    file = path / _WEIGHTS if path.is_dir() else path
+    given = {key: value for key, value in meta.items() if value not in (None, ())} | _measured(metrics)
+    if file.is_file() or model.endswith(".safetensors") or path.is_dir():
+        with open_file(file) as weights:
+            given = _beside(file, bool(set(given) & {"accuracy", "metric", "metrics"})) | given
+            told = read_registration(given, file.parent.absolute().name if path.is_dir() else file.stem)
+            graph, tensors = _fitted(file, weights, architecture, shapes)
+    else:
+        if architecture is not None:
+            raise click.UsageError("--model goes with a file of weights; a factory is the model already.")
+        from modelkeeper.frontends import frontend_for
+
+        with users_code():
+            made = load_model(model)
+            told = read_registration(given, type(made).__name__)
+            graph, tensors = described(made, shapes), frontend_for(made).read(made)
+    total = Header.of(stored_tensors(graph)).data_bytes
+    with opened(zoo, make=True) as coordinator, progress("registering", in_bytes=True) as bar:
+        found = coordinator.register(graph, told, _counted(tensors, total, bar), owner=login())
+    if as_json:
+        echo_json(found.to_dict())
+    else:
+        from modelkeeper.cli import tables
+
+        console().print(tables.registered(found))
+
+
+def _measured(metrics: tuple[str, ...]) -> dict[str, Any]:
+    """`val_loss=0.31` and `elo=1510:higher`, as `meta` says them."""
+    found: dict[str, Any] = {}
+    for text in metrics:
+        name, equals, rest = text.partition("=")
+        value, colon, direction = rest.partition(":")
+        try:
+            number = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or (colon and direction not in ("lower", "higher")):
+            raise InvalidMeta(
+                "--metric", repr(text), "give NAME=VALUE, e.g. val_loss=0.31 or elo=1510:higher"
+            )
+        if colon:
+            found["metric"] = {"name": name, "value": number, "lower_is_better": direction == "lower"}
+        else:
+            found.setdefault("metrics", {})[name] = number
+    return found
+
+
+def _beside(file: Path, measured: bool) -> dict[str, Any]:
+    """What the config.json beside a file of weights says of it, if a zoo wrote it."""
+    path = file.parent / _CONFIG
+    if file.name != _WEIGHTS or not path.is_file():
+        return {}
+    try:
+        config = json.loads(path.read_bytes())
+    except (OSError, ValueError) as problem:
+        raise InvalidMeta("config.json", str(path), f"it cannot be read: {problem}") from problem
+    if not isinstance(config, dict) or config.get("format") != "modelkeeper.model":
+        return {}
+    found = {key: config.get(key) for key in ("name", "data", "task", "tags")}
+    if not measured:
+        found["metrics"] = config.get("metrics")
+        if config.get("value") is not None:
+            found["metric"] = {
+                "name": config.get("metric"),
+                "value": config["value"],
+                "lower_is_better": config.get("lower_is_better"),
+            }
+    return found
+
+
+def _fitted(
+    file: Path, weights: "Weights", architecture: str | None, shapes: tuple[Shape, ...]
+) -> "tuple[Graph, Iterable[tuple[str, Array]]]":
+    """The graph that a file's weights belong to, and the weights by the names of the graph."""
+    beside = file.parent / _GRAPH
+    if architecture is None and not beside.is_file():
+        advice = "say with --model which architecture it has (module:factory or a graph)"
+        raise InvalidWeights(str(file), f"there is no {_GRAPH} beside the file: {advice}")
+    source = architecture or str(beside)
+    if os.path.isfile(source):
+        return read_graph(source), weights.items()
+    from modelkeeper.frontends import frontend_for
+    from modelkeeper.zoo.zoo import stored_tensors
+
+    with users_code():
+        model = load_model(source)
+        graph, frontend = described(model, shapes), frontend_for(model)
+    missing = [name for name, _, _ in stored_tensors(graph) if name not in weights]
+    frontend.load(model, weights)  # every name and shape is checked; tied tensors go by any of their names
+    if missing and len(weights) < len(list(stored_tensors(graph))):
+        raise InvalidWeights(missing[0], f"{file} does not hold it")
+    return graph, frontend.read(model)
+
+
+def _counted(
+    tensors: "Iterable[tuple[str, Array]]", total: int, told: Callable[[float, float], None]
+) -> "Iterator[tuple[str, Array]]":
+    done = 0
+    for name, array in tensors:
+        yield name, array
+        done += array.nbytes
+        told(done, total)
+
+
+COMMANDS = (query, explain, register)

@@ -1,0 +1,193 @@
+"""One query on its way: which candidates are there, which is chosen, what would it lend?
+
+    search = Search(zoo, settings, graph, prepared, query, viewer, runners_up, clock)
+    choice = search.choose()
+    search.plan(search.parent(choice))
+
+It is apart from the coordinator so that only queries pay for importing matching and transforming.
+"""
+
+import time
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from modelkeeper.answers import Answer, Rival
+from modelkeeper.graph import Graph
+from modelkeeper.matching import Found, Prepared, align
+from modelkeeper.meta import Query
+from modelkeeper.metrics import Metric, gap, standing
+from modelkeeper.selection import Candidate, Choice, expected_benefit, select
+from modelkeeper.settings import Settings
+from modelkeeper.transform import Plan, make_plan
+from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.records import ACTIVE, Filter, Record, Viewer
+from modelkeeper.zoo.zoo import Zoo
+
+PLANNED = 8  # candidates that get a plan before `benefit` decides
+MOST_RIVALS = 20  # runners-up in an answer
+BENEFIT_BUCKETS = 3  # how far down `benefit` looks: accuracy may outweigh a little similarity
+
+
+class Search:
+    """One query on its way: candidates, the choice among them, and plans already made."""
+
+    def __init__(
+        self,
+        zoo: Zoo,
+        settings: Settings,
+        graph: Graph,
+        prepared: Prepared,
+        query: Query,
+        viewer: Viewer | None,
+        runners_up: bool,
+        clock: "Clock",
+    ) -> None:
+        self._zoo, self._graph, self._query, self._clock = zoo, graph, query, clock
+        self._policy = query.policy or settings.policy
+        given = query.minimum_similarity
+        self._minimum = settings.minimum_similarity if given is None else given
+        self._plans: dict[int, Plan] = {}
+        wanted = Filter(viewer=viewer, states=(ACTIVE,), task=query.task or None, tags=query.tags)
+        keys = zoo.catalog.keys(wanted)
+        if query.exclude:
+            keys = np.setdiff1d(keys, zoo.catalog.keys_named(query.exclude))
+        self.considered = len(keys)
+        clock("filter")
+        index = zoo.index()
+        clock("follow")
+        deep = self._policy == "benefit" or runners_up
+        buckets = BENEFIT_BUCKETS if deep else 1
+        found: Found | None = None
+        if query.parents:
+            preferred = np.intersect1d(keys, zoo.catalog.keys_named(query.parents))
+            found = index.search(prepared, buckets=10, floor=self._minimum, among=preferred)
+        if found is None or not found.matches:
+            found = index.search(prepared, buckets=buckets, floor=self._minimum, among=keys)
+        self.aligned = found.aligned
+        self.similarity = {match.key: match.similarity for match in found.matches}
+        known = zoo.catalog.with_keys(self.similarity)  # without those that went since they were found
+        self._records = {key: record for key, record in known.items() if record.state == ACTIVE}
+        self._by_id = {record.id: record for record in self._records.values()}
+        self._standing = self._standings()
+        clock("search")
+
+    def choose(self) -> Choice:
+        candidates = [self._candidate(record) for record in self._records.values()]
+        if self._policy == "benefit":
+            candidates = self._with_plans(candidates)
+        return select(
+            candidates,
+            data=self._query.data or None,
+            policy=self._policy,
+            minimum=self._minimum,
+            preferred=self._query.parents,
+            excluded=self._query.exclude,
+            considered=self.considered,
+        )
+
+    def parent(self, choice: Choice) -> Record | None:
+        return None if choice.parent is None else self._by_id[choice.parent.id]
+
+    def plan(self, parent: Record) -> Plan:
+        """What the parent would lend."""
+        if parent.key not in self._plans:
+            self._plans[parent.key] = plan_from(self._zoo.catalog, parent, self._graph, self._query)
+            self._clock("plan")
+        return self._plans[parent.key]
+
+    def answer(
+        self,
+        choice: Choice,
+        parent: Record | None,
+        plan: Plan | None,
+        warnings: tuple[str, ...],
+        dry_run: bool,
+    ) -> Answer:
+        rivals = tuple(
+            Rival(
+                id=lost.candidate.id,
+                name=lost.candidate.name,
+                similarity=lost.candidate.similarity,
+                metric=lost.candidate.metric.name if lost.candidate.metric else "",
+                value=lost.candidate.metric.value if lost.candidate.metric else None,
+                why=lost.why_lost,
+            )
+            for lost in choice.runners_up[:MOST_RIVALS]
+        )
+        common: dict[str, Any] = {
+            "reason": choice.reason,
+            "runners_up": rivals,
+            "considered": self.considered,
+            "aligned": self.aligned,
+            "warnings": warnings,
+            "seconds": self._clock.spent,
+            "dry_run": dry_run,
+        }
+        if parent is None or plan is None:
+            return Answer(**common)
+        return Answer(
+            parent=parent.id,
+            parent_name=parent.name,
+            similarity=self.similarity[parent.key],
+            metric=parent.metric,
+            value=parent.value,
+            data=parent.data,
+            exact=plan.exact,
+            doubts=plan.doubts,
+            actions=plan.summary(),
+            transferred=round(100 * plan.coverage, 2),
+            **common,
+        )
+
+    def _standings(self) -> dict[tuple[str, str, str], list[float]]:
+        groups = {(each.task, each.data, each.metric) for each in self._records.values() if each.metric}
+        return {group: self._zoo.catalog.peers(*group) for group in groups}
+
+    def _candidate(self, record: Record) -> Candidate:
+        metric = place = memorised = None
+        if record.value is not None:
+            metric = Metric(record.metric, record.value, record.lower_is_better)
+            place = standing(metric, self._standing[record.task, record.data, record.metric])
+            memorised = gap(record.metrics, metric)
+        return Candidate(
+            id=record.id,
+            name=record.name,
+            similarity=self.similarity[record.key],
+            metric=metric,
+            standing=place,
+            gap=memorised,
+            data=record.data,
+            task=record.task,
+            created=record.created,
+        )
+
+    def _with_plans(self, candidates: list[Candidate]) -> list[Candidate]:
+        """The most promising candidates, judged by what a plan would really cover."""
+        data = self._query.data
+        ranked = sorted(candidates, key=lambda each: -expected_benefit(each, data))
+        for number, each in enumerate(ranked[:PLANNED]):
+            plan = self.plan(self._by_id[each.id])
+            ranked[number] = msgspec.structs.replace(each, exact=plan.exact, coverage=plan.coverage)
+        return ranked
+
+
+def plan_from(catalog: Catalog, parent: Record, graph: Graph, query: Query) -> Plan:
+    """What a parent would lend to a model. The head goes along if both predict the same things."""
+    theirs = catalog.graph(parent.graph)
+    same = parent.data == query.data and parent.task == (query.task or parent.task)
+    return make_plan(theirs, graph, align(theirs, graph), same_task=same)
+
+
+class Clock:
+    """How long did each stage take?"""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def __call__(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.spent[stage] = self.spent.get(stage, 0.0) + now - self._last
+        self._last = now

@@ -1,0 +1,47 @@
+"""How are numbers, times and foreign text written for people?
+
+size(1_234_567)      1.2 MB
+count(11_173_962)    11.2 M
+ago(7_300)           2 h ago
+printable(text)      nothing that would steer the terminal it lands on
+"""
+
+_STEPS = ((60.0, "s"), (60.0, "min"), (24.0, "h"), (30.4, "d"), (12.0, "months"))
+
+
+def printable(text: str) -> str:
+    """The text without control characters: what is stored must not move a cursor or set a title."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def size(count: float) -> str:
+    """Bytes."""
+    return _scaled(count, 1000.0, ("B", "kB", "MB", "GB", "TB", "PB"))
+
+
+def count(number: float) -> str:
+    """A number of parameters."""
+    return _scaled(number, 1000.0, ("", "k", "M", "G", "T"))
+
+
+def ago(seconds: float) -> str:
+    """How long something is past; a clock that runs ahead makes it now."""
+    if seconds < 1:
+        return "now"
+    unit = "years"
+    for step, name in _STEPS:
+        if round(seconds) < step:
+            unit = name
+            break
+        seconds /= step
+    return f"{seconds:.0f} {unit} ago"
+
+
+def _scaled(number: float, step: float, units: tuple[str, ...]) -> str:
+    for unit in units[:-1]:
+        if number < 10 and unit != units[0]:
+            return f"{number:.1f} {unit}"
+        if round(number) < step:
+            return f"{number:.0f} {unit}".rstrip()
+        number /= step
+    return f"{number:,.1f} {units[-1]}"

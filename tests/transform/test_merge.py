@@ -1,0 +1,64 @@
+"""What the child has no layer for, a neighbour takes over where it can, and the function stays the same."""
+
+from itertools import product
+
+import pytest
+import torch
+from permutation import randomise
+from torch import Tensor, nn
+
+from modelkeeper import transfer
+from modelkeeper.frontends.torch import describe
+
+IMAGE = torch.randn(2, 3, 6, 6)
+
+
+class Net(nn.Module):
+    """Two convolutions, each with or without a bias and a norm."""
+
+    def __init__(self, width: int, bias: bool, norm: bool, affine: bool = True) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, width, 3, bias=bias), nn.Conv2d(width, 5, 1, bias=bias)
+        self.norm_a = nn.BatchNorm2d(width, affine=affine) if norm else nn.Identity()
+        self.norm_b = nn.BatchNorm2d(5, affine=affine) if norm else nn.Identity()
+        self.head = nn.Linear(5, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.norm_a(self.a(x)))
+        return self.head(torch.relu(self.norm_b(self.b(x))).mean((2, 3)))
+
+
+FORMS = [(bias, norm) for bias, norm in product([True, False], repeat=2)]
+
+
+@pytest.mark.parametrize("width", [6, 9])
+@pytest.mark.parametrize(("theirs", "ours"), list(product(FORMS, FORMS)))
+def test_norms_and_biases_that_go_leave_what_they_did(
+    theirs: tuple[bool, bool], ours: tuple[bool, bool], width: int
+) -> None:
+    torch.manual_seed(0)
+    parent, child = Net(6, *theirs).eval(), Net(width, *ours).eval()
+    randomise(parent)
+    report = transfer(parent, child, IMAGE, verify=True)
+    possible = any(ours) or not any(theirs)  # a convolution alone can shift nothing
+    assert report.exact == possible, report.plan.doubts
+    assert report.difference is not None
+    assert not report.exact or report.difference < 1e-5
+
+
+def test_a_norm_without_a_bias_to_go_into_is_dropped_with_a_reason() -> None:
+    report = transfer(Net(6, False, True), Net(6, False, False), IMAGE)
+    assert any("norm_a is not used" in doubt for doubt in report.plan.doubts)
+
+
+def test_a_norm_that_is_read_beside_its_projection_stays_dropped() -> None:
+    class Both(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            made = self.a(x)
+            return self.head(torch.relu(self.b(self.norm_a(made) + made)).mean((2, 3)))
+
+    parent, child = Both(6, True, True).eval(), Net(6, True, False).eval()
+    randomise(parent)
+    report = transfer(parent, child, IMAGE, verify=True)
+    assert not report.exact
+    assert describe(child, IMAGE).parameters == report.plan.child.parameters

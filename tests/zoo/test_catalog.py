@@ -1,0 +1,296 @@
+"""The contract of a catalog, held by every database that it runs on."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+import pytest
+import zoos
+
+from modelkeeper.errors import UnknownModel, ZooUnusable
+from modelkeeper.graph import Graph, to_json
+from modelkeeper.matching import prepare
+from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.records import ACTIVE, BARRED, EVICTED, REMOVED, Event, Filter, Record, Viewer, new_id
+
+GRAPH = zoos.net(4)
+
+
+@pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite-memory":
+        return "sqlite://"
+    if request.param == "sqlite-file":
+        return f"sqlite:///{tmp_path / 'catalog.db'}"
+    found: str = request.getfixturevalue("postgres_url")
+    return found
+
+
+@pytest.fixture
+def catalog(url: str) -> Iterator[Catalog]:
+    opened = Catalog(url)
+    yield opened
+    opened.close()
+
+
+def record(**given: object) -> Record:
+    fields: dict[str, object] = {
+        "id": new_id(), "name": "net", "owner": "ann", "data": "digits", "task": "classification",
+        "metrics": {"accuracy": 0.9, "val_loss": 0.25}, "metric": "accuracy", "value": 0.9,
+        "framework": "torch", "parameters": 2**40, "bytes": 100, "fingerprint": GRAPH.fingerprint,
+        "graph": "a" * 64, "checksum": "c" * 64, "created": 1.7e9 + 1 / 3, "last_used": 1.7e9,
+    }  # fmt: skip
+    return Record(**{**fields, **given})  # type: ignore[arg-type]
+
+
+def add(catalog: Catalog, of: Graph = GRAPH, **given: object) -> Record:
+    return catalog.add(record(**given), to_json(of), prepare(of).to_bytes())
+
+
+def test_a_record_comes_back_as_it_went_in(catalog: Catalog) -> None:
+    told = record(
+        name='näme \U0001f600 "quoted" %_', tags=("a", "b%"), parent="0" * 16, similarity=0.1 + 0.2,
+        visibility="project", project="p", lower_is_better=True, value=-1e-300, metrics={"loss": 1e300},
+    )  # fmt: skip
+    added = catalog.add(told, to_json(GRAPH), prepare(GRAPH).to_bytes())
+    assert added.key > 0
+    assert msgspec.structs.replace(added, key=0) == told
+    assert catalog.get(added.id) == added
+    assert catalog.with_keys([added.key]) == {added.key: added}
+    assert catalog.with_ids([added.id, "f" * 16]) == {added.id: added}
+    assert catalog.graph(added.graph) == GRAPH
+    assert catalog.prepared([added.graph]) == {added.graph: prepare(GRAPH).to_bytes()}
+
+
+def test_a_model_is_found_by_its_id_the_beginning_of_it_or_its_name(catalog: Catalog) -> None:
+    one = add(catalog, id="abcd0" + "0" * 11, name="first")
+    two = add(catalog, id="abcd1" + "0" * 11, name="second")
+    old, new = add(catalog, name="third"), add(catalog, name="third")
+    assert catalog.get(one.id) == catalog.get("abcd0") == catalog.get("first") == one
+    assert catalog.get("third") == new
+    catalog.retire({new.id: "done"}, REMOVED)
+    assert catalog.get("third") == old
+    assert catalog.get(new.id).state == REMOVED
+    with pytest.raises(UnknownModel, match=f"{two.id}, {one.id}"):
+        catalog.get("abcd")
+    for unknown in ("", "abc", "%", "____", "f" * 16, "../x"):
+        with pytest.raises(UnknownModel):
+            catalog.get(unknown)
+
+
+def test_filters(catalog: Catalog) -> None:
+    plain = add(catalog)
+    tagged = add(catalog, tags=("x", "y"), name="50%_net")
+    other = add(catalog, task="detection", data="coco", owner="bob", state=BARRED)
+    gone = add(catalog)
+    catalog.retire({gone.id: "worth little"}, EVICTED)
+
+    def ids(**wanted: object) -> set[str]:
+        asked = Filter(**wanted)  # type: ignore[arg-type]
+        found = catalog.find(asked)
+        assert sorted(catalog.keys(asked).tolist()) == sorted(each.key for each in found)
+        return {each.id for each in found}
+
+    assert ids() == {plain.id, tagged.id, other.id}
+    assert ids(states=(ACTIVE,)) == {plain.id, tagged.id}
+    assert ids(states=(EVICTED,)) == {gone.id}
+    assert ids(tags=("x",)) == ids(tags=("y", "x")) == ids(text="50%_") == {tagged.id}
+    assert ids(tags=("x", "z")) == ids(text="50__") == set()
+    assert ids(task="detection") == ids(data="coco") == ids(owner="bob") == {other.id}
+    assert catalog.keys_named(["50%_net", other.id, "nobody"]).tolist() == [tagged.key, other.key]
+
+
+def test_who_sees_what(catalog: Catalog) -> None:
+    public = add(catalog, owner="ann")
+    project = add(catalog, owner="ann", visibility="project", project="p")
+    private = add(catalog, owner="ann", visibility="private", project="p", name="secret")
+
+    def seen(viewer: Viewer | None) -> set[str]:
+        return {each.id for each in catalog.find(Filter(viewer=viewer))}
+
+    assert seen(None) == seen(Viewer("ann")) == {public.id, project.id, private.id}
+    assert seen(Viewer("bob")) == seen(Viewer("bob", ("q",))) == {public.id}
+    assert seen(Viewer("bob", ("q", "p"))) == {public.id, project.id}
+    for name in (private.id, private.id[:8], "secret"):
+        assert catalog.get(name, Viewer("ann")) == private
+        with pytest.raises(UnknownModel):
+            catalog.get(name, Viewer("bob", ("p",)))
+
+
+def test_order_and_pages(catalog: Catalog) -> None:
+    made = [add(catalog, created=float(at), hits=hits) for at, hits in ((1, 5), (2, 0), (3, 5))]
+    assert catalog.find(Filter()) == made[::-1]
+    assert catalog.find(Filter(), order="created", limit=1, offset=1) == [made[1]]
+    assert catalog.find(Filter(), order="-hits") == [made[2], made[0], made[1]]
+
+
+def test_changes_are_told_once_and_in_order(catalog: Catalog) -> None:
+    start = catalog.clock()
+    assert catalog.changes(start) == (start, [])
+    one, two = add(catalog), add(catalog)
+    now, came = catalog.changes(start)
+    assert came == [(one.key, ACTIVE, one.graph), (two.key, ACTIVE, two.graph)]
+    assert catalog.changes(now) == (now, [])
+    catalog.update(one.id, hits=3)
+    catalog.lent(two.id, 1.8e9)
+    assert catalog.clock() == now, "what cannot be searched for is no change"
+    assert [each.id for each in catalog.retire({one.id: "old"}, REMOVED)] == [one.id]
+    assert catalog.retire({one.id: "again"}, REMOVED) == []
+    later, went = catalog.changes(now)
+    assert later > now
+    assert went == [(one.key, REMOVED, one.graph)]
+    assert [key for key, _, _ in catalog.changes(start)[1]] == [two.key, one.key]
+
+
+def test_evicting_waits_for_nobody_and_overtakes_nobody(catalog: Catalog) -> None:
+    one, two = add(catalog), add(catalog)
+    clock = catalog.clock()
+    three = add(catalog)
+    assert catalog.retire({one.id: "x"}, EVICTED, clock=clock) is None
+    catalog.update(two.id, pinned=True)
+    gone = catalog.retire({one.id: "x", two.id: "x"}, EVICTED, clock=catalog.clock())
+    assert [each.id for each in gone or []] == [one.id], "a pinned model stays"
+    assert {each.id for each in catalog.find(Filter())} == {two.id, three.id}
+
+
+def test_an_id_is_given_once(catalog: Catalog) -> None:
+    published = []
+    one = add(catalog, name="one")
+    same = catalog.add(record(id=one.id, name="two"), b"", b"", publish=lambda: published.append(1))
+    assert same == one
+    assert published == []
+    assert catalog.find(Filter()) == [one]
+
+
+def test_a_record_whose_files_cannot_be_put_in_place_is_not_there(catalog: Catalog) -> None:
+    def fails() -> None:
+        raise OSError("disk full")
+
+    clock = catalog.clock()
+    with pytest.raises(OSError, match="disk full"):
+        catalog.add(record(tags=("t",)), to_json(GRAPH), b"x", Event(at=0.0, action="registered"), fails)
+    assert catalog.find(Filter()) == []
+    assert catalog.log() == []
+    assert catalog.clock() == clock
+    assert catalog.prepared(["a" * 64]) == {}
+
+
+def test_events_the_newest_first(catalog: Catalog) -> None:
+    one = add(catalog)
+    catalog.lent(one.id, 5.0, Event(at=5.0, action="lent", model=one.id, user="bob", detail="x"))
+    catalog.note(Event(at=1.0, action="swept"))  # a clock that was set back does not change the order
+    catalog.retire({one.id: "too old"}, EVICTED, "carol")
+    assert [event.action for event in catalog.log()] == ["evicted", "swept", "lent"]
+    assert [event.action for event in catalog.log(model=one.id)] == ["evicted", "lent"]
+    assert catalog.log(action="lent") == [Event(at=5.0, action="lent", model=one.id, user="bob", detail="x")]
+    assert len(catalog.log(limit=2)) == 2
+    assert catalog.get(one.id).hits == 1
+    assert catalog.get(one.id).last_used == 5.0
+    assert catalog.get(one.id).reason == "too old"
+
+
+def test_counts(catalog: Catalog) -> None:
+    assert catalog.stats() == {
+        "models": 0, "architectures": 0, "bytes": 0, "parameters": 0, "hits": 0, "states": {}, "groups": [],
+    }  # fmt: skip
+    add(catalog, bytes=2**40, parameters=2**40, hits=2)
+    add(catalog, bytes=1, parameters=1, hits=1, fingerprint="other")
+    gone = add(catalog)
+    catalog.retire({gone.id: "x"}, REMOVED)
+    assert catalog.bytes_stored() == 2**40 + 1
+    found = catalog.stats()
+    assert (found["models"], found["architectures"], found["hits"]) == (2, 2, 3)
+    assert (found["bytes"], found["parameters"]) == (2**40 + 1, 2**40 + 1)
+    assert found["states"] == {"active": 2, "removed": 1}
+    assert found["groups"] == [{"task": "classification", "data": "digits", "models": 2, "hits": 3}]
+
+
+def test_peers_are_of_the_same_task_data_and_metric(catalog: Catalog) -> None:
+    add(catalog, value=0.5)
+    add(catalog, value=0.7, state=BARRED)
+    add(catalog, value=None)
+    add(catalog, data="other")
+    add(catalog, metric="f1")
+    gone = add(catalog, value=0.1)
+    catalog.retire({gone.id: "x"}, REMOVED)
+    assert sorted(catalog.peers("classification", "digits", "accuracy")) == [0.5, 0.7]
+
+
+def test_graphs_are_shared_and_swept(catalog: Catalog) -> None:
+    one, two, three = add(catalog), add(catalog), add(catalog, zoos.net(8), graph="b" * 64)
+    catalog.retire({one.id: "x", three.id: "x"}, REMOVED)
+    assert catalog.sweep_graphs() == 1
+    assert catalog.graph(two.graph) == GRAPH
+    with pytest.raises(ZooUnusable, match="missing"):
+        catalog.graph("b" * 64)
+    catalog.set_prepared(two.graph, b"new")
+    assert catalog.prepared([two.graph]) == {two.graph: b"new"}
+
+
+def test_children_and_twins(catalog: Catalog) -> None:
+    parent = add(catalog)
+    children = [add(catalog, parent=parent.id) for _ in range(2)]
+    assert catalog.children(parent.id) == children
+    catalog.set_twins({children[0].id: (parent.id, 0.95)})
+    assert catalog.get(children[0].id).twin == parent.id
+    assert catalog.get(children[0].id).twin_similarity == 0.95
+
+
+def test_many_at_once(catalog: Catalog) -> None:
+    made = [add(catalog) for _ in range(3)]
+    ids = [each.id for each in made] + [new_id() for _ in range(1500)]
+    assert set(catalog.with_ids(ids)) == {each.id for each in made}
+    assert len(catalog.keys_named(ids)) == 3
+    assert len(catalog.retire(dict.fromkeys(ids, "all"), REMOVED)) == 3
+
+
+def test_threads_lose_nothing(catalog: Catalog) -> None:
+    """Writers of the same graph, readers, and one that evicts, all at once."""
+    start = threading.Barrier(6)
+
+    def write(name: str) -> list[Record]:
+        start.wait()
+        made = []
+        for number in range(10):
+            made.append(add(catalog, name=name, graph=f"{number:064}"))
+            catalog.lent(made[0].id, time.time())
+            catalog.set_twins({each.id: (made[0].id, 0.5) for each in made})
+        return made
+
+    def look() -> None:
+        start.wait()
+        seen, keys, end = 0, set(), time.monotonic() + 20
+        while len(keys) < 40 and time.monotonic() < end:
+            seen, changes = catalog.changes(seen)
+            assert not keys & {key for key, _, _ in changes}, "told twice"
+            keys |= {key for key, _, _ in changes}
+            catalog.sweep_graphs()
+        assert len(keys) == 40
+
+    with ThreadPoolExecutor(6) as pool:
+        looking = [pool.submit(look) for _ in range(2)]
+        made = [each for done in pool.map(write, "abcd") for each in done]
+        for each in looking:
+            each.result(timeout=30)
+    assert {each.id for each in catalog.find(Filter())} == {each.id for each in made}
+    assert len(catalog.prepared([each.graph for each in made])) == 10
+    assert all(catalog.get(each.id).hits == 10 for each in made[::10])
+
+
+def test_a_catalog_that_cannot_be_opened_says_so(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "junk.db").write_bytes(b"no database at all" * 100)
+    for url in (
+        f"sqlite:///{tmp_path / 'folder'}",
+        f"sqlite:///{tmp_path / 'junk.db'}",
+        f"sqlite:///{tmp_path / 'nowhere' / 'catalog.db'}",
+        "nonsense",
+        "unknown://x",
+        "postgresql+psycopg://nobody:hunter2@/x?host=/nowhere",
+    ):
+        with pytest.raises(ZooUnusable) as problem:
+            Catalog(url)
+        assert "hunter2" not in str(problem.value), "passwords stay secret"
