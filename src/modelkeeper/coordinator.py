@@ -151,7 +151,7 @@ class Coordinator:
                 source = None if dry_run else self.zoo.weights(parent)
             except (CorruptWeights, InvalidWeights) as problem:
                 warnings.append(f"{parent.name} could not be read and was taken out: {problem}")
-                self.zoo.remove(parent, str(problem), state=DAMAGED)
+                self.zoo.catalog.retire({parent.id: str(problem)}, DAMAGED)
                 choice = Choice(None, "the models that fit best could not be read")
                 continue  # with one fewer to choose from
             clock("read")

@@ -29,7 +29,7 @@ from modelkeeper.settings import Settings
 from modelkeeper.zoo import following
 
 CHILDREN = 4
-LONGEST = 0.7  # seconds that a child lives once it has begun
+LIFE = 12  # registrations that a child would have the time for, at most, if it were alone
 GRAPHS = [zoos.net(*widths) for widths in ((4,), (8,), (8, 16), (16, 32, 64), (64, 128, 128))]
 WEIGHTS = [zoos.weights(graph) for graph in GRAPHS]
 
@@ -70,10 +70,13 @@ def child(home: str, acknowledged: int, begun: int) -> None:
 
 def main(home: str, path: str, kills: int) -> None:
     """Keep some children going, and kill them one after the other."""
-    with tempfile.TemporaryDirectory(
-        dir=Path(home).parent
-    ) as warm:  # what is imported late is imported here, once
-        zoos.register(Coordinator(Settings(home=warm)), GRAPHS[0])
+    with tempfile.TemporaryDirectory(dir=Path(home).parent) as warm:
+        coordinator = Coordinator(Settings(home=warm))
+        zoos.register(coordinator, GRAPHS[0])  # what is imported late is imported here, once
+        start = time.monotonic()
+        for graph in GRAPHS:
+            zoos.register(coordinator, graph)
+        longest = CHILDREN * LIFE * (time.monotonic() - start) / len(GRAPHS)
     acknowledged = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     rng = random.Random(0)
     alive: dict[int, tuple[int, float]] = {}  # process -> where it says that it has begun, end of its life
@@ -94,7 +97,7 @@ def main(home: str, path: str, kills: int) -> None:
                 # Most are killed some time after they have opened the zoo, the others on the way there.
                 ready = select.select([said], [], [], 0 if rng.random() < 0.9 else 0.02)[0]
                 if ready or rng.random() < 0.02:
-                    alive[process] = said, time.monotonic() + rng.random() * LONGEST
+                    alive[process] = said, time.monotonic() + rng.random() * longest
             elif end <= time.monotonic():
                 os.kill(process, signal.SIGKILL)
                 _, status = os.waitpid(process, 0)

@@ -28,7 +28,7 @@ from modelkeeper.errors import InvalidGraph, UnknownModel, ZooUnusable
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo import schema
-from modelkeeper.zoo.records import MAX_NAME, PUBLIC, STORED, Event, Filter, Record, Viewer, is_id
+from modelkeeper.zoo.records import KEPT, MAX_NAME, PUBLIC, STORED, Event, Filter, Record, Viewer, is_id
 from modelkeeper.zoo.schema import clock, events, graphs, models, tags
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Catalog:
             if clock is not None and _now(connection) != clock:
                 return None
             for batch in _batches(list(reasons)):
-                among = models.c.id.in_(batch) & models.c.state.in_(STORED)
+                among = models.c.id.in_(batch) & models.c.state.in_(KEPT) & (models.c.state != state)
                 if clock is not None:
                     among &= models.c.pinned.is_(False)
                 gone += _records(connection.execute(sa.select(*_FIELDS).where(among)))
@@ -172,8 +172,8 @@ class Catalog:
 
     @contextlib.contextmanager
     def holding(self, model: str) -> Iterator[bool]:
-        """Is a model stored under this id? While the block runs, that stays so."""
-        stored = sa.select(models.c.key).where(models.c.id == model, models.c.state.in_(STORED))
+        """Are files of a model kept under this id? While the block runs, that stays so."""
+        stored = sa.select(models.c.key).where(models.c.id == model, models.c.state.in_(KEPT))
         with self._taking_turns() as connection:
             yield connection.scalar(stored) is not None
 

@@ -19,6 +19,7 @@ EVICTED = "evicted"  # removed by retention
 REMOVED = "removed"  # removed by its owner
 DAMAGED = "damaged"  # its weights are not what was registered
 STORED = (ACTIVE, BARRED)  # states in which there are weights
+KEPT = (*STORED, DAMAGED)  # states in which there are files: what is damaged may be repaired
 
 PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
 
