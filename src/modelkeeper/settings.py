@@ -137,6 +137,16 @@ class ServiceSettings(_Read, frozen=True, kw_only=True):
             raise InvalidSetting("host", repr(self.host), advice)
 
 
+def is_address(uri: str) -> bool:
+    """Does it name a coordinator (http(s)://…, an IP address, localhost or host:port), and no folder?"""
+    if re.match(r"https?://|[A-Za-z0-9._-]+:[0-9]{1,5}$|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}$", uri, re.IGNORECASE):
+        return True
+    try:
+        return ipaddress.ip_address(uri.strip("[]")) is not None
+    except ValueError:
+        return uri.lower() == "localhost"
+
+
 def is_loopback(host: str) -> bool:
     """Can a host's address only be reached from this machine?"""
     try:

@@ -5,7 +5,6 @@ again a few times, for about two seconds: that is a coordinator that restarts. O
 used up the time. Every call here may be made twice without harm.
 """
 
-import ipaddress
 import os
 import re
 import time
@@ -16,7 +15,7 @@ import msgspec
 
 from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, QuotaExceeded
 from modelkeeper.protocol import PREFIX, Problem, to_error
-from modelkeeper.settings import PORT
+from modelkeeper.settings import PORT, is_address
 
 T = TypeVar("T")
 
@@ -27,13 +26,13 @@ _BUSY = frozenset({502, 503, 504})  # what proxies say while the service behind 
 
 
 def address(uri: str) -> str | None:
-    """The URL of a coordinator, if `uri` names one: http(s)://…, an IP address, localhost or host:port.
-
-    Everything else is a folder; a bare name like `zoo`, too.
+    """The URL of a coordinator, if `uri` names one (see `is_address`); None: it is a folder.
 
     Raises:
         InvalidSetting: It looks like an address, but is none.
     """
+    if not is_address(uri):
+        return None
     if re.match(r"https?://", uri, re.IGNORECASE):
         try:
             url = httpx.URL(uri.rstrip("/"))
@@ -50,19 +49,9 @@ def address(uri: str) -> str | None:
         host, port = found.groups()
         if not 0 < int(port) < 65536:
             raise InvalidSetting("uri", repr(uri), "a port is a number from 1 to 65535")
-    elif not _is_ip(uri.strip("[]")) and uri.lower() != "localhost":
-        return None
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"
     return f"http://{host}:{port or PORT}"
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 class Calls:

@@ -40,6 +40,7 @@ class Application:
         self.routes.add_exception_handler(ModelKeeperError, _known)
         self.routes.add_exception_handler(HTTPException, _plain)
         self.routes.add_exception_handler(RequestValidationError, _invalid)
+        self.routes.add_exception_handler(Exception, _unknown)
         self._guarded: App = Guard(self.routes, self.service)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -89,6 +90,12 @@ async def _plain(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
     told = Problem(error="HTTP", message=str(problem.detail), request=request.state.request)
     return reply(told, problem.status_code, dict(problem.headers or {}))
+
+
+async def _unknown(request: Request, problem: Exception) -> Response:
+    """Something that nobody thought of; the guard logs it."""
+    told = Problem(error="Internal", message="the coordinator failed", request=request.state.request)
+    return reply(told, 500)
 
 
 async def _invalid(request: Request, problem: Exception) -> Response:

@@ -5,6 +5,7 @@ with serving(coordinator, ServiceSettings(auth=False, port=0)) as url: ...
 
 import contextlib
 import logging
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -55,6 +56,22 @@ def address(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+class _Server(uvicorn.Server):
+    """Stops when it is told to, which is no failure: uvicorn's own would then die of the signal."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {sign: signal.signal(sign, self.handle_exit) for sign in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for sign, handler in before.items():
+                signal.signal(sign, handler)
+
+
 def server(application: Application) -> uvicorn.Server:
     """A server that finishes the requests under way when it is told to stop."""
     settings = application.service.settings
@@ -69,7 +86,7 @@ def server(application: Application) -> uvicorn.Server:
         lifespan="off",
         ws="none",
     )
-    return uvicorn.Server(config)
+    return _Server(config)
 
 
 def run(application: Application, listening: socket.socket) -> None:
