@@ -38,12 +38,14 @@ from modelkeeper.errors import (
 from modelkeeper.frontends import frontend_for
 from modelkeeper.meta import ONLY_QUERY, read_query, read_registration
 from modelkeeper.metrics import number
+from modelkeeper.remote import RemoteCoordinator, address
 from modelkeeper.settings import MEMORY, Settings
 from modelkeeper.zoo.records import Record
 
 M = TypeVar("M")
 
 URI = "MODELKEEPER_URI"
+TOKEN = "MODELKEEPER_TOKEN"
 # What the caller did wrong, as opposed to what happened to the keeper.
 _WRONG_USE: tuple[type[Exception], ...] = (
     InvalidMeta,
@@ -62,12 +64,16 @@ class ModelKeeperClient:
     """Warm starts from one zoo, and registrations into it. Also a context manager.
 
     Args:
-        uri: A folder; ":memory:" for a zoo that ends with the client. Default: the variable
-            MODELKEEPER_URI, or ~/.modelkeeper.
+        uri: A folder; ":memory:" for a zoo that ends with the client; or the address of a coordinator:
+            "10.0.0.7", "host:port" or "http(s)://...". Default: the variable MODELKEEPER_URI, or
+            ~/.modelkeeper.
         on_error: What happens when the keeper fails: "cold" warns and lets training start as it would have
             without a keeper; "raise" raises.
-        user: Who registers. Default: the name that you are logged in as.
-        settings: Of a zoo in this process: capacity, policy, minimum_similarity ... (see `Settings`).
+        user: Who registers. Default: the name that you are logged in as. A coordinator with users knows
+            it by the token.
+        token: What a coordinator knows you by. Default: the variable MODELKEEPER_TOKEN.
+        settings: Of a zoo in this process: capacity, policy, minimum_similarity ...; of a coordinator
+            elsewhere: timeout (seconds), spool (see `Settings`).
 
     Raises:
         InvalidSetting: A setting has a value that cannot work.
@@ -79,6 +85,7 @@ class ModelKeeperClient:
         *,
         on_error: str = "cold",
         user: str = "",
+        token: str = "",
         **settings: Any,
     ) -> None:
         if on_error not in ("cold", "raise"):
@@ -88,18 +95,26 @@ class ModelKeeperClient:
             known = ", ".join(name for name in Settings.__struct_fields__ if name != "home")
             raise InvalidSetting("settings", ", ".join(sorted(unknown)), f"known are {known}")
         self.uri = os.fspath(uri) if uri is not None else os.environ.get(URI, "")
-        self.settings = Settings.read(home=self.uri or None, **settings)
+        self._address = address(self.uri)
+        if self._address and (foreign := set(settings) - {"timeout", "spool"}):
+            advice = f"the coordinator at {self._address} has its own; set them there"
+            raise InvalidSetting("settings", ", ".join(sorted(foreign)), advice)
+        self.settings = Settings.read(home=None if self._address else self.uri or None, **settings)
         self._on_error, self._user = on_error, user or login()
-        self._opened: Coordinator | None = None
+        self._token = token or os.environ.get(TOKEN, "")
+        self._opened: Coordinator | RemoteCoordinator | None = None
         self._opening = threading.Lock()
         # Which parent a model started from.
         self._started: weakref.WeakKeyDictionary[Any, Answer] = weakref.WeakKeyDictionary()
 
     @property
-    def coordinator(self) -> Coordinator:
+    def coordinator(self) -> Coordinator | RemoteCoordinator:
         """What the client talks to; opened when it is first needed."""
         with self._opening:
-            if self._opened is None:
+            if self._opened is None and self._address:
+                wait, spool = self.settings.timeout, self.settings.spool
+                self._opened = RemoteCoordinator(self._address, token=self._token, timeout=wait, spool=spool)
+            elif self._opened is None:
                 self._opened = Coordinator(self.settings)
             return self._opened
 
@@ -140,7 +155,7 @@ class ModelKeeperClient:
             described = time.perf_counter() - begun
             warmth = self.coordinator.query(graph, query, dry_run=dry_run)
             begun = time.perf_counter()
-            if not dry_run and warmth.plan is not None:
+            if not dry_run and not warmth.answer.cold:
                 frontend.load(model, dict(warmth.weights()))
                 self._remember(model, warmth.answer)
             loaded = time.perf_counter() - begun

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from modelkeeper.weights import Array, Header, Weights
     from modelkeeper.zoo.blobs import Blobs
     from modelkeeper.zoo.following import Follower
+    from modelkeeper.zoo.staged import Staged
 
 NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
@@ -139,7 +140,7 @@ class Zoo:
         self,
         graph: Graph,
         told: Registration,
-        tensors: "Iterable[tuple[str, Array]]",
+        tensors: "Iterable[tuple[str, Array]] | Staged",
         owner: str,
         model_id: str = "",
     ) -> Registered:
@@ -158,12 +159,14 @@ class Zoo:
         from modelkeeper.matching import prepare
         from modelkeeper.weights import Header, stream
         from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, WEIGHTS
+        from modelkeeper.zoo.staged import Staged
 
         if model_id and not is_id(model_id):
             raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
         prepared = prepare(graph)
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
-        chunks = stream(header, _finite(tensors))
+        staged = tensors if isinstance(tensors, Staged) else None
+        chunks = tensors.chunks() if isinstance(tensors, Staged) else stream(header, _finite(tensors))
         known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
         if known is not None:
             digest = hashlib.sha256()
@@ -202,7 +205,11 @@ class Zoo:
             reason="" if admission.verdict == "admitted" else admission.reason,
         )
         with self.blobs.writing(record.folder) as folder:
-            written = folder.write(WEIGHTS, chunks)
+            if staged is not None:
+                staged.check(header)
+                written = folder.adopt(WEIGHTS, staged.path, staged.written)
+            else:
+                written = folder.write(WEIGHTS, chunks)
             record = msgspec.structs.replace(record, bytes=written.bytes, checksum=written.checksum)
             for name, small in ((GRAPH, text), (CONFIG, card.config(record)), (CARD, card.card(record))):
                 folder.write(name, [small])
