@@ -3,11 +3,13 @@
     found = run(program, tensors, inputs)            {layer's name: its output}
     one = Pass(program, tensors, inputs)             step by step: `one.to(step)`, `one.value(number)`
     check_run(program, tensors, inputs)              on shapes alone: would it take too much?
+    try_out(program, tensors, inputs)                what does it take in truth?
 
 Whatever goes wrong in a step is the program's fault, and raises InvalidProgram.
 """
 
 import math
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -178,6 +180,15 @@ def check_run(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[
             if program.last_use[value] <= number:
                 live.pop(value, None)
     return peak
+
+
+def try_out(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> tuple[float, int]:
+    """How many seconds a pass takes, and how many bytes of activations it holds at most."""
+    began, one, peak = time.perf_counter(), Pass(program, tensors, inputs), 0
+    for step in range(len(program.steps)):
+        one.to(step + 1)
+        peak = max(peak, sum(tensor.numel() * tensor.element_size() for tensor in one.values.values()))
+    return time.perf_counter() - began, peak
 
 
 def run(
