@@ -28,7 +28,6 @@ from modelkeeper.frontends.torch.program import (
     Item,
     Program,
     Size,
-    numbers,
     references,
 )
 from modelkeeper.frontends.torch.record import CPU, META, tensors_in
@@ -121,9 +120,9 @@ class Pass:
             taken = self.program.tensors[number]
             tensor = self._tensors[taken.name]
             return tensor if self._device == CPU else torch.empty_like(tensor, device=self._device)
-        constant = self.program.constants[number - len(self.program.tensors)]
-        sizes = [self._size(size) for size in constant.shape]
-        return numbers(constant).expand(sizes).to(self._device)
+        place = number - len(self.program.tensors)
+        sizes = [self._size(size) for size in self.program.constants[place].shape]
+        return self.program.unpacked[place].expand(sizes).to(self._device)
 
     def _size(self, size: Size) -> int:
         return size.b * self.batch if isinstance(size, Hole) else size
