@@ -98,7 +98,7 @@ def transfer(
             pairs (x, y), dicts, a DataLoader, an iterator. Without gradients, in the time of some dozen
             training steps, for whatever is narrower, shallower or of another family. Where the transfer is
             exact nothing is fitted, and where held-out examples say that fitting does not help, nothing is
-            changed.
+            changed. Train on with small steps, about a tenth of the rate from scratch: large ones spoil it.
         labels: Of the examples, for a head that the source cannot teach.
         program: The source's program, to calibrate from a Graph: what `record` made of the model.
         progress: Shows a bar while layers are fitted; or a function that is told of each.

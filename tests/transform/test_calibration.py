@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from catalogue import transformer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import BLOCKS, PackedAttention, Residual, SeparateAttention, TiedLanguageModel, network
@@ -157,6 +158,18 @@ def test_examples_come_in_many_forms() -> None:
     _, report = narrowed(list(zip(IMAGES.split(16), labels.split(16), strict=True)))
     assert report.calibration is not None
     assert "labels" in report.calibration.measure
+
+
+def test_a_language_model_takes_its_batches_by_name() -> None:
+    torch.manual_seed(0)
+    parent, child = transformer("gpt2").eval(), transformer("gpt2", n_embd=16, n_head=2)
+    tokens = torch.randint(0, 90, (48, 12))
+    batches = [{"input_ids": part, "attention_mask": torch.ones_like(part)} for part in tokens.split(16)]
+    found = transfer(parent, child, calibrate=batches, seconds=LONG).calibration
+    assert found is not None
+    assert found.kept
+    assert found.fitted > 8
+    assert finite(child)
 
 
 BAD: dict[str, tuple[Any, str]] = {

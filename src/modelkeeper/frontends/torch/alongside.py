@@ -5,7 +5,6 @@ computed so far is final, so each of its steps runs once; the parent runs once, 
 is held until it was looked at.
 """
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,15 +14,13 @@ import torch
 from torch import Tensor
 
 from modelkeeper.frontends.aims import Aim, Target
-from modelkeeper.frontends.torch.examples import FEWEST, Examples
+from modelkeeper.frontends.torch.examples import Examples
 from modelkeeper.frontends.torch.operations import signature
 from modelkeeper.frontends.torch.program import Hole, Program
 from modelkeeper.frontends.torch.running import Pass
 
 CHUNK = 128  # examples that run at once
 HELD_OUT = 0.2
-STEPS = 100  # training steps whose time calibration may take, if no other limit is given; a step takes about
-# four times as long as a pass over its examples
 
 
 @dataclass
@@ -58,27 +55,17 @@ class Alongside:
         parent: Program,
         theirs: dict[str, Tensor],
         examples: Examples,
-        began: float,
-        seconds: float | None,
-        memory: int,
+        count: int,
+        end: float,
     ) -> None:
+        """`count` of the examples are used; after `end` (of `time.perf_counter`) nothing more is fitted."""
         self.program, self.parent = ours, parent
         self._plain, self._theirs = plain, theirs
         self.tensors, self.changed = dict(start), set[str]()
         mine, other = examples.fitting(ours), examples.fitting(parent)
-        first = min(len(examples), 64)
-        ran = [
-            self._try_out(program, weights, [tensor[:first] for tensor in taken])
-            for program, weights, taken in ((ours, plain, mine), (parent, theirs, other))
-        ]
-        each = 4 * sum(peak for _, peak in ran) // first + 1
-        cost = [seconds * 64 / first for seconds, _ in ran]
-        self._end = began + (STEPS * 4 * cost[0] if seconds is None else seconds)
-        left = max(0.0, self._end - time.perf_counter())
-        self.count = min(len(examples), max(FEWEST, memory // each), max(64, int(left / sum(cost) * 64 / 2)))
-        self.memory = self.count * each
-        order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0))[: self.count]
-        held = max(1, int(HELD_OUT * self.count))
+        self._end = end
+        order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0))[:count]
+        held = max(1, int(HELD_OUT * count))
         self._labels = examples.labels
         self._keep: tuple[set[int], set[int]] = (set(ours.outputs), set(parent.outputs))
         self._fit = [self._passes(part, mine, other) for part in torch.split(order[held:], CHUNK)]
@@ -90,16 +77,6 @@ class Alongside:
         """Which of the parent's values are still to be looked at? They are held until then."""
         named = [target.layer for aim in aims for target in aim.targets]
         self._waiting = Counter(self.parent.layers[name] for name in named if name in self.parent.layers)
-
-    def _try_out(
-        self, program: Program, tensors: dict[str, Tensor], inputs: list[Tensor]
-    ) -> tuple[float, int]:
-        """How long a pass takes, and how many numbers it holds at most."""
-        began, one, peak = time.perf_counter(), Pass(program, tensors, inputs), 0
-        for step in range(len(program.steps)):
-            one.to(step + 1)
-            peak = max(peak, sum(tensor.numel() for tensor in one.values.values()))
-        return time.perf_counter() - began, peak
 
     def _passes(self, part: Tensor, mine: list[Tensor], other: list[Tensor]) -> "Chunk":
         labels = self._labels[part] if self._labels is not None else None

@@ -27,7 +27,7 @@ from torch import nn
 from modelkeeper.frontends.aims import Aim, Calibration, Fitted
 from modelkeeper.frontends.torch.alongside import CHUNK
 from modelkeeper.frontends.torch.capture import record
-from modelkeeper.frontends.torch.examples import Examples, collect
+from modelkeeper.frontends.torch.examples import FEWEST, Examples, collect
 from modelkeeper.frontends.torch.fits import Fitting, number
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.owned import owned_tensors
@@ -35,11 +35,14 @@ from modelkeeper.frontends.torch.pivots import pivots
 from modelkeeper.frontends.torch.program import Program
 from modelkeeper.frontends.torch.quiet import unwrap
 from modelkeeper.frontends.torch.record import CPU, map_tensors
-from modelkeeper.frontends.torch.running import check_run
+from modelkeeper.frontends.torch.running import check_run, try_out
 from modelkeeper.frontends.torch.weights import as_tensor, load
 
 EXAMPLES = 2_048
+STEPS, BATCH = 100, 64  # as long as so many training steps on so many examples, if no other limit is given
+STEP = 4  # how many times as long as a pass over its examples a training step takes, about
 MEMORY = 2**30
+TRIED = 16  # examples to see how long a pass takes, and how much memory
 
 Ranks = Mapping[int, Any]  # by the parent's space, of its units
 Start = Callable[[Ranks], tuple[Mapping[str, Any], Sequence[Aim]]]
@@ -90,11 +93,23 @@ def calibrate(
     lent = {
         each.name: as_tensor(each.name, tensors[each.name]) for each in theirs.tensors if each.name in tensors
     }
+    mine, other = found.fitting(ours), found.fitting(theirs)
     if isinstance(parent, Program):  # not recorded here: it may come from anyone
-        check_run(theirs, lent, [tensor[:CHUNK] for tensor in found.fitting(theirs)])
-    weights, aims = start(pivots(theirs, lent, reads, found.fitting(theirs)))
+        check_run(theirs, lent, [tensor[:1] for tensor in other])
+    tried = min(len(found), TRIED)
+    own = try_out(ours, plain, [tensor[:tried] for tensor in mine])
+    its = try_out(theirs, lent, [tensor[:tried] for tensor in other])
+    each = (own[1] + its[1]) // tried + 1
+    room = min(len(found), max(FEWEST, memory // each))
+    few = [tensor[: min(room, CHUNK)] for tensor in other]
+    if isinstance(parent, Program):
+        check_run(theirs, lent, few)
+    weights, aims = start(pivots(theirs, lent, reads, few))
+    end = began + (STEPS * STEP * own[0] * BATCH / tried if seconds is None else seconds)
+    left = max(0.0, end - time.perf_counter())
+    count = min(room, max(BATCH, int(left / 2 / (own[0] + its[0]) * tried)))
     first = plain | {name: as_tensor(name, array).to(plain[name].dtype) for name, array in weights.items()}
-    run = Fitting(ours, plain, first, theirs, lent, found, began, seconds, memory)
+    run = Fitting(ours, plain, first, theirs, lent, found, count, end)
     aims = sorted(aims, key=lambda aim: ours.layers.get(aim.layer, -1))
     run.expect(aims)
     fitted = []
@@ -115,10 +130,10 @@ def calibrate(
         plain=before,
         calibrated=after,
         layers=tuple(fitted),
-        examples=run.count,
+        examples=count,
         passed_over=found.passed_over,
         seconds=time.perf_counter() - began,
-        memory=run.memory,
+        memory=count * each,
     )
 
 

@@ -21,7 +21,6 @@ from modelkeeper.frontends.torch.program import Program
 from modelkeeper.frontends.torch.running import Pass
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-EXAMPLES = 128  # enough for a covariance over the positions of a map
 TINY = 1e-9
 
 
@@ -37,10 +36,9 @@ def pivots(
         program: The parent's, checked for as many examples.
         tensors: Its tensors, by name.
         reads: Layers of its graph, convolutions and linear ones, with the space that each of them reads.
-        inputs: Examples.
+        inputs: Examples; a hundred are enough for covariances over the positions of a map.
     """
-    few = [tensor[:EXAMPLES] for tensor in inputs]
-    run = Pass(program, tensors, few)
+    run = Pass(program, tensors, inputs)
     spaces = {
         program.layers[name]: space for name, space in reads if program.layers.get(name, -1) >= program.first
     }

@@ -112,6 +112,11 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
         """The number of the first value that each step makes."""
         return list(itertools.accumulate((step.results for step in self.steps), initial=self.first))[:-1]
 
+    @cached_property
+    def unpacked(self) -> list[Tensor]:
+        """The numbers of the constants."""
+        return [_numbers(constant) for constant in self.constants]
+
     def maker(self, value: int) -> int:
         """The step that makes a value, or -1 if none does."""
         return bisect.bisect_right(self.first_values, value) - 1
@@ -223,8 +228,7 @@ def _check(program: Program) -> None:
     unpacked = sum(math.prod(n for n in each.shape if isinstance(n, int)) for each in program.constants)
     if unpacked > MAX_CONSTANTS:
         raise InvalidProgram("constants", f"{unpacked:,} numbers; at most {MAX_CONSTANTS:,}")
-    for constant in program.constants:
-        numbers(constant)
+    program.unpacked  # noqa: B018 (raises where a constant cannot be read)
     known = program.first
     for number, step in enumerate(program.steps):
         where = f"step {number} ({step.operation[:80]})"
@@ -252,7 +256,7 @@ def _check_shape(taken: Taken | Constant) -> None:
         raise InvalidProgram(name, f"shape {sizes}: a negative size, or more than {MAX_ELEMENTS:,} elements")
 
 
-def numbers(constant: Constant) -> Tensor:
+def _numbers(constant: Constant) -> Tensor:
     """What a constant holds, unpacked to no more than its shape asks for."""
     shape = [1 if isinstance(size, Hole) else size for size in constant.shape]
     dtype = DTYPES[constant.dtype]

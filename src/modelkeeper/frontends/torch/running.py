@@ -3,11 +3,13 @@
     found = run(program, tensors, inputs)            {layer's name: its output}
     one = Pass(program, tensors, inputs)             step by step: `one.to(step)`, `one.value(number)`
     check_run(program, tensors, inputs)              on shapes alone: would it take too much?
+    try_out(program, tensors, inputs)                what does it take in truth?
 
 Whatever goes wrong in a step is the program's fault, and raises InvalidProgram.
 """
 
 import math
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +28,6 @@ from modelkeeper.frontends.torch.program import (
     Item,
     Program,
     Size,
-    numbers,
     references,
 )
 from modelkeeper.frontends.torch.record import CPU, META, tensors_in
@@ -119,9 +120,9 @@ class Pass:
             taken = self.program.tensors[number]
             tensor = self._tensors[taken.name]
             return tensor if self._device == CPU else torch.empty_like(tensor, device=self._device)
-        constant = self.program.constants[number - len(self.program.tensors)]
-        sizes = [self._size(size) for size in constant.shape]
-        return numbers(constant).expand(sizes).to(self._device)
+        place = number - len(self.program.tensors)
+        sizes = [self._size(size) for size in self.program.constants[place].shape]
+        return self.program.unpacked[place].expand(sizes).to(self._device)
 
     def _size(self, size: Size) -> int:
         return size.b * self.batch if isinstance(size, Hole) else size
@@ -178,6 +179,15 @@ def check_run(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[
             if program.last_use[value] <= number:
                 live.pop(value, None)
     return peak
+
+
+def try_out(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> tuple[float, int]:
+    """How many seconds a pass takes, and how many bytes of activations it holds at most."""
+    began, one, peak = time.perf_counter(), Pass(program, tensors, inputs), 0
+    for step in range(len(program.steps)):
+        one.to(step + 1)
+        peak = max(peak, sum(tensor.numel() * tensor.element_size() for tensor in one.values.values()))
+    return time.perf_counter() - began, peak
 
 
 def run(
