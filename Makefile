@@ -22,7 +22,7 @@ PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench matching coverage pairs widen narrowing deepening trained constraints clean
+.PHONY: help test demo check format bench matching keeper coverage pairs widen narrowing deepening trained constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,7 +30,7 @@ help: ## list the targets
 test: $(READY) ## run the tests (ARGS='-k fingerprint' to choose)
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-demo: $(READY) ## describe two models and print them side by side
+demo: $(READY) ## train a network cold and warm, from a zoo of five, on handwritten digits: about two minutes
 	$(BIN)/python examples/demo.py $(ARGS)
 
 check: $(READY) ## formatting, lint and types
@@ -50,6 +50,9 @@ bench: $(READY) ## how fast describing is, against a plain forward; and transfor
 matching: $(READY) ## how fast and how good matching is (ARGS='--sizes 1000 10000' for a short run)
 	$(BIN)/python benchmarks/matching.py $(ARGS)
 	$(BIN)/python benchmarks/matching_quality.py
+
+keeper: $(READY) ## how long commands take over a zoo of 10,000 models
+	$(BIN)/python benchmarks/keeper.py $(ARGS)
 
 coverage: $(READY) ## describe every real architecture there is, and count
 	$(BIN)/python benchmarks/coverage.py $(ARGS)

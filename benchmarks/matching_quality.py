@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from corpus import IMAGENET, TRANSFORMER, cifar, graphs, shuffled, twins
@@ -83,8 +84,9 @@ of the first attempt, DARTS and NASNet stand where they stood (0.677 after 0.678
 
 That every further difference lowers the similarity is a law that tests hold for series-parallel graphs
 (chains, residual, dense and inception blocks, transformers, with or without a mask that feeds every layer).
-LAWRATES
-Nearly always the score itself rose: where no regions describe a graph, the best path is not the best
+It held for all of 2,549 changes there. On generated NAS cells (DARTS, NAS-Bench-201), towers and wiring at
+random it failed for 24 of 1,280 inserted layers, 34 of 1,262 changed axes and 14 of 1,014 layers taken out.
+In 64 of these 72 the score itself rose: where no regions describe a graph, the best path is not the best
 alignment, and a change can lead to a better one. No normalisation repairs that, nor does an order in which
 widths come last (tried: the same failures). One kind of failure is due to the normalisation and stays: to
 take away a child's layer that was matched, but badly (for less than three quarters of the similarity), makes
@@ -138,17 +140,18 @@ def tables(found: dict[str, Graph]) -> list[str]:
 def shrinking(found: dict[str, Graph]) -> list[str]:
     """Which of a parent's equal blocks lend to a child that has fewer of them?"""
     import torch
-    from transformers import BertConfig, BertModel, GPT2Config, GPT2Model
+    import transformers
 
     from modelkeeper.frontends.torch import describe
 
     def language(name: str, depth: int) -> Graph:
+        library: Any = transformers  # its models have no types
         size = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 0}
         if name == "bert":
             sizes = {"hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 64}
-            model = BertModel(BertConfig(**size, **sizes, num_hidden_layers=depth))
+            model = library.BertModel(library.BertConfig(**size, **sizes, num_hidden_layers=depth))
         else:
-            model = GPT2Model(GPT2Config(**size, n_embd=32, n_head=4, n_layer=depth))
+            model = library.GPT2Model(library.GPT2Config(**size, n_embd=32, n_head=4, n_layer=depth))
         return describe(model.eval(), (torch.zeros(1, 8, dtype=torch.long),))
 
     pairs = [

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from modelkeeper.cli import main
+from modelkeeper.settings import Settings
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -23,9 +26,22 @@ def test_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out.splitlines() == shown
 
 
-def test_the_demo_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="__main__")
-    assert capsys.readouterr().out.count("fingerprint") == 2
+def test_the_demo_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    demo = runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="demo")
+    plot = tmp_path / "plots" / "demo.png"
+    demo["main"](["--seeds", "2", "--steps", "4", "--parent-steps", "2", "--plot", str(plot)])
+    output = capsys.readouterr().out
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    for text in ("The model starts warm from", "widened", "seed 1", "mean", "spread", "of 2 seeds"):
+        assert text in output, text
+
+
+def test_the_readme_names_every_command_and_every_setting() -> None:
+    text = (ROOT / "README.md").read_text()
+    for name in main.commands:
+        assert re.search(rf"(modelkeeper|/) {name}\b", text), f"modelkeeper {name} is not in the README"
+    for name in Settings.__struct_fields__:
+        assert f"`MODELKEEPER_{name.upper()}`" in text, f"{name} is not in the README"
 
 
 @pytest.mark.parametrize("module", ["modelkeeper.transform.apply"])

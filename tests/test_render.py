@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 from strategies import graphs
 
 from modelkeeper.graph import Atom, Axis, Edge, Fixed, Graph, Layer, Note, Space, Tensor
-from modelkeeper.render import report, side_by_side
+from modelkeeper.render import report
 
 WEIGHT = Tensor("fc.weight", "weight", "float32", (Axis("out", Atom(0, 4)), Axis("in", Fixed(3, "input"))))
 GRAPH = Graph(
@@ -56,15 +56,7 @@ def test_a_name_can_neither_style_nor_steer_the_terminal() -> None:
     assert "[red]\N{REPLACEMENT CHARACTER}[2J" in text
 
 
-def test_two_graphs_side_by_side() -> None:
-    text = printed(side_by_side(("one", GRAPH), ("two", Graph("torch", (Layer("x", "input"),)))))
-    assert "one" in text
-    assert "two" in text
-    assert text.count("fingerprint") == 2
-
-
 @given(graphs())
 def test_every_graph_can_be_shown(graph: Graph) -> None:
     text = printed(report(graph), width=80)
     assert f"layers      {len(graph.layers)}\n" in text
-    assert printed(side_by_side(("a", graph), ("b", graph)), width=80)

@@ -1,15 +1,13 @@
 """A graph for people: tables in a terminal.
 
-    report(graph)                         one row for each layer, the totals, the notes
-    side_by_side(("a", one), ("b", two))  two models, row by row
-    plan_table(plan, similarity)          what a transfer does, summed up
-    as_text(renderable)                   any of them as a string
+    report(graph)                one row for each layer, the totals, the notes
+    plan_table(plan, similarity) what a transfer does, summed up
+    as_text(renderable)          any of them as a string
 
 All but the last return something that rich can print; nothing here prints or reads anything.
 """
 
-from collections.abc import Collection, Iterator
-from itertools import zip_longest
+from collections.abc import Collection
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -62,20 +60,6 @@ def totals(graph: Graph) -> Text:
     return Text("\n").join(Text.assemble((f"{name:<12}", "bold"), value) for name, value in lines.items())
 
 
-def side_by_side(left: tuple[str, Graph], right: tuple[str, Graph]) -> RenderableType:
-    """Two named graphs in one table: layers in order, nothing aligned, and the totals of both."""
-    table = Table(header_style="bold")
-    for name, _ in (left, right):
-        table.add_column("#", justify="right", no_wrap=True)
-        table.add_column(plain(name), overflow="fold")
-        table.add_column("tensors", overflow="fold")
-    for pair in zip_longest(_rows(left[1]), _rows(right[1]), fillvalue=("", "", "")):
-        table.add_row(*(plain(cell) for row in pair for cell in row))
-    table.add_section()
-    table.add_row("", totals(left[1]), "", "", totals(right[1]), "")
-    return table
-
-
 def plan_table(plan: Plan, similarity: float, difference: float | None = None) -> RenderableType:
     """How much of the child each action covers, whether the whole is exact, and if not, why."""
     table = Table(header_style="bold")
@@ -99,12 +83,6 @@ def as_text(renderable: RenderableType, width: int = 100) -> str:
     with console.capture() as capture:
         console.print(renderable)
     return capture.get()
-
-
-def _rows(graph: Graph) -> Iterator[tuple[str, str, str]]:
-    for number, layer in enumerate(graph.layers):
-        title = layer.name if layer.name.startswith(layer.kind) else f"{layer.kind} {layer.name}"
-        yield str(number), title, "\n".join(f"{shape} of {of}" for _, shape, of in _tensors(layer) if of)
 
 
 def _tensors(layer: Layer, seen: Collection[str] = ()) -> list[tuple[str, str, str]]:

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import threading
+import weakref
 from itertools import pairwise
 from pathlib import Path
 
@@ -257,10 +258,11 @@ def test_no_thread_outlives_its_index() -> None:
     other, models = clustered(12)
     other._changes += 1000
     other.add(12, models[0])
-    background = other._background
-    assert background
-    del other
-    assert not any(thread.is_alive() for thread in background)
+    (thread,), gone = other._background, weakref.ref(other)
+    del other  # joins the thread, unless that holds the index just now and lets go of it itself
+    thread.join(30)
+    assert not thread.is_alive()
+    assert gone() is None
 
 
 def test_a_process_ends_while_clusters_are_made() -> None:

@@ -80,7 +80,7 @@ def test_an_error_on_the_way_is_passed_on_and_leaves_nothing(blobs: Blobs) -> No
 
 def test_files_that_were_changed_are_noticed(blobs: Blobs) -> None:
     put(blobs, data=FILE[:-1])
-    with pytest.raises(CorruptWeights, match="11,999|bytes, registered were"):
+    with pytest.raises(CorruptWeights, match="bytes, registered were"):
         blobs.weights(KEY, len(FILE))
     blobs.delete(KEY)
     put(blobs, data=b"x" * len(FILE))

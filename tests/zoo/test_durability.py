@@ -37,7 +37,7 @@ def whole(home: Path, record: Record) -> bool:
 
 def left_behind(home: Path) -> list[str]:
     """What no record names."""
-    return [path.name for folder in ("staging", "index") for path in (home / folder).glob("*-*")]
+    return [path.name for path in (*(home / "staging").iterdir(), *(home / "index").glob("tmp-*"))]
 
 
 @pytest.fixture

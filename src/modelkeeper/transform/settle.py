@@ -39,7 +39,22 @@ class _Settling:
                 for edge in self._child.layers[ours].inputs:
                     if edge.source not in self._partner and self._child.layers[edge.source].tensors:
                         self._claim(edge.source, ours)
+        for ours, theirs in sorted(self._partner.items()):
+            for edge, other in zip(
+                self._child.layers[ours].inputs, self._parent.layers[theirs].inputs, strict=False
+            ):
+                self._swap(edge.source, other.source)
         return sorted(self._lent.items(), key=lambda pair: pair[1])
+
+    def _swap(self, ours: int, theirs: int) -> None:
+        """Tables that nothing runs into are told apart by who reads them: undo a pairing across."""
+        old, holder = self._partner.get(ours), self._lent.get(theirs)
+        if old is None or holder is None or old == theirs:
+            return
+        bare = not self._child.layers[ours].inputs and not self._parent.layers[theirs].inputs
+        if bare and self._child.layers[ours].tensors and self._alike(holder, ours):
+            self._partner[ours], self._lent[theirs] = theirs, ours
+            self._partner[holder], self._lent[old] = old, holder
 
     def _complete(self, new: int) -> None:
         """Pair a merge with the parent's merge of the same operands."""

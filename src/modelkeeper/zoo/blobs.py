@@ -168,7 +168,7 @@ class Blobs:
         return digest.hexdigest()
 
     def folders(self) -> Iterator[tuple[str, float]]:
-        """Every model's folder that is there, and when it was last written to; the rest is not ours."""
+        """Every model's folder that is there, and when it was last written to."""
         if self._root is not None:
             for entry in _scan(self._root / MODELS):
                 with contextlib.suppress(FileNotFoundError):  # another process may sweep, too

@@ -5,7 +5,8 @@
 
 The catalog counts changes; a process asks for the count before each search, and reads just what changed
 since. Now and then the index is saved beside the zoo, so that the next process opens it at once and reads
-only the rest. The files are derived: lost, damaged or of another version, the index is made anew.
+only the rest. The files are derived: lost, damaged or of another version, the index is made anew. A folder
+is called by the count of changes that it holds and a checksum of its files.
 """
 
 import contextlib
@@ -14,9 +15,10 @@ import os
 import secrets
 import shutil
 import threading
+import zlib
 from pathlib import Path
 
-from modelkeeper.errors import InvalidIndex
+from modelkeeper.errors import InvalidGraph, InvalidIndex
 from modelkeeper.matching import Index, Prepared, prepare
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import ACTIVE
@@ -57,8 +59,10 @@ class Follower:
             return self._index
 
     def _prepared(self, digest: str, data: bytes) -> Prepared:
-        found = Prepared.from_bytes(data)
-        if found is None:  # another version of the matcher made it
+        found = None
+        with contextlib.suppress(InvalidGraph):
+            found = Prepared.from_bytes(data)
+        if found is None:  # it is damaged, or another version of the matcher made it
             found = prepare(self._catalog.graph(digest))
             self._catalog.set_prepared(digest, found.to_bytes())
         return found
@@ -66,7 +70,7 @@ class Follower:
     def _saved(self) -> tuple[Index, int]:
         now = self._catalog.clock()
         for clock, path in self._folders():
-            if clock <= now:
+            if clock <= now and path.name == _name(clock, path):
                 with contextlib.suppress(InvalidIndex):
                     return Index.load(path, threads=self._threads), clock
             _remove(path)  # unusable, or of a catalog that is no more
@@ -83,7 +87,7 @@ class Follower:
             if older and older[0][0] >= self._seen:
                 return  # another process has saved as much
             self._index.save(scratch)
-            scratch.rename(self._folder / str(self._seen))
+            scratch.rename(self._folder / _name(self._seen, scratch))
         except OSError as problem:  # it was only to save time
             _log.warning("the search index could not be saved in %s: %s", self._folder, problem)
             _remove(scratch)
@@ -106,8 +110,17 @@ class Follower:
         """Saved indexes, the newest first."""
         if self._folder is None or not self._folder.is_dir():
             return []
-        named = [(entry.name, Path(entry.path)) for entry in os.scandir(self._folder)]
-        return sorted(((int(name), path) for name, path in named if name.isdecimal()), reverse=True)
+        named = [(entry.name.partition("-")[0], Path(entry.path)) for entry in os.scandir(self._folder)]
+        return sorted(((int(clock), path) for clock, path in named if clock.isdecimal()), reverse=True)
+
+
+def _name(clock: int, folder: Path) -> str:
+    """What a folder with these files is called."""
+    checksum = 0
+    with contextlib.suppress(OSError):  # another process may remove it, or it is no folder
+        for path in sorted(folder.iterdir()):
+            checksum = zlib.crc32(path.read_bytes(), zlib.crc32(path.name.encode(), checksum))
+    return f"{clock}-{checksum:08x}"
 
 
 def _remove(path: Path) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import torch
+
 from modelkeeper.frontends.torch.rules.shape import bounds
 from modelkeeper.frontends.torch.trace import Step
 
@@ -52,6 +54,14 @@ def written(step: Step) -> str:
     return shorten(f"{step.name}[{','.join(written)}]" if written else step.name)
 
 
+# The ends of each float type, which masks are filled with: the same model in another precision is the same.
+_EXTREMES = {
+    end: name
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    for end, name in ((torch.finfo(dtype).min, "lowest"), (torch.finfo(dtype).max, "highest"))
+}
+
+
 def _permutation(step: Step) -> str:
     rank = len(step.outputs[0].shape)
     if step.name == "permute":
@@ -67,7 +77,7 @@ def _scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else ""
     if isinstance(value, (int, float)):
-        return repr(value)
+        return _EXTREMES.get(value) or repr(value)
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple)) and value and all(isinstance(each, (int, float)) for each in value):

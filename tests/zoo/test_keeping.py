@@ -1,0 +1,141 @@
+"""What a zoo keeps: within its capacity, the pinned ones, one of each kind of twins, and why others went."""
+
+from pathlib import Path
+
+import pytest
+import zoos
+
+from modelkeeper.coordinator import Coordinator
+from modelkeeper.errors import UnknownModel, ZooUnusable
+from modelkeeper.meta import Query
+from modelkeeper.settings import ADMISSIONS, POLICIES, Settings
+from modelkeeper.zoo.admission import VERDICTS
+from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.records import EVICTED, Filter
+
+SMALL = [zoos.net(4, width) for width in (4, 5, 6, 7)]
+
+
+def opened(home: Path | str, **more: object) -> Coordinator:
+    return Coordinator(Settings(home=str(home), threads=1, admission="off", **more))  # type: ignore[arg-type]
+
+
+def size_of(graph: object) -> int:
+    coordinator = opened(":memory:")
+    size = zoos.register(coordinator, graph).bytes  # type: ignore[arg-type]
+    coordinator.close()
+    return size
+
+
+@pytest.mark.parametrize("home", ["folder", ":memory:"])
+def test_the_capacity_is_kept_after_each_registration(tmp_path: Path, home: str) -> None:
+    graphs = [zoos.net(4, width) for width in range(4, 16)]
+    capacity = 5 * size_of(graphs[6])
+    coordinator = opened(tmp_path if home == "folder" else home, capacity=capacity)
+    before: set[str] = set()
+    for number, graph in enumerate(graphs):
+        told = coordinator.register(graph, zoos.told(f"{number}", 0.8), zoos.weights(graph).items())
+        assert coordinator.zoo.catalog.bytes_stored() <= capacity
+        now = {record.id for record in coordinator.models()}
+        assert now == (before | {told.record.id}) - set(told.evicted)
+        assert {key.rpartition("/")[2] for key, _ in coordinator.zoo.blobs.folders()} == now
+        before = now
+    gone = coordinator.models(Filter(states=(EVICTED,)))
+    events = {event.model: event for event in coordinator.log(action="evicted")}
+    assert {record.id for record in gone} == events.keys()
+    assert all(record.reason == events[record.id].detail != "" for record in gone)
+    coordinator.close()
+
+
+def test_pinned_models_stay_and_others_go(tmp_path: Path) -> None:
+    size = max(size_of(graph) for graph in SMALL)
+    coordinator = opened(tmp_path, capacity=2 * size)
+    worst = zoos.register(coordinator, SMALL[0], "worst", 0.1)
+    coordinator.pin("worst")
+    for number, graph in enumerate(SMALL[1:]):
+        zoos.register(coordinator, graph, f"net {number}", 0.9)
+    names = {record.name for record in coordinator.models()}
+    assert "worst" in names
+    assert len(names) == 2
+    coordinator.pin("worst", False)
+    zoos.register(coordinator, SMALL[1], "more", 0.95)
+    zoos.register(coordinator, SMALL[2], "and more", 0.95)
+    assert coordinator.show(worst.id).state == EVICTED
+    assert [event.action for event in coordinator.log(model=worst.id)] == [
+        "evicted", "unpinned", "pinned", "registered",
+    ]  # fmt: skip
+    coordinator.close()
+
+
+def test_of_twins_the_worse_goes_first(tmp_path: Path) -> None:
+    kinds = [SMALL[0], SMALL[0], zoos.net(16), zoos.net(8, 8, 8)]
+    coordinator = opened(tmp_path, capacity=sum(size_of(kind) for kind in kinds) - 1)  # one must go
+    zoos.register(coordinator, SMALL[0], "better twin", 0.92)
+    zoos.register(coordinator, SMALL[0], "worse twin", 0.91)
+    zoos.register(coordinator, kinds[2], "other kind", 0.5)
+    twin = coordinator.show("worse twin")
+    assert (twin.twin, twin.twin_similarity) == (coordinator.show("better twin").id, 1.0)
+    assert coordinator.show("better twin").twin == ""
+    told = coordinator.register(kinds[3], zoos.told("new", 0.7), zoos.weights(kinds[3]).items())
+    assert told.evicted == (twin.id,)
+    assert "covered by a better model" in coordinator.show(twin.id).reason
+    coordinator.close()
+
+
+def test_what_was_evicted_is_a_parent_no_more_but_still_an_ancestor(tmp_path: Path) -> None:
+    coordinator = opened(tmp_path)
+    first = zoos.register(coordinator, SMALL[0], "first")
+    child = zoos.register(coordinator, SMALL[0], "child", 0.95, parent=first.id)
+    coordinator.remove("first")
+    assert coordinator.query(SMALL[0], Query()).answer.parent == child.id
+    assert [record.name for record in coordinator.tree("child").ancestors] == ["first"]
+    with pytest.raises(UnknownModel):
+        coordinator.show("first")  # by name only what is stored; by id everything
+    assert coordinator.show(first.id).state == "removed"
+    coordinator.gc(grace=0)
+    assert coordinator.query(SMALL[0], Query()).answer.parent == child.id
+    coordinator.close()
+
+
+def test_a_model_that_went_while_it_was_being_chosen_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the search and the look at its record, another process may remove a model."""
+    coordinator, other = opened(tmp_path), opened(tmp_path)
+    best = zoos.register(coordinator, SMALL[0], "best", 0.95)
+    zoos.register(coordinator, SMALL[0], "next", 0.9)
+    plain = Catalog.with_keys
+
+    def meanwhile(self: Catalog, keys: object) -> object:
+        other.remove(best.id)
+        return plain(self, keys)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Catalog, "with_keys", meanwhile)
+    answer = coordinator.query(SMALL[0], Query()).answer
+    assert answer.parent_name == "next"
+    assert answer.warnings == ()
+    for each in (coordinator, other):
+        each.close()
+
+
+def test_a_registration_stands_even_if_what_follows_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    coordinator = opened(tmp_path)
+    zoos.register(coordinator, SMALL[0], "first")
+
+    def fails(*_: object) -> None:
+        raise ZooUnusable("zoo", "database is locked", "Wait.")
+
+    monkeypatch.setattr(Catalog, "set_twins", fails)
+    record = zoos.register(coordinator, SMALL[0], "second", 0.95)
+    assert coordinator.show("second") == record
+    assert "database is locked" in caplog.text
+    coordinator.close()
+
+
+def test_settings_name_what_there_is() -> None:
+    from modelkeeper import selection
+
+    assert set(ADMISSIONS) == set(VERDICTS)
+    assert set(POLICIES) == set(selection.POLICIES)
