@@ -9,6 +9,7 @@ It knows graphs and arrays, no framework; whoever holds a model (a client) descr
 queries and registrations need (NumPy, matching, transforming) is imported when they come.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,7 @@ class Coordinator:
         viewer: Viewer | None = None,
         dry_run: bool = False,
         runners_up: bool = False,
+        seconds: float = math.inf,
     ) -> Warmth:
         """Find a parent for a model, and plan what it lends.
 
@@ -131,12 +133,13 @@ class Coordinator:
             viewer: Whose eyes it is seen with. Default: everything is seen.
             dry_run: Do not count the parent as used.
             runners_up: Look for more candidates than the choice needs, to explain it.
+            seconds: After so many a search ends with what it has found; the answer then says so.
         """
         from modelkeeper.matching import prepare
         from modelkeeper.searching import Clock, Search
         from modelkeeper.selection import Choice
 
-        clock = Clock()
+        clock = Clock(seconds)
         prepared = prepare(graph)
         clock("prepare")
         warnings: list[str] = []
