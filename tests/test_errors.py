@@ -10,6 +10,9 @@ EXAMPLES = [
     errors.InvalidGraph("layer 3 ('fc')", "its size is -1"),
     errors.UnknownFramework("dict", ("torch",)),
     errors.CannotDescribe("Net", "it wants 3 channels", "Pass example_inputs"),
+    errors.NoProgram("Net", "it writes into a part of a tensor"),
+    errors.InvalidProgram("step 3 (conv2d.default)", "no value 9 among 7"),
+    errors.CannotCalibrate("the batches hold NaN", "Clean the data"),
     errors.InvalidWeights("fc.weight", "shape (3, 4), not (4, 3)"),
     errors.InvalidPairs("(3, 4)", "the parent has 2 layers"),
     errors.CannotGather("arrays of object cannot be gathered"),
@@ -22,6 +25,9 @@ EXAMPLES = [
     errors.UnknownModel("resnet20", ("0123", "4567")),
     errors.ZooUnusable("zoo/", "the disk is full", "Free some room."),
     errors.CorruptWeights("0123", "the file is missing"),
+    errors.CoordinatorUnreachable("http://10.0.0.7", "Connection refused", "Check its address."),
+    errors.NotAllowed("the token is not valid", "Give another."),
+    errors.QuotaExceeded("more than 5 requests per second", "Ask less often.", "0.2"),
     errors.CannotLoadFactory("models:net", "no module 'models' is installed"),
 ]
 

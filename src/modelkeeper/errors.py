@@ -4,6 +4,9 @@ ModelKeeperError
 ├── InvalidGraph         a graph breaks its own rules, or its bytes are no graph
 ├── UnknownFramework     no front end takes this model
 ├── CannotDescribe       the model did not run on the inputs there were
+├── NoProgram            a model cannot be written down as a program
+├── InvalidProgram       a program breaks its own rules, or cannot run on what it is given
+├── CannotCalibrate      examples or models do not serve to calibrate
 ├── InvalidWeights       weights do not fit the model they were meant for
 ├── InvalidPairs         an alignment names layers that are not there, or one of them twice
 ├── CannotGather         a tensor cannot be filled from another one in the way that was asked for
@@ -16,6 +19,9 @@ ModelKeeperError
 ├── ZooUnusable          the zoo's catalog or its store cannot be opened, read or written
 ├── CorruptWeights       the bytes in the store are not what was registered
 ├── InvalidMetric        how good a model is was not said, or cannot be so
+├── CoordinatorUnreachable  the service did not answer, or answered nonsense
+├── NotAllowed           the service does not know the token, or the token may not do this
+├── QuotaExceeded        a user asks too often, or keeps too much
 └── CannotLoadFactory    a `module:factory` on the command line gave no model
 
 A message says what happened, with the value that caused it, and then what to do. All fields go to
@@ -59,6 +65,41 @@ class CannotDescribe(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"cannot describe {self.model}: {self.problem}. {self.advice}"
+
+
+class NoProgram(ModelKeeperError):
+    """A model cannot be written down as a program. Without one it can lend its weights, uncalibrated."""
+
+    def __init__(self, model: str, problem: str) -> None:
+        super().__init__(model, problem)
+        self.model, self.problem = model, problem
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model} has no program: {self.problem}. It can lend its weights, but not be run elsewhere."
+        )
+
+
+class InvalidProgram(ModelKeeperError):
+    """A program breaks its own rules, or cannot run on what it is given."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(where, problem)
+        self.where, self.problem = where, problem
+
+    def __str__(self) -> str:
+        return f"invalid program: {self.where}: {self.problem}"
+
+
+class CannotCalibrate(ModelKeeperError):
+    """Examples or models do not serve to calibrate. The child is as it was."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(problem, advice)
+        self.problem, self.advice = problem, advice
+
+    def __str__(self) -> str:
+        return f"cannot calibrate: {self.problem}. {self.advice}."
 
 
 class InvalidWeights(ModelKeeperError):
@@ -202,6 +243,45 @@ class InvalidMetric(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"metric {self.name!r}: {self.problem}; {self.advice}."
+
+
+class CoordinatorUnreachable(ModelKeeperError):
+    """The service did not answer, or answered nonsense."""
+
+    def __init__(self, url: str, problem: str, advice: str) -> None:
+        super().__init__(url, problem, advice)
+        self.url, self.problem, self.advice = url, problem, advice
+
+    def __str__(self) -> str:
+        return f"the coordinator at {self.url} cannot be used: {self.problem}. {self.advice}"
+
+
+class NotAllowed(ModelKeeperError):
+    """The service does not know the token, or the token may not do this."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(problem, advice)
+        self.problem, self.advice = problem, advice
+
+    def __str__(self) -> str:
+        return f"not allowed: {self.problem}. {self.advice}"
+
+
+class QuotaExceeded(ModelKeeperError):
+    """A user asks too often, or keeps too much."""
+
+    def __init__(self, problem: str, advice: str, seconds: str = "") -> None:
+        super().__init__(problem, advice, seconds)
+        self.problem, self.advice, self.seconds = problem, advice, seconds
+
+    @property
+    def wait(self) -> float:
+        """Seconds after which it may be tried again; 0: waiting does not help."""
+        return float(self.seconds or 0)
+
+    def __str__(self) -> str:
+        again = f" It may be tried again after {self.seconds} s." if self.seconds else ""
+        return f"quota exceeded: {self.problem}. {self.advice}{again}"
 
 
 class CannotLoadFactory(ModelKeeperError):
