@@ -11,14 +11,23 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "modelkeeper"
 ORDER = (
     "errors",
+    "settings",
     "_native",
     "graph",
+    "weights",
     "frontends",
     "matching",
+    "metrics",
+    "selection",
     "transform",
     "render",
     "comparison",
     "transferring",
+    "zoo",
+    "meta",
+    "answers",
+    "coordinator",
+    "client",
     "cli",
     "__main__",
 )

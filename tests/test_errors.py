@@ -14,6 +14,12 @@ EXAMPLES = [
     errors.TooLargeToMatch("9,000", "10,000", "8,192", "65,000"),
     errors.InvalidIndex("/zoo/index", "it ends too soon"),
     errors.InvalidSetting("buckets", "0", "give at least 1"),
+    errors.InvalidMetric("accuracy", "nan is not finite", "give a fraction from 0 to 1"),
+    errors.InvalidMeta("tags", "5", "give a list of names"),
+    errors.ModelRefused("resnet20", "accuracy 0.1 is far below its peers", "Train it longer."),
+    errors.UnknownModel("resnet20", ("0123", "4567")),
+    errors.ZooUnusable("zoo/", "the disk is full", "Free some room."),
+    errors.CorruptWeights("0123", "the file is missing"),
     errors.CannotLoadFactory("models:net", "no module 'models' is installed"),
 ]
 

@@ -5,7 +5,14 @@ import importlib
 import pytest
 
 EXPORTS = {
-    "modelkeeper": ["ModelKeeperError", "Report", "__version__", "transfer"],
+    "modelkeeper": [
+        "KeeperWarning",
+        "ModelKeeperClient",
+        "ModelKeeperError",
+        "Report",
+        "__version__",
+        "transfer",
+    ],
     "modelkeeper.graph": [
         "Atom",
         "Axis",

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any
 from modelkeeper.errors import ModelKeeperError
 
 if TYPE_CHECKING:
+    from modelkeeper.client import KeeperWarning, ModelKeeperClient
     from modelkeeper.transferring import Report, transfer
 
-__all__ = ["ModelKeeperError", "Report", "__version__", "transfer"]
+__all__ = ["KeeperWarning", "ModelKeeperClient", "ModelKeeperError", "Report", "__version__", "transfer"]
+
+_HOMES = {
+    "KeeperWarning": "modelkeeper.client",
+    "ModelKeeperClient": "modelkeeper.client",
+    "Report": "modelkeeper.transferring",
+    "transfer": "modelkeeper.transferring",
+}
 
 __version__: str
 
@@ -21,8 +29,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("modelkeeper")
-    if name in ("Report", "transfer"):
-        from modelkeeper import transferring
+    if name in _HOMES:
+        from importlib import import_module
 
-        return getattr(transferring, name)
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,6 +8,12 @@ ModelKeeperError
 ├── TooLargeToMatch      a graph has more layers than an alignment takes
 ├── InvalidIndex         the files of a search index cannot be used
 ├── InvalidSetting       a setting has a value that cannot work
+├── InvalidMeta          what was said of a model cannot be so
+├── ModelRefused         the zoo did not take a model
+├── UnknownModel         no model of the zoo is called that
+├── ZooUnusable          the zoo's catalog or its store cannot be opened, read or written
+├── CorruptWeights       the bytes in the store are not what was registered
+├── InvalidMetric        how good a model is was not said, or cannot be so
 └── CannotLoadFactory    a `module:factory` on the command line gave no model
 
 A message says what happened, with the value that caused it, and then what to do. All fields go to
@@ -99,6 +105,76 @@ class InvalidSetting(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"{self.name} cannot be {self.value}: {self.advice}."
+
+
+class InvalidMeta(ModelKeeperError):
+    """What was said of a model cannot be so."""
+
+    def __init__(self, field: str, value: str, advice: str) -> None:
+        super().__init__(field, value, advice)
+        self.field, self.value, self.advice = field, value, advice
+
+    def __str__(self) -> str:
+        return f"meta: {self.field} cannot be {self.value}: {self.advice}."
+
+
+class ModelRefused(ModelKeeperError):
+    """The zoo did not take a model: it would be of no use as a parent, or there is no room for it."""
+
+    def __init__(self, name: str, reason: str, advice: str) -> None:
+        super().__init__(name, reason, advice)
+        self.name, self.reason, self.advice = name, reason, advice
+
+    def __str__(self) -> str:
+        return f"{self.name!r} was not registered: {self.reason}. {self.advice}"
+
+
+class UnknownModel(ModelKeeperError):
+    """No model of the zoo is called that, or several are."""
+
+    def __init__(self, name: str, near: tuple[str, ...] = ()) -> None:
+        super().__init__(name, near)
+        self.name, self.near = name, near
+
+    def __str__(self) -> str:
+        if self.near:
+            return f"several models are called {self.name!r}: {', '.join(self.near)}. Give the whole id."
+        return f"no model {self.name!r} is in the zoo. `modelkeeper models` lists them."
+
+
+class ZooUnusable(ModelKeeperError):
+    """The zoo's catalog or its store cannot be opened, read or written."""
+
+    def __init__(self, where: str, problem: str, advice: str) -> None:
+        super().__init__(where, problem, advice)
+        self.where, self.problem, self.advice = where, problem, advice
+
+    def __str__(self) -> str:
+        return f"the zoo at {self.where} cannot be used: {self.problem}. {self.advice}"
+
+
+class CorruptWeights(ModelKeeperError):
+    """The bytes in the store are not what was registered."""
+
+    def __init__(self, model: str, problem: str) -> None:
+        super().__init__(model, problem)
+        self.model, self.problem = model, problem
+
+    def __str__(self) -> str:
+        return (
+            f"the weights of model {self.model} are damaged: {self.problem}. Remove it, or restore its file."
+        )
+
+
+class InvalidMetric(ModelKeeperError):
+    """How good a model is was not said, or cannot be so."""
+
+    def __init__(self, name: str, problem: str, advice: str) -> None:
+        super().__init__(name, problem, advice)
+        self.name, self.problem, self.advice = name, problem, advice
+
+    def __str__(self) -> str:
+        return f"metric {self.name!r}: {self.problem}; {self.advice}."
 
 
 class CannotLoadFactory(ModelKeeperError):

@@ -5,7 +5,6 @@ the medoid that its bound says it may resemble most. That is a guess, and only t
 depends on it, never its answer.
 """
 
-import kmedoids
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,6 +27,8 @@ def cluster(snapshot: Snapshot, count: int, sample: int, seed: int, threads: int
         snapshot.parts[number].segment.prepared(kind) for number, kind in (everything[i] for i in chosen)
     ]
     if len(models) > count:
+        import kmedoids  # takes seconds where scikit-learn is installed, and few processes make clusters
+
         found = kmedoids.fasterpam(_distances(models, threads), count, random_state=seed)
         models = [models[i] for i in found.medoids]
     labels = []

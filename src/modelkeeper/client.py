@@ -1,0 +1,272 @@
+"""What a training script talks to.
+
+    client = ModelKeeperClient("zoo/")
+    warmed, meta = client.query_for_model(model, meta={"data": "Flowers102", "task": "classification"})
+    accuracy = train(warmed)                       # warmed is model: its weights were written in place
+    client.register_model(warmed, meta={"data": "Flowers102", "task": "classification", "accuracy": accuracy})
+    client.stop()
+
+A training is never stopped or spoiled by the keeper: if a zoo cannot be reached or read, the client says so
+by a warning, and the model starts as it was. Wrong use (a typo in `meta`, no accuracy, weights that hold NaN)
+is an error at once, since nobody else could notice it.
+"""
+
+import contextlib
+import getpass
+import os
+import time
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from modelkeeper.answers import Answer
+from modelkeeper.coordinator import Coordinator
+from modelkeeper.errors import (
+    InvalidMeta,
+    InvalidMetric,
+    InvalidSetting,
+    InvalidWeights,
+    ModelRefused,
+    UnknownFramework,
+)
+from modelkeeper.frontends import frontend_for
+from modelkeeper.meta import ONLY_QUERY, read_query, read_registration
+from modelkeeper.metrics import number
+from modelkeeper.settings import MEMORY, Settings
+from modelkeeper.zoo.records import Record
+
+M = TypeVar("M")
+
+URI = "MODELKEEPER_URI"
+# What the caller did wrong, as opposed to what happened to the keeper.
+_WRONG_USE: tuple[type[Exception], ...] = (InvalidMeta, InvalidMetric, InvalidSetting, UnknownFramework)
+
+
+class KeeperWarning(UserWarning):
+    """The keeper could not help, or could not keep a model. Training goes on."""
+
+
+class ModelKeeperClient:
+    """Warm starts from one zoo, and registrations into it. Also a context manager.
+
+    Args:
+        uri: A folder; ":memory:" for a zoo that ends with the client. Default: the variable
+            MODELKEEPER_URI, or ~/.modelkeeper.
+        on_error: What happens when the keeper fails: "cold" warns and lets training start as it would have
+            without a keeper; "raise" raises.
+        user: Who registers. Default: the name that you are logged in as.
+        settings: Of a zoo in this process: capacity, policy, minimum_similarity ... (see `Settings`).
+
+    Raises:
+        InvalidSetting: A setting has a value that cannot work.
+    """
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str] | None = None,
+        *,
+        on_error: str = "cold",
+        user: str = "",
+        **settings: Any,
+    ) -> None:
+        if on_error not in ("cold", "raise"):
+            raise InvalidSetting("on_error", repr(on_error), 'choose "cold" or "raise"')
+        unknown = set(settings) - set(Settings.__struct_fields__) | ({"home"} & set(settings))
+        if unknown:
+            known = ", ".join(name for name in Settings.__struct_fields__ if name != "home")
+            raise InvalidSetting("settings", ", ".join(sorted(unknown)), f"known are {known}")
+        self.uri = os.fspath(uri) if uri is not None else os.environ.get(URI, "")
+        self.settings = Settings.read(home=self.uri or None, **settings)
+        self._on_error, self._user = on_error, user or _login()
+        self._opened: Coordinator | None = None
+        # Which parent a model started from, until it is registered.
+        self._started: weakref.WeakKeyDictionary[Any, Answer] = weakref.WeakKeyDictionary()
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """What the client talks to; opened when it is first needed."""
+        if self._opened is None:
+            self._opened = Coordinator(self.settings)
+        return self._opened
+
+    def query_for_model(
+        self,
+        model: M,
+        meta: Mapping[str, Any] | None = None,
+        *,
+        example_inputs: Any = None,
+        dry_run: bool = False,
+    ) -> tuple[M, Answer]:
+        """Load the most fitting known weights into `model`, in place.
+
+        A cold start is an answer, not an error: if nothing in the zoo is near enough, the model stays as it
+        was and `parent` is None, so a training script needs no branch.
+
+        Args:
+            model: A model of a known framework. Its architecture, dtypes and devices are not changed.
+            meta: What it will be trained for: data, task, tags; and which parents it would take: parents
+                (names or ids to prefer), exclude, minimum_similarity, policy.
+            example_inputs: What the model runs on, if that cannot be found from the model itself.
+            dry_run: Find and plan, but change nothing.
+
+        Returns:
+            The model, and what was done: parent, similarity, what was copied, widened, narrowed, inserted
+            and kept, whether that is exact, the runners-up and why they lost.
+
+        Raises:
+            InvalidMeta: A key of `meta` is unknown, or a value cannot be so.
+            UnknownFramework: `model` comes from a framework without a front end.
+        """
+        query = read_query(meta)
+        frontend = frontend_for(model)
+        answer = Answer(reason="the keeper could not help")
+        with self._guard("The model starts cold") as trouble:
+            begun = time.perf_counter()
+            graph = frontend.describe(model, example_inputs)
+            described = time.perf_counter() - begun
+            warmth = self.coordinator.query(graph, query, dry_run=dry_run)
+            begun = time.perf_counter()
+            if not dry_run and warmth.plan is not None:
+                frontend.load(model, dict(warmth.weights()))
+                self._remember(model, warmth.answer)
+            loaded = time.perf_counter() - begun
+            spent = {"describe": described, **warmth.answer.seconds, "load": loaded}
+            answer = msgspec.structs.replace(warmth.answer, seconds=spent)
+        if trouble:
+            answer = Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
+        return model, answer
+
+    def register_model(
+        self, model: Any, meta: Mapping[str, Any], *, example_inputs: Any = None
+    ) -> Record | None:
+        """Take a trained model into the zoo, for others to start from.
+
+        Args:
+            model: A trained model. It is not changed.
+            meta: data, task, tags; accuracy, or metrics={"val_loss": 0.3, ...}, or metric={"name", "value",
+                "lower_is_better"}; name, project, visibility; parent, if it is not the one that
+                `query_for_model` found for this model.
+            example_inputs: What the model runs on, if that cannot be found from the model itself.
+
+        Returns:
+            Its record; None if the zoo did not take it (a warning says why).
+
+        Raises:
+            InvalidMeta, InvalidMetric: `meta` cannot be so, or does not say how good the model is.
+            InvalidWeights: The weights hold NaN: the training has failed.
+            UnknownFramework: `model` comes from a framework without a front end.
+        """
+        frontend = frontend_for(model)
+        told = read_registration(meta, type(model).__name__)
+        started = self._recall(model)
+        if started is not None and not told.parent:
+            told = msgspec.structs.replace(told, parent=started.parent or "", similarity=started.similarity)
+        with self._guard("The model was not registered", (InvalidWeights,)):
+            graph = frontend.describe(model, example_inputs)
+            return self.coordinator.register(graph, told, frontend.read(model), owner=self._user).record
+        return None
+
+    @contextlib.contextmanager
+    def training(
+        self, model: M, meta: Mapping[str, Any], *, example_inputs: Any = None
+    ) -> Iterator["Run[M]"]:
+        """Query on entry, register on a clean exit with what `run.report` was told.
+
+            with client.training(model, {"data": "Flowers102", "task": "classification"}) as run:
+                for epoch in range(90):
+                    ...
+                    run.report(accuracy=accuracy)
+
+        If the block raises, nothing is registered. Keys of `meta` for queries and for registrations may both
+        be given.
+        """
+        given = dict(meta)
+        both: dict[str, Any] = {key: given[key] for key in ("data", "task", "tags") if key in given}
+        asked = both | {key: given.pop(key) for key in ONLY_QUERY if key in given}
+        read_query(asked)
+        read_registration(given | {"accuracy": 0.5}, "check")  # a typo shall not show after the training
+        _, answer = self.query_for_model(model, asked, example_inputs=example_inputs)
+        run = Run(model, answer)
+        yield run
+        if run.metrics:
+            measured = {**given.get("metrics", {}), **run.metrics}
+            run.record = self.register_model(
+                model, given | {"metrics": measured}, example_inputs=example_inputs
+            )
+        else:
+            warnings.warn(
+                "The model was not registered: run.report(accuracy=...) was never called.",
+                KeeperWarning,
+                stacklevel=3,
+            )
+
+    def stop(self) -> None:
+        """Let go of the zoo. The client can be used again; it then opens it anew."""
+        if self._opened is not None and self.uri != MEMORY:
+            self._opened.close()
+            self._opened = None
+
+    close = stop
+
+    def __enter__(self) -> "ModelKeeperClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @contextlib.contextmanager
+    def _guard(self, consequence: str, wrong_use: tuple[type[Exception], ...] = ()) -> Iterator[list[str]]:
+        """Let no fault of the keeper reach the training: warn instead. Yields what went wrong."""
+        trouble: list[str] = []
+        try:
+            yield trouble
+        except _WRONG_USE + wrong_use:
+            raise
+        except Exception as problem:
+            if self._on_error == "raise":
+                raise
+            text = str(problem).strip().partition("\n")[0] or "no message"
+            if not isinstance(problem, ModelRefused):
+                text = f"{type(problem).__name__}: {text}"
+            trouble.append(text)
+            warnings.warn(f"{consequence}. {text}", KeeperWarning, stacklevel=4)
+
+    def _remember(self, model: Any, answer: Answer) -> None:
+        with contextlib.suppress(TypeError):  # models that cannot be referred to weakly have no lineage
+            self._started[model] = answer
+
+    def _recall(self, model: Any) -> Answer | None:
+        try:
+            return self._started.get(model)
+        except TypeError:
+            return None
+
+
+class Run(Generic[M]):
+    """A training under way: the model, how it started, and how good it has become."""
+
+    def __init__(self, model: M, answer: Answer) -> None:
+        self.model, self.answer = model, answer
+        self.metrics: dict[str, float] = {}
+        self.record: Record | None = None  # after the training, if it was registered
+
+    def report(self, **metrics: float) -> None:
+        """How good the model is now, e.g. `accuracy=0.93` or `val_loss=0.31`. The last report counts.
+
+        Raises:
+            InvalidMetric: A number cannot be so.
+        """
+        self.metrics |= {name: number(name, value) for name, value in metrics.items()}
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without a name for its user
+        return "unknown"

@@ -1,0 +1,144 @@
+"""What may a training script say of its model? `meta`, checked and understood.
+
+    read_query({"data": "Flowers102", "task": "classification", "tags": None})        -> Query
+    read_registration({"data": "Flowers102", "task": ..., "accuracy": 0.93}, name)    -> Registration
+
+A key that nobody knows is an error with the key that was probably meant: a typo must not silently turn into
+a worse parent.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from modelkeeper.errors import InvalidMeta
+from modelkeeper.metrics import number, primary
+from modelkeeper.selection import POLICIES
+from modelkeeper.zoo.records import MAX_TAGS, PUBLIC, VISIBILITIES, Registration, checked_name
+
+EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
+_BOTH = ("data", "task", "tags")
+ONLY_QUERY = ("parents", "exclude", "minimum_similarity", "policy")
+_QUERY = (*_BOTH, *ONLY_QUERY)
+_REGISTER = (*_BOTH, "accuracy", "metric", "metrics", "name", "project", "visibility", "parent")
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """Which parents a new model would take."""
+
+    data: str = ""
+    task: str = ""
+    tags: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()  # names or ids to prefer
+    exclude: tuple[str, ...] = ()  # names or ids that are not taken
+    minimum_similarity: float | None = None  # None: as the zoo is set
+    policy: str | None = None
+
+
+def read_query(meta: Mapping[str, Any] | None) -> Query:
+    """A query from what the user wrote.
+
+    Raises:
+        InvalidMeta: A key is unknown, or a value cannot be so.
+    """
+    given = _known(meta, _QUERY)
+    minimum, policy = given.get("minimum_similarity"), given.get("policy")
+    if minimum is not None:
+        if isinstance(minimum, bool) or not isinstance(minimum, int | float) or not 0 <= minimum <= 1:
+            raise InvalidMeta("minimum_similarity", repr(minimum), "give a number from 0 to 1")
+        minimum = float(minimum)
+    if policy is not None and policy not in POLICIES:
+        raise InvalidMeta("policy", repr(policy), f"choose one of {', '.join(sorted(POLICIES))}")
+    return Query(
+        data=_text(given, "data"),
+        task=_text(given, "task"),
+        tags=_texts(given, "tags"),
+        parents=_texts(given, "parents"),
+        exclude=_texts(given, "exclude"),
+        minimum_similarity=minimum,
+        policy=policy,
+    )
+
+
+def read_registration(meta: Mapping[str, Any] | None, name: str) -> Registration:
+    """A registration from what the user wrote; `name` is what the model is called if `meta` does not say.
+
+    Raises:
+        InvalidMeta: A key is unknown, or a value cannot be so.
+        InvalidMetric: It is not said how good the model is, or the number cannot be so.
+    """
+    given = _known(meta, _REGISTER)
+    measured = given.get("metrics") or {}
+    if not isinstance(measured, Mapping):
+        raise InvalidMeta("metrics", repr(measured)[:80], 'give a dict, e.g. {"val_accuracy": 0.93}')
+    measured = dict(measured)
+    for key in ("accuracy", "metric"):
+        if given.get(key) is not None:
+            measured[key] = given[key]
+    chosen = primary(measured)
+    numbers = {key: number(key, value) for key, value in measured.items() if key != "metric"}
+    visibility = given.get("visibility") or PUBLIC
+    if visibility not in VISIBILITIES:
+        raise InvalidMeta("visibility", repr(visibility), f"choose one of {', '.join(VISIBILITIES)}")
+    return Registration(
+        name=checked_name("name", given.get("name") or name, empty=False),
+        metric=chosen,
+        metrics=numbers | ({chosen.name: chosen.value} if "metric" in measured else {}),
+        data=_text(given, "data"),
+        task=_text(given, "task"),
+        tags=_texts(given, "tags"),
+        project=_text(given, "project"),
+        visibility=visibility,
+        parent=_text(given, "parent"),
+    )
+
+
+def checked(registration: Registration) -> Registration:
+    """The same registration, if it holds what `read_registration` would let through: it came from outside."""
+    meta = {
+        "name": registration.name,
+        "metrics": registration.metrics,
+        "metric": registration.metric,
+        "data": registration.data,
+        "task": registration.task,
+        "tags": registration.tags,
+        "project": registration.project,
+        "visibility": registration.visibility,
+        "parent": registration.parent,
+    }
+    again = read_registration(meta, registration.name)
+    return msgspec.structs.replace(again, similarity=registration.similarity)
+
+
+def _known(meta: Mapping[str, Any] | None, known: tuple[str, ...]) -> Mapping[str, Any]:
+    if meta is None:
+        return {}
+    if not isinstance(meta, Mapping):
+        raise InvalidMeta("it", repr(meta)[:80], f"give a dict, e.g. {EXAMPLE}")
+    for key in meta:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            meant = f"did you mean {near[0]!r}? " if near else ""
+            raise InvalidMeta("a key", repr(key)[:80], f"{meant}Known are {', '.join(known)}")
+    return meta
+
+
+def _text(given: Mapping[str, Any], key: str) -> str:
+    value = given.get(key)
+    return "" if value is None else checked_name(key, value)
+
+
+def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = given.get(key)
+    if value is None:
+        return ()
+    listed: Iterable[Any] = [value] if isinstance(value, str) else value
+    if not isinstance(listed, Iterable) or isinstance(listed, Mapping):
+        raise InvalidMeta(key, repr(value)[:80], "give a list of names")
+    found = tuple(dict.fromkeys(checked_name(key, each, empty=False) for each in listed))
+    if len(found) > MAX_TAGS:
+        raise InvalidMeta(key, f"{len(found)} names", f"at most {MAX_TAGS}")
+    return found

@@ -1,0 +1,313 @@
+"""Which candidate becomes the parent, and why not the others?
+
+    choice = select(candidates, data="Flowers102")
+    choice.parent, choice.reason          None: a cold start, and why
+    choice.runners_up                     everyone else, the next best first, with why it lost
+
+Two policies, both pure: the same candidates, in any order, give the same choice.
+
+`buckets`, as the paper does it: ten buckets of similarity, from the top the first that holds a candidate,
+and in it the best accuracy. Accuracies are compared only on the same data set and by the same metric. So
+in a bucket the candidates trained on the child's data set come first; the best of each data set and metric
+then compete by their standing among their own peers. Whose quality is unknown comes last.
+
+`benefit` ranks all candidates above the minimum by what training is expected to gain from them:
+
+    standing * coverage * fidelity * trust       (halved for another data set)
+
+standing: how good the parent is among its peers. That matters most: a weak parent helps little, however
+    faithfully it is carried over. Unknown: 0.25.
+coverage: the share of the child's parameters that come from the parent. Unknown: the similarity.
+fidelity: how faithful the operators are. Unknown: 1 for an exact plan, else 0.8: what an inexact start
+    loses, training recovers soon.
+trust: 1, falling to 0.5 as the parent's training accuracy exceeds its validation accuracy by 5 to 15
+    points. A parent that memorised its data can be worse than none.
+
+Ties go to the more similar, then the newer, then the smaller id. What a user may not see, other tasks and
+tags are filtered before; `excluded` should be too, where the search itself stops at the first bucket.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+
+from msgspec import Struct
+
+from modelkeeper.errors import InvalidSetting
+from modelkeeper.matching.similarity import BUCKETS, bucket
+from modelkeeper.metrics import Metric
+
+UNKNOWN_STANDING, INEXACT, OTHER_DATA = 0.25, 0.8, 0.5
+MEMORISED, MEMORISED_FULLY, LEAST_TRUST = 0.05, 0.15, 0.5
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A model of the zoo that could become the parent."""
+
+    id: str
+    name: str
+    similarity: float
+    metric: Metric | None = None
+    standing: float | None = None  # of the metric, among its peers on the same data: `metrics.standing`
+    gap: float | None = None  # how much better it is on the data it was trained on: `metrics.gap`
+    data: str = ""
+    task: str = ""
+    exact: bool | None = None  # will the child compute what the parent computes?
+    coverage: float | None = None  # the share of the child's parameters that the plan covers
+    fidelity: float | None = None  # how faithful the plan's operators are
+    created: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("similarity", "standing", "coverage", "fidelity"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"the {name} of candidate {self.id!r} is {value}, not from 0 to 1")
+
+
+class RunnerUp(Struct, frozen=True):
+    """A candidate that lost."""
+
+    candidate: Candidate
+    why_lost: str
+
+
+class Choice(Struct, frozen=True):
+    """The parent, or None for a cold start; the reason either way."""
+
+    parent: Candidate | None
+    reason: str
+    runners_up: tuple[RunnerUp, ...] = ()
+
+
+Ranking = list[Candidate]
+
+
+def select(
+    candidates: Sequence[Candidate],
+    *,
+    data: str | None,
+    policy: str = "buckets",
+    minimum: float = 0.3,
+    preferred: Collection[str] = (),
+    excluded: Collection[str] = (),
+    considered: int | None = None,
+) -> Choice:
+    """Choose a parent.
+
+    Args:
+        candidates: What the search found, each id once.
+        data: The data set that the child is trained on; None if it is not known.
+        policy: "buckets" or "benefit".
+        minimum: A candidate less similar than this is not taken.
+        preferred: Names or ids. If one of them reaches the minimum, the others have no chance.
+        excluded: Names or ids that are not taken. Stronger than `preferred`.
+        considered: How many models the search looked at, if it left out those below the minimum.
+
+    Raises:
+        InvalidSetting: there is no such policy, or the minimum is not from 0 to 1.
+    """
+    if policy not in POLICIES:
+        raise InvalidSetting("policy", repr(policy), f"choose one of {', '.join(sorted(POLICIES))}")
+    if not 0 <= minimum <= 1:
+        raise InvalidSetting("minimum", str(minimum), "give a similarity from 0 to 1")
+    rank, why_lost, why_won = POLICIES[policy]
+    same = data or ""
+    barred = [each for each in candidates if _named(each, excluded)]
+    rest = [each for each in candidates if not _named(each, excluded)]
+    eligible = [each for each in rest if each.similarity >= minimum]
+    below = sorted((each for each in rest if each.similarity < minimum), key=_ties)
+    favourites = [each for each in eligible if _named(each, preferred)]
+    pool = favourites or eligible
+    lost_anyway = [
+        RunnerUp(each, f"similarity {_below(each.similarity, minimum)} the minimum") for each in below
+    ] + [RunnerUp(each, "excluded by name") for each in sorted(barred, key=_ties)]
+    if not pool:
+        return Choice(None, _cold(below, barred, minimum, considered), tuple(lost_anyway))
+
+    first, *others = rank(pool, same)
+    reason = why_won(first, pool, same)
+    if favourites:
+        reason = f"preferred by name; {reason}"
+    elif preferred:
+        reason += f"; no preferred parent reaches the minimum similarity {minimum:g}"
+    losers = [RunnerUp(each, why_lost(each, first, same)) for each in others]
+    if favourites:
+        unnamed = rank([each for each in eligible if not _named(each, preferred)], same)
+        losers += [RunnerUp(each, f"{first.name} is preferred by name") for each in unnamed]
+    return Choice(first, reason, (*losers, *lost_anyway))
+
+
+def expected_benefit(candidate: Candidate, data: str) -> float:
+    """What training is expected to gain from this parent, from 0 to 1: see the top of the file."""
+    standing = UNKNOWN_STANDING if candidate.metric is None else _standing(candidate)
+    coverage = candidate.similarity if candidate.coverage is None else candidate.coverage
+    fidelity = candidate.fidelity
+    if fidelity is None:
+        fidelity = 1.0 if candidate.exact else INEXACT
+    doubt = ((candidate.gap or 0.0) - MEMORISED) / (MEMORISED_FULLY - MEMORISED)
+    trust = 1 - (1 - LEAST_TRUST) * max(0.0, min(1.0, doubt))
+    return standing * coverage * fidelity * trust * (1.0 if _same(candidate, data) else OTHER_DATA)
+
+
+def _rank_by_buckets(pool: Sequence[Candidate], data: str) -> Ranking:
+    groups: dict[tuple[object, ...], Ranking] = defaultdict(list)
+    for each in pool:
+        # Without a metric nobody is comparable: a group each.
+        groups[bucket(each.similarity), _comparable(each) or each.id].append(each)
+
+    def challenge(group: Ranking) -> tuple[object, ...]:
+        head = group[-1]
+        known = head.metric is not None
+        return (-bucket(head.similarity), not known, not _same(head, data), -_standing(head), *_ties(head))
+
+    # The best of each group competes; when it has won its place, the next of its group does.
+    for group in groups.values():
+        group.sort(key=lambda each: (-each.metric.goodness if each.metric else 0, *_ties(each)), reverse=True)
+    heap = [(challenge(group), number, group) for number, group in enumerate(groups.values())]
+    heapq.heapify(heap)
+    ranking = []
+    while heap:
+        _, number, group = heap[0]
+        ranking.append(group.pop())
+        if group:
+            heapq.heapreplace(heap, (challenge(group), number, group))
+        else:
+            heapq.heappop(heap)
+    return ranking
+
+
+def _why_lost_by_buckets(loser: Candidate, winner: Candidate, data: str) -> str:
+    if bucket(loser.similarity) < bucket(winner.similarity):
+        return f"similarity {_pair(loser.similarity, winner.similarity)[0]} is in a lower bucket"
+    ours, theirs = loser.metric, winner.metric
+    if ours is None and theirs is not None:
+        return "how good it is, is not known"
+    if _same(winner, data) and not _same(loser, data):
+        return f"trained on other data ({loser.data!r})" if loser.data else "its data set is not known"
+    if ours is None or theirs is None:
+        return _tie("nobody knows how good they are", loser, winner)
+    if _comparable(loser) == _comparable(winner):
+        if ours.value == theirs.value:
+            return _tie(f"the same {ours.name}", loser, winner)
+        mine, other = _pair(ours.value, theirs.value)
+        return f"{ours.name} {mine} {'above' if ours.lower_is_better else 'below'} {other}"
+    if _standing(loser) == _standing(winner):
+        return _tie("the same standing among its peers", loser, winner)
+    if _standing(loser) < _standing(winner):
+        return f"standing among its peers on {loser.data!r} {_below(_standing(loser), _standing(winner))}"
+    return f"a better model on {loser.data!r} lost as well"
+
+
+def _why_won_by_buckets(winner: Candidate, pool: Sequence[Candidate], data: str) -> str:
+    number = bucket(winner.similarity)
+    rivals = [each for each in pool if bucket(each.similarity) == number]
+    where = f"similarity {winner.similarity:.3g}, bucket {number + 1} of {BUCKETS}"
+    if len(rivals) == 1:
+        return f"{where}: alone in it"
+    if winner.metric is None:
+        return f"{where}: of {len(rivals)} models of unknown quality the most similar"
+    on = "the same data set" if _same(winner, data) else f"another data set ({winner.data!r})"
+    return f"{where}: {winner.metric} on {on} is the best of {len(rivals)} models in it"
+
+
+def _rank_by_benefit(pool: Sequence[Candidate], data: str) -> Ranking:
+    return sorted(pool, key=lambda each: (-expected_benefit(each, data), *_ties(each)))
+
+
+def _why_lost_by_benefit(loser: Candidate, winner: Candidate, data: str) -> str:
+    ours, theirs = expected_benefit(loser, data), expected_benefit(winner, data)
+    if ours == theirs:
+        return _tie("the same expected benefit", loser, winner)
+    return f"expected benefit {_below(ours, theirs)} ({_parts(loser, data)})"
+
+
+def _why_won_by_benefit(winner: Candidate, pool: Sequence[Candidate], data: str) -> str:
+    benefit = expected_benefit(winner, data)
+    return f"expected benefit {benefit:.3g}, the highest of {len(pool)} ({_parts(winner, data)})"
+
+
+def _parts(candidate: Candidate, data: str) -> str:
+    """What an expected benefit is made of, in words."""
+    known = candidate.metric is not None
+    parts = [f"standing {_standing(candidate):.2f}" if known else "quality unknown"]
+    if candidate.coverage is None:
+        parts.append(f"similarity {candidate.similarity:.2f}")
+    else:
+        parts.append(f"covers {candidate.coverage:.0%}")
+    if candidate.fidelity is not None:
+        parts.append(f"fidelity {candidate.fidelity:.2f}")
+    else:
+        parts.append("exact" if candidate.exact else "not exact")
+    if (candidate.gap or 0.0) > MEMORISED:
+        parts.append("may have memorised its data")
+    if not _same(candidate, data):
+        parts.append(f"other data: {candidate.data!r}" if candidate.data else "its data set is not known")
+    return ", ".join(parts)
+
+
+POLICIES: dict[
+    str,
+    tuple[
+        Callable[[Sequence[Candidate], str], Ranking],
+        Callable[[Candidate, Candidate, str], str],
+        Callable[[Candidate, Sequence[Candidate], str], str],
+    ],
+] = {
+    "buckets": (_rank_by_buckets, _why_lost_by_buckets, _why_won_by_buckets),
+    "benefit": (_rank_by_benefit, _why_lost_by_benefit, _why_won_by_benefit),
+}
+
+
+def _cold(below: Ranking, barred: Ranking, minimum: float, considered: int | None) -> str:
+    if below:
+        return f"the most similar model reaches {_below(below[0].similarity, minimum)} the minimum"
+    if considered:
+        return f"none of {considered:,} models reaches the minimum similarity {minimum:g}"
+    if barred:
+        return f"all {len(barred)} candidates are excluded by name"
+    return "the zoo is empty, or nothing in it passes the filters"
+
+
+def _named(candidate: Candidate, names: Collection[str]) -> bool:
+    names = (names,) if isinstance(names, str) else names  # else a name would be a collection of letters
+    return candidate.id in names or candidate.name in names
+
+
+def _same(candidate: Candidate, data: str) -> bool:
+    return bool(data) and candidate.data == data
+
+
+def _comparable(candidate: Candidate) -> tuple[str, str, bool] | None:
+    """Candidates of which this is the same can be compared by their metric."""
+    if candidate.metric is None:
+        return None
+    return candidate.data, candidate.metric.name, candidate.metric.lower_is_better
+
+
+def _standing(candidate: Candidate) -> float:
+    return 0.5 if candidate.standing is None else candidate.standing
+
+
+def _ties(candidate: Candidate) -> tuple[float, float, str]:
+    return (-candidate.similarity, -candidate.created, candidate.id)
+
+
+def _tie(what: str, loser: Candidate, winner: Candidate) -> str:
+    if loser.similarity != winner.similarity:
+        return f"{what}, but similarity {_below(loser.similarity, winner.similarity)}"
+    if loser.created != winner.created:
+        return f"{what} and similarity, but older"
+    return f"{what}, similarity and age as {winner.id}, whose id comes first"
+
+
+def _below(low: float, high: float) -> str:
+    """'0.21 below 0.3', with as many digits as it takes to see the difference."""
+    return " below ".join(_pair(low, high))
+
+
+def _pair(one: float, other: float) -> tuple[str, str]:
+    for digits in range(3, 17):
+        pair = f"{one:.{digits}g}", f"{other:.{digits}g}"
+        if one == other or pair[0] != pair[1]:
+            break
+    return pair

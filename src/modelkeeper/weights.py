@@ -1,0 +1,232 @@
+"""Weights as bytes: safetensors, written and read tensor by tensor.
+
+    header = Header.of(tensors)                    names, dtypes, shapes -> where each lies
+    for chunk in stream(header, arrays): ...       the bytes of a file; one tensor in memory at a time
+    with open_file(path) as weights: ...           a mapping; a tensor is read when it is asked for
+
+The format is that of the `safetensors` package (8 bytes of length, a JSON header, then the numbers), so
+that files can be used without us. It is read here rather than there because weights come from other people:
+lengths, overlaps and counts are checked before anything is allocated, and a tensor can be fetched from
+wherever its bytes are, a file or an object store.
+"""
+
+import contextlib
+import math
+import mmap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from modelkeeper.errors import InvalidWeights
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Read = Callable[[int, int], Any]  # offset and length -> bytes
+
+MAX_HEADER = 100 * 2**20  # as the format itself says
+MAX_TENSORS = 200_000
+MAX_RANK = 32
+CHUNK = 8 * 2**20
+
+_CODES = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32",
+    "int32": "I32", "uint64": "U64", "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32",
+    "float64": "F64", "complex64": "C64", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ",
+}  # fmt: skip
+_NAMES = {code: name for name, code in _CODES.items()}
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """A NumPy type by the name a graph gives it."""
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
+    return found
+
+
+_SMALL = frozenset(dtype_of(name) for name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"))
+
+
+def holds_nan(array: Array) -> bool:
+    """One pass over the numbers: a sum of squares is NaN just when one of them is."""
+    if array.dtype in (np.float32, np.float64):
+        flat = array.reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = bool(np.isnan(np.dot(flat, flat)))
+        return found and bool(np.isnan(flat).any())  # infinities may cancel to NaN in the sum
+    return array.dtype in _SMALL and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
+
+
+class Spec(Struct, frozen=True):
+    """One tensor: its type, its shape, and where its bytes lie after the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int = 0
+    end: int = 0
+
+
+class _Entry(Struct):
+    dtype: str
+    shape: tuple[int, ...]
+    data_offsets: tuple[int, int]
+
+
+class Header(Struct, frozen=True, dict=True):
+    """Where each tensor of a file lies."""
+
+    tensors: dict[str, Spec]
+    metadata: dict[str, str] = {}
+
+    @classmethod
+    def of(
+        cls, tensors: Iterable[tuple[str, str, tuple[int, ...]]], metadata: Mapping[str, str] | None = None
+    ) -> "Header":
+        """Tensors by name, dtype and shape, laid out one after the other.
+
+        The widest types come first, so that every tensor is aligned, as readers of the format expect.
+        """
+        listed = sorted(tensors, key=lambda each: -dtype_of(each[1]).itemsize)
+        found: dict[str, Spec] = {}
+        at = 0
+        for name, dtype, shape in listed:
+            if dtype not in _CODES:
+                raise InvalidWeights(name, f"weights of type {dtype} cannot be stored in safetensors")
+            if name in found:
+                raise InvalidWeights(name, "it is given twice")
+            end = at + math.prod(shape) * dtype_of(dtype).itemsize
+            found[name] = Spec(dtype, shape, at, end)
+            at = end
+        return cls(found, dict(metadata or {}))
+
+    @property
+    def data_bytes(self) -> int:
+        """The length of what follows the header."""
+        return max((spec.end for spec in self.tensors.values()), default=0)
+
+    def to_bytes(self) -> bytes:
+        """The beginning of a file: the length of the header, and the header."""
+        table: dict[str, Any] = {"__metadata__": self.metadata} if self.metadata else {}
+        for name, spec in self.tensors.items():
+            table[name] = _Entry(_CODES[spec.dtype], spec.shape, (spec.begin, spec.end))
+        text = msgspec.json.encode(table)
+        text += b" " * (-len(text) % 8)
+        return len(text).to_bytes(8, "little") + text
+
+    @classmethod
+    def parse(cls, text: bytes, data_bytes: int | None = None) -> "Header":
+        """Read a header (without its length), and check that it describes just the bytes there are.
+
+        Raises:
+            InvalidWeights: It is no header, or tensors overlap, leave gaps or lie beyond the end.
+        """
+        try:
+            raw = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+            metadata = msgspec.json.decode(raw.pop("__metadata__", b"{}"), type=dict[str, str])
+            if len(raw) > MAX_TENSORS:
+                raise InvalidWeights("file", f"{len(raw):,} tensors; at most {MAX_TENSORS:,}")
+            entries = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in raw.items()}
+        except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+            raise InvalidWeights("file", f"its header is no safetensors header: {problem}") from problem
+        at, found = 0, {}
+        for name, entry in sorted(entries.items(), key=lambda each: each[1].data_offsets):
+            begin, end = entry.data_offsets
+            if entry.dtype not in _NAMES:
+                raise InvalidWeights(name, f"unknown type {entry.dtype[:20]!r}")
+            if len(entry.shape) > MAX_RANK or min(entry.shape, default=0) < 0:
+                raise InvalidWeights(name, f"impossible shape {entry.shape[:MAX_RANK]}")
+            dtype = _NAMES[entry.dtype]
+            if begin != at or end - begin != math.prod(entry.shape) * dtype_of(dtype).itemsize:
+                raise InvalidWeights(
+                    name, f"bytes {begin} to {end} do not follow what comes before, or do not fit its shape"
+                )
+            found[name], at = Spec(dtype, entry.shape, begin, end), end
+        if data_bytes is not None and at != data_bytes:
+            raise InvalidWeights("file", f"its tensors take {at:,} bytes, but {data_bytes:,} are there")
+        return cls({name: found[name] for name in entries}, metadata)
+
+
+def stream(header: Header, arrays: Iterable[tuple[str, Array]]) -> Iterator[memoryview | bytes]:
+    """The bytes of a file with these tensors.
+
+    Tensors that come in the order of the header are passed on at once; one that comes early waits.
+
+    Raises:
+        InvalidWeights: A tensor is missing, unknown, or of another type or shape than the header says.
+    """
+    yield header.to_bytes()
+    waiting: dict[str, Array] = {}
+    source = iter(arrays)
+    for name in sorted(header.tensors, key=lambda each: header.tensors[each].begin):
+        while name not in waiting:
+            found = next(source, None)
+            if found is None:
+                raise InvalidWeights(name, "it is missing")
+            other, array = found
+            expected = header.tensors.get(other)
+            if expected is None:
+                raise InvalidWeights(other, "nobody asked for it")
+            if tuple(array.shape) != expected.shape or array.dtype != dtype_of(expected.dtype):
+                found_it = f"{array.dtype} of shape {tuple(array.shape)}"
+                raise InvalidWeights(other, f"{found_it} instead of {expected.dtype} {expected.shape}")
+            waiting[other] = array
+        yield from _chunks(waiting.pop(name))
+    for other, _ in source:
+        raise InvalidWeights(other, "it is given twice or nobody asked for it")
+
+
+def _chunks(array: Array) -> Iterator[memoryview]:
+    array = np.ascontiguousarray(array)
+    if not array.dtype.isnative or np.little_endian is False:
+        array = array.astype(array.dtype.newbyteorder("<"))
+    flat = memoryview(array.reshape(-1).view(np.uint8).data)
+    for at in range(0, len(flat), CHUNK):
+        yield flat[at : at + CHUNK]
+
+
+class Weights(Mapping[str, Array]):
+    """The tensors of a file by name, each read when it is asked for. Arrays are not to be written to."""
+
+    def __init__(self, read: Read, size: int) -> None:
+        """`read(offset, length)` gives bytes of the file, `size` is its length."""
+        if size < 8:
+            raise InvalidWeights("file", f"{size} bytes are too few for a safetensors file")
+        length = int.from_bytes(bytes(read(0, 8)), "little")
+        if not 2 <= length <= min(MAX_HEADER, size - 8):
+            raise InvalidWeights("file", f"its header claims {length:,} bytes of the {size:,} that there are")
+        self.header = Header.parse(bytes(read(8, length)), size - 8 - length)
+        self._read, self._start = read, 8 + length
+
+    def __getitem__(self, name: str) -> Array:
+        spec = self.header.tensors[name]
+        data = self._read(self._start + spec.begin, spec.end - spec.begin)
+        array: Array = np.frombuffer(data, dtype_of(spec.dtype)).reshape(spec.shape)
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.header.tensors)
+
+    def __len__(self) -> int:
+        return len(self.header.tensors)
+
+
+@contextlib.contextmanager
+def open_file(path: str | Path) -> Iterator[Weights]:
+    """The weights in a file, mapped into memory: what is not asked for is not read.
+
+    Raises:
+        InvalidWeights: There is no such file, or it is no safetensors file.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            size = file.seek(0, 2)
+            if not size:
+                raise InvalidWeights(str(path), "the file is empty")
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as problem:
+        raise InvalidWeights(str(path), f"it cannot be read: {problem.strerror or problem}") from problem
+    view = memoryview(mapped)  # arrays that outlive the block keep the map alive
+    yield Weights(lambda offset, length: view[offset : offset + length], size)

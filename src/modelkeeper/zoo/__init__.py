@@ -1,0 +1,1 @@
+"""The zoo: records in a catalog (SQL), weights in a blob store (safetensors), and who may stay in it."""

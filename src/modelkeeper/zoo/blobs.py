@@ -1,0 +1,283 @@
+"""Where do weights lie? Folders of files in a blob store, one folder for each model.
+
+    blobs = Blobs("zoo/")                  also "memory://", "s3://bucket/prefix" and what obstore knows
+    with blobs.writing("models/17") as folder:
+        folder.write("model.safetensors", chunks)
+    blobs.weights("models/17")             a mapping of tensors, each read when it is asked for
+
+A folder appears whole or not at all. In a local store it is written beside, flushed to the disk and renamed;
+this is done by hand, since a store of obstore promises that a file is whole but not that it is on the disk.
+In an object store each object is whole or not there, and the model becomes visible only by its record in
+the catalog. What a crash leaves behind belongs to no record, and is swept.
+"""
+
+import contextlib
+import hashlib
+import mmap
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from obstore.exceptions import BaseError as StoreError
+from obstore.exceptions import NotFoundError
+from obstore.store import LocalStore, MemoryStore, ObjectStore, from_url
+
+from modelkeeper.errors import CorruptWeights, ZooUnusable
+from modelkeeper.weights import Weights
+
+WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
+MODELS, STAGING = "models", "staging"
+_ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
+
+
+class Written(Struct, frozen=True):
+    """How long a file became, and its SHA-256."""
+
+    bytes: int
+    checksum: str
+
+
+class Blobs:
+    """The files of a zoo. Safe to use from several threads and processes."""
+
+    def __init__(self, url: str | Path) -> None:
+        """Open a local folder, or a store by its URL.
+
+        Raises:
+            ZooUnusable: There is no such store, or the folder cannot be made.
+        """
+        self.url = str(url)
+        self._root: Path | None = None
+        try:
+            if self.url == "memory://":
+                self._store: ObjectStore = MemoryStore()
+            elif "://" in self.url and not self.url.startswith("file://"):
+                self._store = from_url(self.url)
+            else:
+                self._root = Path(self.url.removeprefix("file://")).absolute()
+                for name in (MODELS, STAGING):
+                    (self._root / name).mkdir(parents=True, exist_ok=True)
+                self._store = LocalStore(self._root)
+        except (StoreError, OSError, ValueError) as problem:
+            raise ZooUnusable(self.url, _line(problem), _ADVICE) from problem
+
+    @contextlib.contextmanager
+    def writing(self, folder: str) -> Iterator["Folder"]:
+        """Write the files of a folder. It appears when the block ends, and not if the block raises."""
+        try:
+            if self._root is None:
+                made: Folder = _RemoteFolder(self._store, folder)
+            else:
+                made = _LocalFolder(self._root, folder)
+            try:
+                yield made
+                made.publish()
+            except BaseException:
+                made.abandon()
+                raise
+        except (StoreError, OSError) as problem:
+            raise ZooUnusable(self.url, f"writing {folder} failed: {_line(problem)}", _ADVICE) from problem
+
+    def delete(self, folder: str) -> None:
+        """Delete a folder and all its files; one that is not there is no error."""
+        try:
+            if self._root is not None:
+                doomed = self._root / STAGING / f"gone-{secrets.token_hex(8)}"
+                with contextlib.suppress(FileNotFoundError):
+                    (self._root / folder).rename(doomed)  # readers that have files open keep them
+                    shutil.rmtree(doomed)
+            else:
+                paths = [item["path"] for batch in self._store.list(folder + "/") for item in batch]
+                if paths:
+                    self._store.delete(paths)
+        except (StoreError, OSError) as problem:
+            raise ZooUnusable(self.url, f"deleting {folder} failed: {_line(problem)}", _ADVICE) from problem
+
+    def read(self, path: str) -> bytes:
+        """A whole small file.
+
+        Raises:
+            FileNotFoundError: It is not there.
+        """
+        try:
+            return bytes(self._store.get(path).bytes())
+        except (NotFoundError, FileNotFoundError) as problem:
+            raise FileNotFoundError(path) from problem
+        except (StoreError, OSError) as problem:
+            raise ZooUnusable(self.url, f"reading {path} failed: {_line(problem)}", _ADVICE) from problem
+
+    def weights(self, folder: str, size: int) -> Weights:
+        """The tensors of a model, each read when it is asked for; local ones are mapped into memory.
+
+        Raises:
+            CorruptWeights: The file is missing, or has another size than it was registered with.
+        """
+        model, path = folder.rpartition("/")[2], f"{folder}/{WEIGHTS}"
+        try:
+            if self._root is not None:
+                with (self._root / path).open("rb") as file:
+                    found = os.fstat(file.fileno()).st_size
+                    view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                if found == size:
+                    return Weights(lambda offset, length: view[offset : offset + length], size)
+            else:
+                found = self._store.head(path)["size"]
+                if found == size:
+                    return Weights(lambda offset, length: self._range(path, offset, length), size)
+        except (NotFoundError, FileNotFoundError, ValueError) as problem:
+            raise CorruptWeights(model, "the file is missing or empty") from problem
+        except (StoreError, OSError) as problem:
+            raise ZooUnusable(self.url, f"reading {path} failed: {_line(problem)}", _ADVICE) from problem
+        raise CorruptWeights(model, f"the file has {found:,} bytes, registered were {size:,}")
+
+    def chunks(self, path: str, start: int = 0) -> Iterator[bytes]:
+        """The bytes of a file from a place on, piece by piece."""
+        try:
+            if self._root is not None:
+                with (self._root / path).open("rb") as file:
+                    file.seek(start)
+                    while piece := file.read(2**20):
+                        yield piece
+            else:
+                options: dict[str, Any] = {"options": {"range": {"offset": start}}} if start else {}
+                yield from (bytes(piece) for piece in self._store.get(path, **options).stream())
+        except (StoreError, OSError) as problem:
+            raise ZooUnusable(self.url, f"reading {path} failed: {_line(problem)}", _ADVICE) from problem
+
+    def checksum(self, folder: str) -> str:
+        """The SHA-256 of a model's weights as they are in the store."""
+        digest = hashlib.sha256()
+        for piece in self.chunks(f"{folder}/{WEIGHTS}"):
+            digest.update(piece)
+        return digest.hexdigest()
+
+    def folders(self) -> Iterator[tuple[str, float]]:
+        """Every model's folder that is there, and when it was last written to."""
+        if self._root is not None:
+            for entry in _scan(self._root / MODELS):
+                with contextlib.suppress(FileNotFoundError):  # another process may sweep, too
+                    yield f"{MODELS}/{entry.name}", entry.stat().st_mtime
+            return
+        newest: dict[str, float] = {}
+        for batch in self._store.list(MODELS + "/"):
+            for item in batch:
+                folder = "/".join(str(item["path"]).split("/")[:2])
+                newest[folder] = max(newest.get(folder, 0.0), item["last_modified"].timestamp())
+        yield from newest.items()
+
+    def sweep_staging(self, older_than: float) -> int:
+        """Delete what processes began to write and never finished. How many folders?"""
+        swept = 0
+        for entry in _scan(self._root / STAGING) if self._root is not None else ():
+            with contextlib.suppress(FileNotFoundError):
+                newest = max([entry.stat().st_mtime, *(each.stat().st_mtime for each in _scan(entry))])
+                if newest <= older_than:
+                    shutil.rmtree(entry)
+                    swept += 1
+        return swept
+
+    def _range(self, path: str, offset: int, length: int) -> Any:
+        if not length:
+            return b""
+        try:
+            return self._store.get_range(path, start=offset, length=length)
+        except (StoreError, OSError) as problem:
+            raise ZooUnusable(self.url, f"reading {path} failed: {_line(problem)}", _ADVICE) from problem
+
+
+class Folder:
+    """A folder that is being written. Nobody sees it before `publish`."""
+
+    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> Written:
+        """Write a file, piece by piece; nothing but the piece at hand is held."""
+        raise NotImplementedError
+
+    def publish(self) -> None:
+        """Let everyone see it."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        raise NotImplementedError
+
+
+class _LocalFolder(Folder):
+    def __init__(self, root: Path, folder: str) -> None:
+        self._final = root / folder
+        self._staged = root / STAGING / f"{self._final.name}-{secrets.token_hex(4)}"
+        self._staged.mkdir()
+
+    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> Written:
+        digest, size = hashlib.sha256(), 0
+        with (self._staged / name).open("xb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        return Written(size, digest.hexdigest())
+
+    def publish(self) -> None:
+        now = time.time()
+        os.utime(self._staged, (now, now))
+        _sync_folder(self._staged)
+        self._staged.rename(self._final)
+        _sync_folder(self._final.parent)
+
+    def abandon(self) -> None:
+        shutil.rmtree(self._staged, ignore_errors=True)
+
+
+class _RemoteFolder(Folder):
+    def __init__(self, store: ObjectStore, folder: str) -> None:
+        self._store, self._folder = store, folder
+        self._names: list[str] = []
+
+    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> Written:
+        digest, size = hashlib.sha256(), 0
+
+        def watched() -> Iterator[bytes | memoryview]:
+            nonlocal size
+            for chunk in chunks:
+                digest.update(chunk)
+                size += len(chunk)
+                yield chunk
+
+        self._names.append(name)
+        self._store.put(f"{self._folder}/{name}", watched())
+        return Written(size, digest.hexdigest())
+
+    def publish(self) -> None:
+        """The record in the catalog does it."""
+
+    def abandon(self) -> None:
+        with contextlib.suppress(NotFoundError):
+            self._store.delete([f"{self._folder}/{name}" for name in self._names])
+
+
+def _scan(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk, where a system can do so."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _line(problem: BaseException) -> str:
+    return (str(problem).strip() or type(problem).__name__).partition("\n")[0][:300]

@@ -1,0 +1,472 @@
+"""Which models are there? The catalog: records, graphs and events in a SQL database.
+
+    catalog = Catalog("sqlite:///zoo/catalog.db")
+    catalog.add(record, graph, prepared)     one transaction; a reader sees all of it or nothing
+    catalog.find(Filter(task="classification"))
+    catalog.changes(since)                   which models came or went, by a number that only grows
+
+Threads and processes may share one database. Writers of SQLite take turns from the start of a transaction
+(BEGIN IMMEDIATE), readers are never kept waiting (WAL); what was committed survives a power cut.
+"""
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import msgspec
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from modelkeeper.errors import InvalidGraph, UnknownModel, ZooUnusable
+from modelkeeper.graph import Graph, from_json
+from modelkeeper.graph.wire import MAX_BYTES
+from modelkeeper.zoo import schema
+from modelkeeper.zoo.records import PUBLIC, STORED, Event, Filter, Record, Viewer, is_id
+from modelkeeper.zoo.schema import clock, events, graphs, models, tags
+
+BUSY = 60.0  # seconds to wait for other writers
+MANY = 500  # values in one IN (...): databases have limits
+_FIELDS = [models.c[name] for name in Record.__struct_fields__]
+
+
+class Catalog:
+    """The records of a zoo. Safe to use from several threads."""
+
+    def __init__(self, url: str) -> None:
+        """Open a database by its SQLAlchemy URL, and bring its schema up to date.
+
+        Raises:
+            ZooUnusable: It cannot be reached, or a newer modelkeeper made it.
+        """
+        self.url = url
+        self._engine = _engine(url)
+        self._where = self._engine.url.render_as_string(hide_password=True)
+        # A database in memory is one connection: threads take turns.
+        self._turn: contextlib.AbstractContextManager[Any] = (
+            threading.RLock() if _in_memory(url) else contextlib.nullcontext()
+        )
+        self._prepare_schema()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def add(self, record: Record, graph: bytes, prepared: bytes, event: Event | None = None) -> Record:
+        """Add a record with its graph (JSON) and what the matcher made of it. Gives it its key."""
+        values = _values(record)
+        with self._writing() as connection:
+            known = connection.scalar(sa.select(graphs.c.digest).where(graphs.c.digest == record.graph))
+            if known is None:
+                row = {"digest": record.graph, "graph": zlib.compress(graph), "prepared": prepared}
+                connection.execute(graphs.insert(), row)
+            values["changed"] = _tick(connection)
+            key = connection.scalar(models.insert().returning(models.c.key), values)
+            if record.tags:
+                connection.execute(tags.insert(), [{"key": key, "tag": tag} for tag in record.tags])
+            if event is not None:
+                connection.execute(events.insert(), _event(event))
+        return msgspec.structs.replace(record, key=int(key))
+
+    @overload
+    def retire(self, reasons: Mapping[str, str], state: str, user: str = "") -> list[Record]: ...
+    @overload
+    def retire(
+        self, reasons: Mapping[str, str], state: str, user: str = "", *, clock: int
+    ) -> list[Record] | None: ...
+    def retire(
+        self, reasons: Mapping[str, str], state: str, user: str = "", *, clock: int | None = None
+    ) -> list[Record] | None:
+        """Take models (id -> reason) out of what can be searched; their records stay. Which were there?
+
+        With `clock`, nothing happens if a model came or went since it showed that: None.
+        """
+        gone: list[Record] = []
+        with self._writing() as connection:
+            if clock is not None and _now(connection) != clock:
+                return None
+            for batch in _batches(list(reasons)):
+                among = models.c.id.in_(batch) & models.c.state.in_(STORED)
+                gone += _records(connection.execute(sa.select(*_FIELDS).where(among)))
+            if gone:
+                now, changed = time.time(), _tick(connection)
+                change = (
+                    models.update()
+                    .where(models.c.key == sa.bindparam("of"))
+                    .values(state=state, reason=sa.bindparam("why"), changed=changed)
+                )
+                connection.execute(change, [{"of": each.key, "why": reasons[each.id]} for each in gone])
+                connection.execute(
+                    events.insert(),
+                    [
+                        _event(Event(at=now, action=state, model=each.id, user=user, detail=reasons[each.id]))
+                        for each in gone
+                    ],
+                )
+        return gone
+
+    def update(self, model: str, event: Event | None = None, **values: Any) -> None:
+        """Change fields of a record that do not decide whether it can be searched."""
+        with self._writing() as connection:
+            connection.execute(models.update().where(models.c.id == model).values(**values))
+            if event is not None:
+                connection.execute(events.insert(), _event(event))
+
+    def lent(self, model: str, at: float, event: Event | None = None) -> None:
+        """Count that a model lent its weights."""
+        self.update(model, event, hits=models.c.hits + 1, last_used=at)
+
+    def note(self, event: Event) -> None:
+        """Write an event into the log."""
+        with self._writing() as connection:
+            connection.execute(events.insert(), _event(event))
+
+    def set_twins(self, twins: Mapping[str, tuple[str, float]]) -> None:
+        """Remember for models (by id) which better model is most like them, and how much."""
+        if twins:
+            change = (
+                models.update()
+                .where(models.c.id == sa.bindparam("of"))
+                .values(twin=sa.bindparam("by"), twin_similarity=sa.bindparam("much"))
+            )
+            with self._writing() as connection:
+                rows = [{"of": of, "by": by, "much": much} for of, (by, much) in twins.items()]
+                connection.execute(change, rows)
+
+    def sweep_graphs(self) -> int:
+        """Delete graphs that no stored model has. How many were there?"""
+        used = sa.select(models.c.graph).where(models.c.state.in_(STORED))
+        with self._writing() as connection:
+            return connection.execute(graphs.delete().where(graphs.c.digest.not_in(used))).rowcount
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def get(self, name: str, viewer: Viewer | None = None) -> Record:
+        """The record with this id, the only one whose id begins so, or the newest stored one of this name.
+
+        Raises:
+            UnknownModel: There is none, or several ids begin so. A model that the viewer may not see is
+                not there.
+        """
+        with self._reading() as connection:
+            whole = models.c.id == name
+            if not is_id(name):
+                prefix = models.c.id.startswith(name, autoescape=True) if len(name) >= 4 else sa.false()
+                whole = prefix | ((models.c.name == name) & models.c.state.in_(STORED))
+            chosen = sa.select(*_FIELDS).where(whole, *_visible(viewer)).order_by(models.c.key.desc())
+            found = _records(connection.execute(chosen.limit(20)))
+        if not found:
+            raise UnknownModel(name)
+        named = [record for record in found if record.name == name]
+        if not named and len(found) > 1:
+            raise UnknownModel(name, tuple(record.id for record in found))
+        return (named or found)[0]
+
+    def find(
+        self, wanted: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
+    ) -> list[Record]:
+        """Records, in the order of a field (`-created`: the newest first)."""
+        column = models.c[order.removeprefix("-")]
+        ordered = [column.desc() if order.startswith("-") else column.asc(), models.c.key.desc()]
+        chosen = sa.select(*_FIELDS).where(*_where(wanted)).order_by(*ordered).limit(limit).offset(offset)
+        with self._reading() as connection:
+            return _records(connection.execute(chosen))
+
+    def keys(self, wanted: Filter) -> NDArray[np.int64]:
+        """The keys of all records that pass a wanted."""
+        with self._reading() as connection:
+            found = connection.execute(sa.select(models.c.key).where(*_where(wanted))).scalars().all()
+        return np.array(found, np.int64)
+
+    def with_keys(self, keys: Collection[int]) -> dict[int, Record]:
+        """Records by key."""
+        found: dict[int, Record] = {}
+        with self._reading() as connection:
+            for batch in _batches(list(keys)):
+                rows = connection.execute(sa.select(*_FIELDS).where(models.c.key.in_(batch)))
+                found.update((record.key, record) for record in _records(rows))
+        return found
+
+    def with_ids(self, ids: Collection[str]) -> dict[str, Record]:
+        """Records by id."""
+        found: dict[str, Record] = {}
+        with self._reading() as connection:
+            for batch in _batches(list(ids)):
+                rows = connection.execute(sa.select(*_FIELDS).where(models.c.id.in_(batch)))
+                found.update((record.id, record) for record in _records(rows))
+        return found
+
+    def keys_named(self, names: Collection[str]) -> NDArray[np.int64]:
+        """The keys of models that have one of these names or ids."""
+        found: list[int] = []
+        with self._reading() as connection:
+            for batch in _batches(list(names)):
+                named = models.c.name.in_(batch) | models.c.id.in_(batch)
+                found += connection.execute(sa.select(models.c.key).where(named)).scalars()
+        return np.array(found, np.int64)
+
+    def children(self, model: str) -> list[Record]:
+        """The models that started from this one, the oldest first."""
+        with self._reading() as connection:
+            chosen = sa.select(*_FIELDS).where(models.c.parent == model).order_by(models.c.key)
+            return _records(connection.execute(chosen))
+
+    def graph(self, digest: str) -> Graph:
+        """A graph by its digest."""
+        return from_json(self.graph_bytes(digest))
+
+    def graph_bytes(self, digest: str) -> bytes:
+        """A graph's JSON by its digest."""
+        with self._reading() as connection:
+            packed = connection.scalar(sa.select(graphs.c.graph).where(graphs.c.digest == digest))
+        if packed is None:
+            raise ZooUnusable(self._where, f"graph {digest} is missing", "Restore the catalog from a backup.")
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(packed, MAX_BYTES)
+        if unpacker.unconsumed_tail:
+            raise InvalidGraph("catalog", f"a graph has more than {MAX_BYTES:,} bytes")
+        return text
+
+    def prepared(self, digests: Collection[str]) -> dict[str, bytes]:
+        """What the matcher made of graphs, by their digests."""
+        found: dict[str, bytes] = {}
+        with self._reading() as connection:
+            for batch in _batches(list(dict.fromkeys(digests))):
+                chosen = sa.select(graphs.c.digest, graphs.c.prepared).where(graphs.c.digest.in_(batch))
+                found.update((digest, data) for digest, data in connection.execute(chosen))
+        return found
+
+    def set_prepared(self, digest: str, prepared: bytes) -> None:
+        """Replace what another version of the matcher made of a graph."""
+        with self._writing() as connection:
+            connection.execute(graphs.update().where(graphs.c.digest == digest).values(prepared=prepared))
+
+    def clock(self) -> int:
+        """A number that grows whenever a model comes or goes."""
+        with self._reading() as connection:
+            return _now(connection)
+
+    def changes(self, since: int) -> tuple[int, list[tuple[int, str, str]]]:
+        """The clock, and of each model that came or went since: key, state and digest of its graph."""
+        with self._reading() as connection:
+            now = _now(connection)
+            if now == since:
+                return now, []
+            chosen = (
+                sa.select(models.c.key, models.c.state, models.c.graph)
+                .where(models.c.changed > since, models.c.changed <= now)
+                .order_by(models.c.changed, models.c.key)
+            )
+            return now, [(int(key), state, graph) for key, state, graph in connection.execute(chosen)]
+
+    def peers(self, task: str, data: str, metric: str) -> list[float]:
+        """The values of one metric of all stored models of a task on a data set."""
+        chosen = sa.select(models.c.value).where(
+            models.c.task == task,
+            models.c.data == data,
+            models.c.metric == metric,
+            models.c.value.is_not(None),
+            models.c.state.in_(STORED),
+        )
+        with self._reading() as connection:
+            return [float(value) for value in connection.execute(chosen).scalars()]
+
+    def bytes_stored(self) -> int:
+        """How much room the weights of all stored models take."""
+        chosen = sa.select(sa.func.coalesce(sa.func.sum(models.c.bytes), 0)).where(models.c.state.in_(STORED))
+        with self._reading() as connection:
+            return int(connection.scalar(chosen) or 0)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts over the whole catalog."""
+        stored = models.c.state.in_(STORED)
+        total = (
+            sa.func.count(),
+            sa.func.coalesce(sa.func.sum(models.c.bytes), 0),
+            sa.func.coalesce(sa.func.sum(models.c.parameters), 0),
+            sa.func.coalesce(sa.func.sum(models.c.hits), 0),
+            sa.func.count(sa.distinct(models.c.fingerprint)),
+        )
+        with self._reading() as connection:
+            count, size, parameters, hits, kinds = connection.execute(sa.select(*total).where(stored)).one()
+            by_state = sa.select(models.c.state, sa.func.count()).group_by(models.c.state)
+            states: dict[str, int] = dict(connection.execute(by_state).tuples().all())
+            by_task = (
+                sa.select(models.c.task, models.c.data, sa.func.count(), sa.func.sum(models.c.hits))
+                .where(stored)
+                .group_by(models.c.task, models.c.data)
+                .order_by(sa.func.count().desc(), models.c.task, models.c.data)
+            )
+            groups = [
+                {"task": task, "data": data, "models": number, "hits": int(used)}
+                for task, data, number, used in connection.execute(by_task)
+            ]
+        return {
+            "models": int(count),
+            "architectures": int(kinds),
+            "bytes": int(size),
+            "parameters": int(parameters),
+            "hits": int(hits),
+            "states": states,
+            "groups": groups,
+        }
+
+    def log(self, *, limit: int = 50, model: str | None = None, action: str | None = None) -> list[Event]:
+        """The newest events, the newest first."""
+        chosen = sa.select(events.c.at, events.c.action, events.c.model, events.c.user, events.c.detail)
+        if model is not None:
+            chosen = chosen.where(events.c.model == model)
+        if action is not None:
+            chosen = chosen.where(events.c.action == action)
+        with self._reading() as connection:
+            rows = connection.execute(chosen.order_by(events.c.number.desc()).limit(limit))
+            return [Event(**row) for row in rows.mappings()]
+
+    # -- connections ----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        with self._turn, self._translated(), self._engine.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sa.Connection]:
+        with self._turn, self._translated(), self._engine.connect() as plain:
+            connection = plain.execution_options(modelkeeper_begin="BEGIN IMMEDIATE")
+            with connection.begin():
+                yield connection
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as problem:
+            text = str(getattr(problem, "orig", None) or problem).strip().partition("\n")[0]
+            advice = "Check that it is reachable, that its disk is not full, and that you may write to it."
+            if isinstance(problem, IntegrityError):
+                advice = "Another process may have written the same record."
+            raise ZooUnusable(self._where, text, advice) from problem
+
+    def _prepare_schema(self) -> None:
+        if self._version() == schema.VERSION:
+            return
+        from modelkeeper.zoo.migrations import upgrade
+
+        with self._writing() as connection:
+            if connection.dialect.name == "postgresql":  # as BEGIN IMMEDIATE: one process at a time
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x6D6F64656C)))
+            found = _schema_version(connection)
+            if found is not None and found > schema.VERSION:
+                problem = f"its schema is version {found}, this modelkeeper knows {schema.VERSION}"
+                raise ZooUnusable(self._where, problem, "Upgrade modelkeeper.")
+            if found != schema.VERSION:
+                upgrade(connection)
+
+    def _version(self) -> str | None:
+        with self._reading() as connection:
+            return _schema_version(connection)
+
+
+def _schema_version(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    return str(found) if found is not None else None
+
+
+def _in_memory(url: str) -> bool:
+    return url in ("sqlite://", "sqlite:///:memory:")
+
+
+def _engine(url: str) -> sa.Engine:
+    options: dict[str, Any] = {}
+    try:
+        if _in_memory(url):
+            options = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
+        elif sa.make_url(url).get_backend_name() == "sqlite":
+            options = {"connect_args": {"timeout": BUSY}}
+        else:
+            options = {"pool_pre_ping": True}
+        engine = sa.create_engine(url, **options)
+    except (SQLAlchemyError, ImportError) as problem:
+        advice = "Give a SQLAlchemy URL, e.g. sqlite:///zoo/catalog.db or postgresql+psycopg://host/name."
+        raise ZooUnusable(repr(url), str(problem), advice) from problem
+    if engine.dialect.name == "sqlite":
+        _speak_sqlite(engine)
+    known = weakref.ref(engine)
+
+    def forget() -> None:  # connections do not survive a fork
+        if (inherited := known()) is not None and not _in_memory(url):
+            inherited.dispose(close=False)
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=forget)
+    return engine
+
+
+def _speak_sqlite(engine: sa.Engine) -> None:
+    """Transactions that begin when we say so, and that are on the disk when they end."""
+
+    @sa.event.listens_for(engine, "connect")
+    def connect(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # the driver leaves BEGIN to us
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(connection.get_execution_options().get("modelkeeper_begin", "BEGIN"))
+
+
+def _tick(connection: sa.Connection) -> int:
+    connection.execute(clock.update().values(value=clock.c.value + 1))
+    return _now(connection)
+
+
+def _now(connection: sa.Connection) -> int:
+    return int(connection.scalar(sa.select(clock.c.value)) or 0)
+
+
+def _visible(viewer: Viewer | None) -> list[sa.ColumnElement[bool]]:
+    if viewer is None:
+        return []
+    mine = (models.c.visibility == PUBLIC) | (models.c.owner == viewer.user)
+    if viewer.projects:
+        mine |= (models.c.visibility == "project") & models.c.project.in_(viewer.projects)
+    return [mine]
+
+
+def _where(wanted: Filter) -> list[sa.ColumnElement[bool]]:
+    found = [models.c.state.in_(wanted.states), *_visible(wanted.viewer)]
+    exact = {name: getattr(wanted, name) for name in ("task", "data", "owner")}
+    found += [models.c[name] == value for name, value in exact.items() if value is not None]
+    found += [models.c.key.in_(sa.select(tags.c.key).where(tags.c.tag == tag)) for tag in wanted.tags]
+    if wanted.text:
+        found.append(models.c.name.contains(wanted.text, autoescape=True))
+    return found
+
+
+def _values(record: Record) -> dict[str, Any]:
+    values = {name: getattr(record, name) for name in record.__struct_fields__ if name != "key"}
+    return values | {"tags": list(record.tags)}
+
+
+def _records(rows: Iterable[sa.Row[Any]]) -> list[Record]:
+    return [Record(**{**row._mapping, "tags": tuple(row._mapping["tags"])}) for row in rows]
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in event.__struct_fields__}
+
+
+def _batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    for at in range(0, len(values), MANY):
+        yield values[at : at + MANY]

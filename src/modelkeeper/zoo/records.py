@@ -1,0 +1,136 @@
+"""What does the zoo know of a model?
+
+A record is what the catalog holds of one registered model: everything but its graph and its weights. It
+outlives both: a model that was removed or evicted keeps its record, so that lineage stays readable.
+"""
+
+import re
+import secrets
+from typing import Any
+
+from msgspec import Struct
+
+from modelkeeper.errors import InvalidMeta
+from modelkeeper.metrics import Metric
+
+ACTIVE = "active"  # may become a parent
+BARRED = "not_a_parent"  # kept, but lends to nobody
+EVICTED = "evicted"  # removed by retention
+REMOVED = "removed"  # removed by its owner
+DAMAGED = "damaged"  # its weights are not what was registered
+STORED = (ACTIVE, BARRED)  # states in which there are weights
+
+PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
+
+MAX_NAME = 200
+MAX_TAGS = 64
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """One registered model."""
+
+    id: str
+    key: int = 0  # the number that the index knows it by; given by the catalog
+    name: str
+    owner: str
+    project: str = ""
+    visibility: str = PUBLIC
+    data: str = ""
+    task: str = ""
+    tags: tuple[str, ...] = ()
+    metrics: dict[str, float] = {}
+    metric: str = ""  # the one that models are compared by; "": none is known
+    value: float | None = None  # of that metric, as `modelkeeper.metrics` normalises it
+    lower_is_better: bool = False
+    framework: str
+    parameters: int
+    bytes: int
+    fingerprint: str
+    graph: str  # digest of the graph's bytes
+    checksum: str  # SHA-256 of model.safetensors
+    parent: str = ""  # id of the model whose weights it started from
+    similarity: float | None = None  # to that parent
+    created: float
+    last_used: float
+    hits: int = 0  # how often it lent its weights
+    pinned: bool = False
+    state: str = ACTIVE
+    reason: str = ""  # why it is in that state
+    twin: str = ""  # the most similar better model of the same task and data
+    twin_similarity: float = 0.0
+
+    @property
+    def folder(self) -> str:
+        """Where its files are in the blob store."""
+        return f"models/{self.id}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "key"}
+
+
+class Registration(Struct, frozen=True, kw_only=True):
+    """What the zoo is told of a trained model."""
+
+    name: str
+    metric: Metric
+    metrics: dict[str, float]
+    data: str = ""
+    task: str = ""
+    tags: tuple[str, ...] = ()
+    project: str = ""
+    visibility: str = PUBLIC
+    parent: str = ""
+    similarity: float | None = None
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """Something that happened in the zoo, for `modelkeeper log`."""
+
+    at: float
+    action: str  # registered, refused, queried, removed, evicted, pinned, unpinned, damaged, swept
+    model: str = ""
+    user: str = ""
+    detail: str = ""
+
+
+class Viewer(Struct, frozen=True):
+    """Who asks: sees public models, those of these projects, and the user's own. None sees all."""
+
+    user: str
+    projects: tuple[str, ...] = ()
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which records are meant. What is left out does not filter."""
+
+    viewer: Viewer | None = None
+    states: tuple[str, ...] = STORED
+    task: str | None = None
+    data: str | None = None
+    tags: tuple[str, ...] = ()  # each of them
+    owner: str | None = None
+    text: str | None = None  # somewhere in its name
+
+
+def new_id() -> str:
+    """An id that nobody else makes."""
+    return secrets.token_hex(8)
+
+
+def is_id(text: str) -> bool:
+    """Is it an id, and so nothing that could be a path or a pattern?"""
+    return _ID.fullmatch(text) is not None
+
+
+def checked_name(what: str, text: object, *, empty: bool = True, longest: int = MAX_NAME) -> str:
+    """A name as people write it: one printable line."""
+    if not isinstance(text, str):
+        raise InvalidMeta(what, repr(text)[:80], "it must be text")
+    text = text.strip()
+    if len(text) > longest:
+        raise InvalidMeta(what, f"{text[:40]!r}…", f"it has {len(text)} characters; at most {longest}")
+    if not text.isprintable() or (not text and not empty):
+        raise InvalidMeta(what, repr(text[:80]), "it must be one printable line, and not empty")
+    return text

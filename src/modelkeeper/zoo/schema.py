@@ -1,0 +1,103 @@
+"""How do records lie in the catalog's database? Tables, and the version they are at.
+
+The tables here are what the queries are written with; the migrations beside (`migrations/versions`) are what
+makes them, step by step, in databases that exist. A test holds the two together. Nothing here is particular
+to one kind of database.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+VERSION = "0001"  # of the newest migration
+
+metadata = MetaData()
+
+# SQLite counts by itself only in columns of just this type.
+_KEY = BigInteger().with_variant(Integer, "sqlite")
+
+models = Table(
+    "models",
+    metadata,
+    Column("key", _KEY, primary_key=True, autoincrement=True),
+    Column("id", String(16), nullable=False, unique=True),
+    Column("name", String(200), nullable=False, index=True),
+    Column("owner", String(200), nullable=False, index=True),
+    Column("project", String(200), nullable=False),
+    Column("visibility", String(16), nullable=False),
+    Column("data", String(200), nullable=False),
+    Column("task", String(200), nullable=False),
+    Column("tags", JSON, nullable=False),
+    Column("metrics", JSON, nullable=False),
+    Column("metric", String(200), nullable=False),
+    Column("value", Double),
+    Column("lower_is_better", Boolean, nullable=False),
+    Column("framework", String(40), nullable=False),
+    Column("parameters", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("fingerprint", String(64), nullable=False, index=True),
+    Column("graph", String(64), nullable=False, index=True),
+    Column("checksum", String(64), nullable=False),
+    Column("parent", String(16), nullable=False, index=True),
+    Column("similarity", Double),
+    Column("created", Double, nullable=False),
+    Column("last_used", Double, nullable=False),
+    Column("hits", BigInteger, nullable=False),
+    Column("pinned", Boolean, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("twin", String(16), nullable=False, index=True),
+    Column("twin_similarity", Double, nullable=False),
+    # The clock's value when the record last appeared in, or left, what can be searched.
+    Column("changed", BigInteger, nullable=False, index=True),
+    Index("models_peers", "task", "data", "state"),
+)
+
+tags = Table(
+    "tags",
+    metadata,
+    Column("key", _KEY, ForeignKey("models.key", ondelete="CASCADE"), primary_key=True),
+    Column("tag", String(200), primary_key=True),
+    Index("tags_tag", "tag"),
+)
+
+# Models of one architecture, written with the same names, share one row.
+graphs = Table(
+    "graphs",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("graph", LargeBinary, nullable=False),  # JSON, compressed with zlib
+    Column("prepared", LargeBinary, nullable=False),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("number", _KEY, primary_key=True, autoincrement=True),
+    Column("at", Double, nullable=False, index=True),
+    Column("action", String(40), nullable=False),
+    Column("model", String(16), nullable=False, index=True),
+    Column("user", String(200), nullable=False),
+    Column("detail", Text, nullable=False),
+)
+
+# One row. Who changes what can be searched counts it up first, and so waits for whoever did before:
+# the order of numbers is the order of commits, which a database's own sequence does not promise.
+clock = Table(
+    "clock",
+    metadata,
+    Column("name", String(16), primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
