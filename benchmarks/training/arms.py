@@ -3,14 +3,15 @@ operators, or with the keeper.
 
     scratch    as initialised
     copy       from the best model so far on the same data: every tensor with the same name and shape
-    paper      from the keeper's parent, aligned as the keeper aligns it, but with the operators as the paper
-               describes them: replicate and add noise (wider), largest weights (narrower), identity with noise
-               (deeper); running statistics of batch norms stay behind, a head that fits is taken
+    paper      from the keeper's parent, aligned as the keeper aligns it, but with the operators as the
+               paper describes them: replicate and add noise (wider), largest weights (narrower), identity
+               with noise (deeper); statistics of batch norms stay behind, a head that fits is taken
     keeper     whatever ModelKeeper does
 
 Where there is no parent, an arm begins as from scratch.
 """
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,19 +20,20 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from training.tasks import task
+from training.workloads import Job
+from training.zoo import Trained, Zoo
 
-from modelkeeper import transfer
+from modelkeeper import ModelKeeperClient, transfer
+from modelkeeper.errors import ModelRefused
 from modelkeeper.frontends.torch import describe, read
 from modelkeeper.graph import Atom, Graph
 from modelkeeper.matching import align
 from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform import Plan, apply, make_plan
-from training.workloads import Job
-from training.zoo import Trained, Zoo
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ARMS = ("scratch", "keeper", "copy", "paper")
-FLOOR = 0.3  # similarity below which a start is cold
 REPLICA_NOISE, IDENTITY_NOISE = 0.05, 0.05  # relative to the weights' deviation; absolute
 
 
@@ -57,38 +59,66 @@ def begin(arm: str, zoo: Zoo, model: nn.Module, job: Job, chosen: int | None = N
         job: What it is and what it is trained on.
         chosen: For the paper's operators: the parent.
     """
-    begun = time.process_time()
     if arm == "keeper":
-        start = warm_start(zoo, model, job)
-    elif arm == "copy":
-        start = copy_by_name(zoo, model, job)
-    elif arm == "paper" and chosen is not None:
-        start = lend(next(each for each in zoo if each.number == chosen), model, job, paper_operators)
-    else:
-        start = Start()
-    return Start(**{**start.__dict__, "seconds": time.process_time() - begun})
+        return warm_start(zoo, model, job)
+    if arm == "copy":
+        return copy_by_name(zoo, model, job)
+    if arm == "paper" and chosen is not None:
+        return lend(next(each for each in zoo if each.number == chosen), model, job, paper_operators)
+    return Start()
 
 
 # -- the keeper ---------------------------------------------------------------------------------------
 
 
-def warm_start(zoo: Zoo, model: nn.Module, job: Job) -> Start:
-    """Ask for a parent and take its weights."""
-    parent = choose(zoo, model, job)
-    return lend(parent, model, job, modelkeeper_operators) if parent else Start()
+class Keeper:
+    """A client with the models of a zoo in it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.client = ModelKeeperClient(":memory:", on_error="raise", threads=1, **settings)
+        self.known: list[Trained] = []
+
+    def holds(self, zoo: Zoo) -> bool:
+        """Is everything it holds in that zoo?"""
+        return list(zoo[: len(self.known)]) == self.known
+
+    def learn(self, zoo: Zoo) -> None:
+        """Register what it does not hold yet. It may refuse some: that is its business."""
+        for each in zoo[len(self.known) :]:
+            with contextlib.suppress(ModelRefused):
+                meta = {**about(each.job), "accuracy": each.score, "name": str(each.number)}
+                self.client.register_model(each.model(), meta=meta)
+            self.known.append(each)
 
 
-def choose(zoo: Zoo, model: nn.Module, job: Job, accuracy: bool = True) -> Trained | None:
-    """Ten buckets of similarity; of the first that is not empty the most accurate; the same data first."""
-    graph = describe(model)
-    found = [(similarity(each, graph), each) for each in zoo]
-    found = [(alike, each) for alike, each in found if alike >= FLOOR]
-    same = [(alike, each) for alike, each in found if each.job.data == job.data]
-    ranked = sorted(
-        same or found,
-        key=lambda pair: (min(9, int(10 * pair[0])), pair[1].score) if accuracy else (pair[0], 0.0),
+_keepers: dict[str, Keeper] = {}
+
+
+def warm_start(zoo: Zoo, model: nn.Module, job: Job, **settings: Any) -> Start:
+    """Ask the keeper for a parent and take its weights. Only the query is timed: the zoo was there before."""
+    keeper = _keepers.get(str(settings))
+    if keeper is None or not keeper.holds(zoo):
+        keeper = _keepers[str(settings)] = Keeper(**settings)
+    keeper.learn(zoo)
+    begun = time.process_time()
+    _, answer = keeper.client.query_for_model(model, meta=about(job))
+    spent = time.process_time() - begun
+    if answer.parent is None:
+        return Start(seconds=spent)
+    parent = next(each for each in zoo if each.number == int(answer.parent_name))
+    return Start(
+        parent.number,
+        answer.similarity or 0.0,
+        parent.score,
+        answer.exact,
+        answer.transferred / 100,
+        spent,
     )
-    return ranked[-1][1] if ranked else None
+
+
+def about(job: Job) -> dict[str, str]:
+    """What a training script would say of a job."""
+    return {"data": job.data, "task": "language" if task(job.data).language else "classification"}
 
 
 _graphs: dict[str, Graph] = {}
@@ -114,8 +144,10 @@ Operators = Callable[[nn.Module, nn.Module, bool], tuple[float, bool, float]]
 
 def lend(parent: Trained, model: nn.Module, job: Job, operators: Operators) -> Start:
     """Take the weights of a parent that has been chosen."""
-    alike, exact, covered = operators(parent.model(), model, parent.job.data == job.data)
-    return Start(parent.number, alike, parent.score, exact, covered)
+    lender = parent.model()
+    begun = time.process_time()
+    alike, exact, covered = operators(lender, model, parent.job.data == job.data)
+    return Start(parent.number, alike, parent.score, exact, covered, time.process_time() - begun)
 
 
 def modelkeeper_operators(parent: nn.Module, model: nn.Module, same: bool) -> tuple[float, bool, float]:
@@ -149,7 +181,9 @@ def coverage(plan: Plan, taken: set[str] | None = None) -> float:
     """The share of the child's parameters that come from the parent."""
     total = sum(entry.parameters for entry in plan.entries)
     came = sum(
-        entry.parameters for entry in plan.entries if entry.source and (taken is None or entry.tensor in taken)
+        entry.parameters
+        for entry in plan.entries
+        if entry.source and (taken is None or entry.tensor in taken)
     )
     return came / max(1, total)
 
@@ -164,7 +198,9 @@ def write(model: nn.Module, arrays: dict[str, Array]) -> None:
 
 def copy_by_name(zoo: Zoo, model: nn.Module, job: Job) -> Start:
     """What people do by hand."""
-    parent = max((each for each in zoo if each.job.data == job.data), key=lambda each: each.score, default=None)
+    parent = max(
+        (each for each in zoo if each.job.data == job.data), key=lambda each: each.score, default=None
+    )
     if parent is None:
         return Start()
     theirs, mine = parent.model().state_dict(), model.state_dict()
@@ -200,7 +236,9 @@ def paper_operators(parent: nn.Module, model: nn.Module, same: bool) -> tuple[fl
     return alike, False, coverage(plan, set(made))
 
 
-def _net2net(plan: Plan, name: str, weights: dict[str, Array], own: Array, chance: np.random.Generator) -> Array:
+def _net2net(
+    plan: Plan, name: str, weights: dict[str, Array], own: Array, chance: np.random.Generator
+) -> Array:
     """Along each axis: copies of a unit, each read by an equal share; or the units of the largest weights."""
     pair = plan.pairs[name]
     array = weights[pair.parent.name]

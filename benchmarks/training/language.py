@@ -1,10 +1,10 @@
 """Tiny language models: GPT-2, Llama and BERT (as a decoder) as transformers builds them from configs."""
 
+import importlib
 from typing import Any
 
 import torch
 from torch import nn
-
 from training.networks import Spec
 from training.tasks import CONTEXT
 
@@ -13,11 +13,15 @@ HEAD = 16  # width of an attention head
 
 def build(spec: Spec, classes: int, seed: int) -> nn.Module:
     """A model by its kind, width and depth, newly initialised."""
-    import transformers
-
+    transformers: Any = importlib.import_module("transformers")
     torch.manual_seed(seed)
     width, depth = spec["width"], spec["depth"]
-    common: dict[str, Any] = {"vocab_size": classes, "bos_token_id": 0, "eos_token_id": 0, "pad_token_id": None}
+    common: dict[str, Any] = {
+        "vocab_size": classes,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+        "pad_token_id": None,
+    }
     shape = {
         "hidden_size": width,
         "num_hidden_layers": depth,
@@ -26,7 +30,7 @@ def build(spec: Spec, classes: int, seed: int) -> nn.Module:
         **common,
     }
     if spec["kind"] == "gpt2":
-        config: Any = transformers.GPT2Config(
+        config = transformers.GPT2Config(
             n_embd=width, n_layer=depth, n_head=width // HEAD, n_positions=CONTEXT, **_DRY_GPT2, **common
         )
         model: Any = transformers.GPT2LMHeadModel(config)

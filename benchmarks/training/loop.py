@@ -11,12 +11,12 @@ Seconds are of one core's own time, so that what else the machine does is not co
 
 import copy
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-
 from training.tasks import Task
 
 MOMENTUM, DECAY = 0.9, 5e-4
@@ -48,6 +48,7 @@ def train(
     seed: int,
     budget: int | None = None,
     enough: float | None = None,
+    watch: Callable[[int, nn.Module], None] | None = None,
 ) -> tuple[nn.Module, Curve]:
     """The model with averaged weights, and its curve.
 
@@ -58,6 +59,7 @@ def train(
         seed: Of the order of examples.
         budget: How many steps. Default: until the plateau.
         enough: Stop when the score is so good.
+        watch: Called at each point of the curve with the steps and the model that is being trained.
     """
     average = copy.deepcopy(model)
     pairs = _float_tensors(average), _float_tensors(model)
@@ -65,12 +67,14 @@ def train(
     generator = torch.Generator().manual_seed(seed)
     order = torch.empty(0, dtype=torch.long)
     curve = Curve([0], [task.score(average)], 0.0)
+    if watch is not None:
+        watch(0, model)
     if curve.best >= (enough or 2):
         return average, curve
     for step in range(1, (budget or MOST) + 1):
         if len(order) < task.batch:
             order = torch.randperm(len(task.inputs), generator=generator)
-        chosen, order = order[:task.batch], order[task.batch:]
+        chosen, order = order[: task.batch], order[task.batch :]
         begun = time.process_time()
         for group in optimizer.param_groups:
             group["lr"] = rate * min(1.0, step / WARM_UP)
@@ -84,6 +88,8 @@ def train(
         if step % (EVERY if step <= 10 * EVERY else LATER) == 0 or step == budget:
             curve.steps.append(step)
             curve.scores.append(task.score(average))
+            if watch is not None:
+                watch(step, model)
             if (budget is None and settled(curve)) or curve.scores[-1] >= (enough or 2):
                 break
     return average, curve

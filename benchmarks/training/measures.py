@@ -52,12 +52,13 @@ class Outcome:
     """One job with one arm, against the same job from scratch."""
 
     record: Record
+    scratch: Record
     reached: dict[float, bool]
     steps: dict[float, int]
     cold_steps: dict[float, int]
     seconds: dict[float, float]
     cold_seconds: dict[float, float]
-    gain: float  # of the score after the budget, over the same from scratch
+    gain: float | None  # of the score after the budget, over the same from scratch; None: it ended before
 
     def speedup(self, share: float = 0.99) -> float:
         """In steps."""
@@ -73,12 +74,13 @@ def outcome(record: Record, scratch: Record) -> Outcome:
     found = {share: steps_to(record, target) for share, target in targets.items()}
     return Outcome(
         record,
+        scratch,
         {share: each is not None and each <= budget for share, each in found.items()},
         steps,
         cold,
         {share: seconds(record, count) for share, count in steps.items()},
         {share: seconds(scratch, count) for share, count in cold.items()},
-        score_after(record, budget) - scratch["scores"][-1],
+        score_after(record, budget) - scratch["scores"][-1] if record["steps"][-1] >= budget else None,
     )
 
 
@@ -90,7 +92,8 @@ def best_rate(records: Sequence[Record], arm: str, rates: Iterable[float]) -> fl
     rates = list(rates)
 
     def scratch_score(rate: float) -> float:
-        return mean(max(each["scores"]) for each in records if each["arm"] == "scratch" and each["rate"] == rate)
+        these = [each for each in records if each["arm"] == "scratch" and each["rate"] == rate]
+        return float(mean(max(each["scores"]) for each in these))
 
     cold = max(rates, key=scratch_score)
     if arm == "scratch":
@@ -101,6 +104,6 @@ def best_rate(records: Sequence[Record], arm: str, rates: Iterable[float]) -> fl
         these = [each for each in records if each["arm"] == arm and each["rate"] == rate]
         warm = [each for each in these if each["parent"] is not None]
         ratios = [outcome(each, reference[each["job"]]) for each in warm]
-        return mean(1 / each.speedup() for each in ratios) if ratios else 1.0
+        return float(mean(1 / each.speedup() for each in ratios)) if ratios else 1.0
 
     return min(rates, key=cost)

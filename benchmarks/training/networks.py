@@ -144,9 +144,7 @@ class _Cell(nn.Module):
 
     def __init__(self, operations: list[str], width: int) -> None:
         super().__init__()
-        self.edges = nn.ModuleList(
-            OPERATIONS[each](width) for each in operations if each != "none"
-        )
+        self.edges = nn.ModuleList(OPERATIONS[each](width) for each in operations if each != "none")
         ways = [way for way, each in zip(EDGES, operations, strict=True) if each != "none"]
         self.into = [[(n, way[0]) for n, way in enumerate(ways) if way[1] == node] for node in (1, 2, 3)]
 

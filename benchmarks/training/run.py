@@ -6,23 +6,24 @@ Each line of FOLDER/WORKLOAD-SEED.jsonl is one training; a run that was killed g
 Jobs arrive in order. Each queries the zoo as it is then, trains, and registers; besides, it is trained from
 scratch, and on some jobs (BASELINES) with the two other arms, from the same zoo.
 
-One grid of learning rates for all arms: on the first SCREENED jobs of the first seed each arm takes every rate,
-then the one that was best for it in this workload, on all other jobs and seeds. The zoo takes the better one.
+One grid of learning rates for all arms: on the first SCREENED jobs of the first seed each arm takes every
+rate, then the one that was best for it in this workload, on all other jobs and seeds. The zoo takes the
+better one.
 """
 
 import argparse
 import json
 import os
 import time
+from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-
 from training import measures
-from training.arms import ARMS, Start, begin
+from training.arms import ARMS, begin
 from training.loop import train
 from training.tasks import task
 from training.workloads import WORKLOADS, Job, Workload
@@ -88,12 +89,12 @@ class Sequence:
                 found.append(Trained(number, job, best["scores"][-1], path))
         return found
 
-    def run(self, most: int, screening: bool) -> None:
+    def run(self, most: int, arms: Collection[str], screening: bool) -> None:
         """All trainings that are not written down yet; with `screening`, only those that choose the rates."""
         seen: dict[int, Job] = {}
         for number, job in self.jobs(min(most, SCREENED) if screening else most):
             screened = self.seed == 0 and number < SCREENED
-            for arm in ARMS:
+            for arm in arms:
                 if arm in ("scratch", "keeper") or screened or number % BASELINES == 1:
                     for rate in self.workload.rates if screened else [self.rate(arm)]:
                         if not self.find(number, arm, rate if screened else None):
@@ -103,7 +104,9 @@ class Sequence:
     def rate(self, arm: str) -> float:
         """The learning rate that was best for an arm on the jobs that every rate was tried on."""
         first = records(self.out / f"{self.workload.name}-0.jsonl")
-        return measures.best_rate([each for each in first if each["job"] < SCREENED], arm, self.workload.rates)
+        return measures.best_rate(
+            [each for each in first if each["job"] < SCREENED], arm, self.workload.rates
+        )
 
     def one(self, number: int, job: Job, arm: str, rate: float, seen: dict[int, Job]) -> None:
         """One training."""
@@ -120,7 +123,9 @@ class Sequence:
             model.load_state_dict(torch.load(self.weights / f"{number}-scratch-{rate}.pt", weights_only=True))
         else:
             budget = None if arm == "scratch" else max(int(each["steps"][-1]) for each in scratch)
-            model, curve = train(model, task(job.data), rate, 1000 * self.seed + number, budget)
+            # The two baselines need not go on once they are as good as the run from scratch.
+            enough = max(max(each["scores"]) for each in scratch) if arm in ("copy", "paper") else None
+            model, curve = train(model, task(job.data), rate, 1000 * self.seed + number, budget, enough)
             record = {
                 "workload": self.workload.name,
                 "seed": self.seed,
@@ -145,8 +150,9 @@ class Sequence:
         """One line for each training."""
         print(
             f"{time.strftime('%H:%M:%S')} {self.path.stem} job {record['job']}/{self.workload.count} "
-            f"{record['arm']:8}{record['rate']:<6} start {record['scores'][0]:.3f} best {max(record['scores']):.3f} "
-            f"({record['steps'][-1]} steps, {wall:.0f} s) parent {record['parent']} {record['similarity']:.2f}",
+            f"{record['arm']:8}{record['rate']:<6} parent {record['parent']} {record['similarity']:.2f} "
+            f"start {record['scores'][0]:.3f} best {max(record['scores']):.3f} "
+            f"({record['steps'][-1]} steps, {wall:.0f} s)",
             flush=True,
         )
 
@@ -155,10 +161,12 @@ def _rounded(values: Record) -> Record:
     return {key: round(value, 4) if isinstance(value, float) else value for key, value in values.items()}
 
 
-def work(name: str, seed: int, out: Path, weights: Path, most: int, screening: bool) -> None:
+def work(
+    name: str, seed: int, out: Path, weights: Path, most: int, arms: Collection[str], screening: bool
+) -> None:
     """In a process of its own, on one core."""
     torch.set_num_threads(1)
-    Sequence(WORKLOADS[name], seed, out, weights).run(most, screening)
+    Sequence(WORKLOADS[name], seed, out, weights).run(most, arms, screening)
 
 
 def main() -> None:
@@ -169,13 +177,14 @@ def main() -> None:
     options.add_argument("--workloads", nargs="+", default=list(WORKLOADS), choices=list(WORKLOADS))
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     options.add_argument("--jobs", type=int, default=99, help="only the first so many jobs of each workload")
+    options.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     chosen = options.parse_args()
     with ProcessPoolExecutor(chosen.workers) as pool:
         for screening in (True, False):
             seeds = [0] if screening else chosen.seeds
             units = [
-                pool.submit(work, name, seed, chosen.out, chosen.weights, chosen.jobs, screening)
+                pool.submit(work, name, seed, chosen.out, chosen.weights, chosen.jobs, chosen.arms, screening)
                 for seed in seeds
                 for name in chosen.workloads
             ]

@@ -1,9 +1,9 @@
 """What is trained on what? A task gives batches, a loss, and a score from 0 to 1, higher is better.
 
-    task("fashion-mnist")     pictures; the score is the accuracy on pictures that are not trained on
-    task("mnist")             handwritten digits
-    task("fashion-half")      five classes of Fashion-MNIST, few examples, none of them in fashion-mnist's
-    task("speeches")          characters of speeches; the score is 1 / perplexity of the next character
+task("fashion-mnist")     pictures; the score is the accuracy on pictures that are not trained on
+task("mnist")             handwritten digits
+task("fashion-half")      five classes of Fashion-MNIST, few examples, none of them in fashion-mnist's
+task("speeches")          characters of speeches; the score is 1 / perplexity of the next character
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, cross_entropy
-
 from training import data
 
 BATCH = 32
@@ -84,7 +83,9 @@ def _pictures(name: str, source: str, skip: int, count: int, classes: tuple[int,
         found = avg_pool2d((found - 0.286) / 0.353, 2).contiguous(memory_format=torch.channels_last)
         return found, torch.tensor(np.searchsorted(classes, numbers[these]))
 
-    return Task(name, *chosen(images, labels, skip, count), *chosen(tests, test_labels, 0, HELD_OUT), len(classes))
+    return Task(
+        name, *chosen(images, labels, skip, count), *chosen(tests, test_labels, 0, HELD_OUT), len(classes)
+    )
 
 
 def _speeches() -> Task:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
-
 from training import language, networks
 from training.networks import EDGES, OPERATIONS, Spec, connected
 from training.tasks import task

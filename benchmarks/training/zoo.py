@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 from torch import nn
-
 from training.workloads import Job
 
 
