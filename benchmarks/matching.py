@@ -215,10 +215,10 @@ def measure_zoos(sizes: list[int], queries: int) -> list[dict[str, Any]]:
     index, reports = Index(), []
     for size in sizes:
         adding = []
-        while len(index.snapshot.parts) == 0 or len(index._row_of or ()) < size:
+        for key in range(len(index), size):
             model = next(source)
             start = time.perf_counter()
-            index.add(len(index._row_of or ()), model)
+            index.add(key, model)
             adding.append(1e6 * (time.perf_counter() - start))
         reports.append(measure_zoo(index, size, asked, adding))
     return reports
@@ -270,7 +270,6 @@ def measure_zoo(
     report["resident MB"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     with tempfile.TemporaryDirectory() as folder:
         report["save, s"] = round(clock(index.save, Path(folder)), 3)
-        index._saved.clear()
         report["open, s"] = round(clock(Index.load, Path(folder), times=3), 4)
         opened = Index.load(Path(folder))
         report["first query after opening, ms"] = round(

@@ -46,6 +46,7 @@ def of(family: str, **options: Any) -> nn.Module:
 CIFAR = {"num_classes": 10}
 DENSE = {**CIFAR, "bottleneck": False}
 HEADS = {"num_attention_heads": 8, "intermediate_size": 96}
+HALF_MORE = {"hidden_size": 48, "num_attention_heads": 6, "intermediate_size": 96}  # no multiple of 32
 
 # name -> parent, child, and whether the child contains the parent
 PAIRS: dict[str, tuple[Make, Make, bool]] = {
@@ -105,6 +106,41 @@ PAIRS: dict[str, tuple[Make, Make, bool]] = {
     "vit wider": (lambda: transformer("vit"), lambda: transformer("vit", hidden_size=64, **HEADS), True),
     "vit deeper": (lambda: transformer("vit"), lambda: transformer("vit", num_hidden_layers=4), True),
     "t5 deeper": (lambda: transformer("t5"), lambda: transformer("t5", num_layers=4), True),
+    "gpt2 32 to 48 wide": (
+        lambda: transformer("gpt2"),
+        lambda: transformer("gpt2", n_embd=48, n_head=6),
+        True,
+    ),
+    "gpt2 32 to 48 wide and deeper": (
+        lambda: transformer("gpt2"),
+        lambda: transformer("gpt2", n_embd=48, n_head=6, n_layer=4),
+        True,
+    ),
+    "llama 32 to 48 wide": (
+        lambda: transformer("llama"),
+        lambda: transformer("llama", num_key_value_heads=3, **HALF_MORE),
+        True,
+    ),
+    "vit 32 to 48 wide": (lambda: transformer("vit"), lambda: transformer("vit", **HALF_MORE), True),
+    "gpt2 with heads 8 to 12 wide": (
+        lambda: transformer("gpt2"),
+        lambda: transformer("gpt2", n_embd=48),
+        True,
+    ),
+    "bert with heads 8 to 16 wide": (
+        lambda: transformer("bert"),
+        lambda: transformer("bert", hidden_size=64),
+        True,
+    ),
+    "t5 with keys 8 to 12 wide": (lambda: transformer("t5"), lambda: transformer("t5", d_kv=12), True),
+    # Rotary positions turn each unit by its place among all of them.
+    "llama with heads 8 to 16 wide": (
+        lambda: transformer("llama"),
+        lambda: transformer("llama", head_dim=16),
+        False,
+    ),
+    # Norms behind the sums: what runs into the next one is not made by sums alone.
+    "bert 32 to 48 wide": (lambda: transformer("bert"), lambda: transformer("bert", **HALF_MORE), False),
     "vgg11 to vgg16": (lambda: of("vgg", blocks=11), lambda: of("vgg", blocks=16), True),
 }
 

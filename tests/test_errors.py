@@ -11,6 +11,8 @@ EXAMPLES = [
     errors.UnknownFramework("dict", ("torch",)),
     errors.CannotDescribe("Net", "it wants 3 channels", "Pass example_inputs"),
     errors.InvalidWeights("fc.weight", "shape (3, 4), not (4, 3)"),
+    errors.InvalidPairs("(3, 4)", "the parent has 2 layers"),
+    errors.CannotGather("arrays of object cannot be gathered"),
     errors.TooLargeToMatch("9,000", "10,000", "8,192", "65,000"),
     errors.InvalidIndex("/zoo/index", "it ends too soon"),
     errors.InvalidSetting("buckets", "0", "give at least 1"),

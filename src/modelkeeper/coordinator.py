@@ -20,7 +20,6 @@ from modelkeeper.answers import Answer, Rival
 from modelkeeper.errors import CorruptWeights, InvalidWeights
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Found, Prepared, align, prepare
-from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.meta import Query
 from modelkeeper.metrics import Metric, gap, standing
 from modelkeeper.selection import Candidate, Choice, expected_benefit, select
@@ -267,9 +266,9 @@ class _Search:
         """What the parent would lend. The head goes along if both predict the same things."""
         if parent.key not in self._plans:
             theirs = self._zoo.catalog.graph(parent.graph)
-            pairs = twin_pairs(theirs, self._graph) or align(theirs, self._graph).pairs
+            alignment = align(theirs, self._graph)
             same = parent.data == self._query.data and parent.task == (self._query.task or parent.task)
-            self._plans[parent.key] = make_plan(theirs, self._graph, pairs, same_task=same)
+            self._plans[parent.key] = make_plan(theirs, self._graph, alignment, same_task=same)
             self._clock("plan")
         return self._plans[parent.key]
 
@@ -313,7 +312,7 @@ class _Search:
             exact=plan.exact,
             doubts=plan.doubts,
             actions=plan.summary(),
-            transferred=round(100 * _covered(plan), 2),
+            transferred=round(100 * plan.coverage, 2),
             **common,
         )
 
@@ -345,14 +344,8 @@ class _Search:
         ranked = sorted(candidates, key=lambda each: -expected_benefit(each, data))
         for number, each in enumerate(ranked[:PLANNED]):
             plan = self.plan(self._by_id[each.id])
-            ranked[number] = msgspec.structs.replace(each, exact=plan.exact, coverage=_covered(plan))
+            ranked[number] = msgspec.structs.replace(each, exact=plan.exact, coverage=plan.coverage)
         return ranked
-
-
-def _covered(plan: Plan) -> float:
-    """The share of the child's parameters that come from the parent."""
-    total = max(1, sum(entry.parameters for entry in plan.entries))
-    return sum(entry.parameters for entry in plan.entries if entry.source) / total
 
 
 class _Clock:

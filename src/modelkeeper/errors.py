@@ -5,6 +5,8 @@ ModelKeeperError
 ├── UnknownFramework     no front end takes this model
 ├── CannotDescribe       the model did not run on the inputs there were
 ├── InvalidWeights       weights do not fit the model they were meant for
+├── InvalidPairs         an alignment names layers that are not there, or one of them twice
+├── CannotGather         a tensor cannot be filled from another one in the way that was asked for
 ├── TooLargeToMatch      a graph has more layers than an alignment takes
 ├── InvalidIndex         the files of a search index cannot be used
 ├── InvalidSetting       a setting has a value that cannot work
@@ -68,6 +70,30 @@ class InvalidWeights(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"weights for {self.name!r} do not fit: {self.problem}. Nothing was changed."
+
+
+class InvalidPairs(ModelKeeperError):
+    """An alignment names layers that are not there, or one of them twice."""
+
+    def __init__(self, pair: str, problem: str) -> None:
+        super().__init__(pair, problem)
+        self.pair, self.problem = pair, problem
+
+    def __str__(self) -> str:
+        return (
+            f"the pair {self.pair} cannot be: {self.problem}. Take the pairs from `align` of the two graphs."
+        )
+
+
+class CannotGather(ModelKeeperError, ValueError):
+    """A tensor cannot be filled from another one in the way that was asked for. Nothing was written."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.problem}. Nothing was written."
 
 
 class TooLargeToMatch(ModelKeeperError):

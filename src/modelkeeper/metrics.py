@@ -168,8 +168,8 @@ def zscore(metric: Metric, peers: Iterable[float]) -> float:
 
     MAD is the median distance of the peers from their median; 1.4826 makes it the standard deviation where
     they are normal. `least` is 0.01 for fractions of 1, else 5 % of the median: of peers that are all alike,
-    a small difference is still none. `peers` are values of the same metric on the same data, without
-    this model's own; without any, z is 0.
+    a small difference is still none. `peers` are values of the same metric on the same data (for
+    one place among others its own may be with them); without any, z is 0.
     """
     values = [max(-HUGE, min(HUGE, value)) for value in peers]
     if not values:

@@ -79,12 +79,13 @@ def plan_table(plan: Plan, similarity: float, difference: float | None = None) -
     """How much of the child each action covers, whether the whole is exact, and if not, why."""
     table = Table(header_style="bold")
     table.add_column("action")
-    for heading in ("layers", "tensors", "parameters", "percent"):
+    for heading in ("layers", "%", "tensors", "parameters", "%"):
         table.add_column(heading, justify="right")
+    columns = ("layers", "percent_of_layers", "tensors", "parameters", "percent")
     for action, row in plan.summary().items():
-        table.add_row(action, *(f"{row[key]:,}" for key in ("layers", "tensors", "parameters", "percent")))
+        table.add_row(action, *(f"{row[key]:,}" for key in columns))
     verdict = "exact: the child computes what the parent computes" if plan.exact else "approximate, since"
-    lines = [Text(f"similarity {similarity:.3f}; {verdict}")]
+    lines = [Text(f"similarity {similarity:.3f}, {plan.coverage:.1%} from the parent; {verdict}")]
     lines += [Text("  ").append_text(plain(doubt)) for doubt in plan.doubts]
     if difference is not None:
         lines.append(Text(f"measured on random inputs: a relative difference of {difference:.1e}"))

@@ -7,9 +7,9 @@
 Two policies, both pure: the same candidates, in any order, give the same choice.
 
 `buckets`, as the paper does it: ten buckets of similarity, from the top the first that holds a candidate,
-and in it the best accuracy. Accuracies are compared only on the same data set and by the same metric. So
-in a bucket the candidates trained on the child's data set come first; the best of each data set and metric
-then compete by their standing among their own peers. Whose quality is unknown comes last.
+and in it the best accuracy. Accuracies are compared only on the same task and data set and by the same
+metric. So in a bucket the candidates trained on the child's data set come first; the best of each such
+group then compete by their standing among their own peers. Whose quality is unknown comes last.
 
 `benefit` ranks all candidates above the minimum by what training is expected to gain from them:
 
@@ -48,7 +48,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     name: str
     similarity: float
     metric: Metric | None = None
-    standing: float | None = None  # of the metric, among its peers on the same data: `metrics.standing`
+    standing: float | None = None  # of its metric, among its peers: `metrics.standing`
     gap: float | None = None  # how much better it is on the data it was trained on: `metrics.gap`
     data: str = ""
     task: str = ""
@@ -62,6 +62,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise ValueError(f"the {name} of candidate {self.id!r} is {value}, not from 0 to 1")
+        if (self.metric is None) != (self.standing is None):
+            raise ValueError(f"candidate {self.id!r} needs a metric and its standing, or neither")
 
 
 class RunnerUp(Struct, frozen=True):
@@ -119,7 +121,7 @@ def select(
     favourites = [each for each in eligible if _named(each, preferred)]
     pool = favourites or eligible
     lost_anyway = [
-        RunnerUp(each, f"similarity {_below(each.similarity, minimum)} the minimum") for each in below
+        RunnerUp(each, f"similarity {_below(each.similarity, minimum, 'the minimum ')}") for each in below
     ] + [RunnerUp(each, "excluded by name") for each in sorted(barred, key=_ties)]
     if not pool:
         return Choice(None, _cold(below, barred, minimum, considered), tuple(lost_anyway))
@@ -139,7 +141,7 @@ def select(
 
 def expected_benefit(candidate: Candidate, data: str) -> float:
     """What training is expected to gain from this parent, from 0 to 1: see the top of the file."""
-    standing = UNKNOWN_STANDING if candidate.metric is None else _standing(candidate)
+    standing = UNKNOWN_STANDING if candidate.standing is None else candidate.standing
     coverage = candidate.similarity if candidate.coverage is None else candidate.coverage
     fidelity = candidate.fidelity
     if fidelity is None:
@@ -260,7 +262,7 @@ POLICIES: dict[
 
 def _cold(below: Ranking, barred: Ranking, minimum: float, considered: int | None) -> str:
     if below:
-        return f"the most similar model reaches {_below(below[0].similarity, minimum)} the minimum"
+        return f"the most similar model reaches {_below(below[0].similarity, minimum, 'the minimum ')}"
     if considered:
         return f"none of {considered:,} models reaches the minimum similarity {minimum:g}"
     if barred:
@@ -277,15 +279,16 @@ def _same(candidate: Candidate, data: str) -> bool:
     return bool(data) and candidate.data == data
 
 
-def _comparable(candidate: Candidate) -> tuple[str, str, bool] | None:
+def _comparable(candidate: Candidate) -> tuple[str, str, str, bool] | None:
     """Candidates of which this is the same can be compared by their metric."""
     if candidate.metric is None:
         return None
-    return candidate.data, candidate.metric.name, candidate.metric.lower_is_better
+    metric = candidate.metric
+    return candidate.task, candidate.data, metric.name, metric.lower_is_better
 
 
 def _standing(candidate: Candidate) -> float:
-    return 0.5 if candidate.standing is None else candidate.standing
+    return candidate.standing or 0.0
 
 
 def _ties(candidate: Candidate) -> tuple[float, float, str]:
@@ -300,9 +303,9 @@ def _tie(what: str, loser: Candidate, winner: Candidate) -> str:
     return f"{what}, similarity and age as {winner.id}, whose id comes first"
 
 
-def _below(low: float, high: float) -> str:
+def _below(low: float, high: float, what: str = "") -> str:
     """'0.21 below 0.3', with as many digits as it takes to see the difference."""
-    return " below ".join(_pair(low, high))
+    return f" below {what}".join(_pair(low, high))
 
 
 def _pair(one: float, other: float) -> tuple[str, str]:

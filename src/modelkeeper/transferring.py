@@ -10,7 +10,7 @@ as the identity. Where the target contains the source, it computes what the sour
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from modelkeeper.errors import InvalidWeights
 from modelkeeper.frontends import frontend_for
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Alignment, align
-from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.render import as_text, plan_table
 from modelkeeper.transform import Plan, apply, make_plan
 
@@ -95,14 +94,12 @@ def transfer(
             raise InvalidWeights("source", "a Graph has no weights; pass weights=")
         if verify:
             raise InvalidWeights("source", "verify=True runs both models, and a Graph cannot run")
-        parent, tensors = source, _safetensors(weights) if isinstance(weights, (str, Path)) else weights
+        parent, tensors = source, _File(weights) if isinstance(weights, (str, Path)) else weights
     else:
         lender = frontend_for(source)
         parent, tensors = lender.describe(source, example_inputs), dict(lender.read(source))
     alignment = align(parent, child)
-    plan = make_plan(
-        parent, child, twin_pairs(parent, child) or alignment.pairs, same_task=same_task, seed=seed
-    )
+    plan = make_plan(parent, child, alignment, same_task=same_task, seed=seed)
     made: Iterator[tuple[str, Array]] = apply(plan, tensors)
     if shrink_perturb is not None:
         made = _shrink_perturb(made, dict(frontend.read(target)), child, *shrink_perturb)
@@ -122,8 +119,26 @@ def _shrink_perturb(
         yield name, array
 
 
-def _safetensors(path: str | Path) -> Mapping[str, Array]:
-    from safetensors.numpy import load_file
+class _File(Mapping[str, Array]):
+    """The tensors of a safetensors file, each read when it is asked for."""
 
-    found: Mapping[str, Array] = load_file(path)
-    return found
+    def __init__(self, path: str | Path) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            self._file = cast(Any, safe_open(path, framework="np"))
+        except (SafetensorError, OSError) as error:
+            raise InvalidWeights(str(path), f"no safetensors file: {error}") from error
+        self._names = dict.fromkeys(self._file.keys())
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._names:
+            raise KeyError(name)
+        array: Array = self._file.get_tensor(name)
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -179,6 +179,7 @@ class Aligner {
         if (memo >= 0) return memo;
         const bool bare = p_->low[a] > p_->high[a], other_bare = c_->low[b] > c_->high[b];
         int32_t value = 0;
+        if ((p_->branch_label[a] == ASIDE) != (c_->branch_label[b] == ASIDE)) return memo = 0;
         if (bare || other_bare) {
             value = bare && other_bare ? int32_t(knobs_.edge) : 0;
         } else if (cells_ <= MAX_CELLS) {

@@ -48,7 +48,8 @@ class Decomposition : Parts {
                 if (fresh) tokens.push_back(token_[v]);
                 token.push_back(at->second);
                 std::vector<std::pair<uint16_t, uint16_t>> in;
-                for (const auto &[q, label] : preds_[size_t(v)]) in.push_back({element[size_t(q)], label});
+                for (const auto *links : {&preds_[size_t(v)], &aside_[size_t(v)]})
+                    for (const auto &[q, label] : *links) in.push_back({element[size_t(q)], label});
                 std::sort(in.begin(), in.end());
                 for (const auto &[q, label] : in) edge.push_back(q), edge_label.push_back(label);
             }
@@ -124,6 +125,7 @@ class Decomposition : Parts {
                 for (const Link &l : succs_[size_t(v)])
                     if (place(l.first) < 0) label = uint16_t(label + l.second);
             leave(part);
+            label = side_[size_t(part[0])] ? ASIDE : std::min<uint16_t>(label, ASIDE - 1);
             const int inner = plan(part, depth + 1);
             int64_t level = 0;  // branches of equal content may be fed from different places: the earlier one first
             uint64_t colour = 0;
@@ -131,6 +133,7 @@ class Decomposition : Parts {
             found.branches.push_back(
                 {inner, mix(plans_[size_t(inner)].hash, label), part.size(), label, level, colour});
         }
+        direct_label = std::min<uint16_t>(direct_label, ASIDE - 1);
         if (direct) found.branches.push_back({-1, mix(0xed9e, direct_label), 0, direct_label, 0, 0});
         std::sort(found.branches.begin(), found.branches.end(), [](const Branch &a, const Branch &b) {
             return std::tuple(a.size, a.hash, a.level, a.colour) < std::tuple(b.size, b.hash, b.level, b.colour);

@@ -10,7 +10,8 @@
 
 namespace modelkeeper {
 
-constexpr uint16_t NONE = 0xFFFF;  // no token, no region, or: before the first element
+constexpr uint16_t NONE = 0xFFFF;   // no token, no region, or: before the first element
+constexpr uint16_t ASIDE = 0xFFFE;  // label of a branch whose edges were set aside: it lends to such a branch only
 
 struct Form {
     static constexpr size_t HEADER = 8;

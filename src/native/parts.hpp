@@ -28,7 +28,7 @@ class Parts {
 
     // For node v its content (a hash), and its predecessors with the labels of the edges.
     Parts(size_t n, const uint64_t *content, const int32_t *offset, const int32_t *source, const uint16_t *label)
-        : n_(int(n)), preds_(n), succs_(n), colour_(content, content + n), content_(content), place_(n, -1) {
+        : n_(int(n)), preds_(n), succs_(n), colour_(content, content + n), content_(content), aside_(n), side_(n, 0), place_(n, -1) {
         for (int v = 0; v < n_; ++v) {
             auto &in = preds_[size_t(v)];
             for (int32_t e = offset[v]; e < offset[v + 1]; ++e) in.push_back({source[e], label[e]});
@@ -46,6 +46,7 @@ class Parts {
         const Local whole = local(all());
         const Dag dag = whole.dag();
         Refiner(dag).refine(colour_, TIE_BUDGET);
+        set_aside();
     }
 
     Nodes all() const {
@@ -87,6 +88,7 @@ class Parts {
     uint64_t signature(int32_t v) const {  // its content and what comes in, seen from inside the part
         uint64_t sum = 0;
         for (const auto &[q, label] : preds_[size_t(v)]) sum += mix(label, place(q) >= 0 ? 1 : 2);
+        for (const auto &[q, label] : aside_[size_t(v)]) sum += mix(label, 2);
         return mix(content_[v], sum);
     }
 
@@ -177,8 +179,59 @@ class Parts {
     const int n_;
     std::vector<std::vector<Link>> preds_, succs_;
     std::vector<uint64_t> colour_;
+    std::vector<std::vector<Link>> aside_;  // predecessors that are left out of `preds_`
+    std::vector<char> side_;                // is a node of a part whose edges are set aside?
 
   private:
+    static constexpr size_t SMALL = 32;
+
+    // What is small, comes from nowhere and feeds merges all along a network (an attention mask, biases of
+    // positions) would leave no node that every path crosses. Its edges are set aside.
+    void set_aside() {
+        std::vector<std::pair<int32_t, Nodes>> found;
+        std::vector<char> doubtful(size_t(n_), 0);
+        for (int32_t u = 0; u < n_; ++u) {
+            const auto &readers = succs_[size_t(u)];
+            if (readers.size() < 2 || std::any_of(readers.begin(), readers.end(), [this](const Link &l) {
+                    return preds_[size_t(l.first)].size() < 2;
+                }))
+                continue;
+            Nodes origin{u};
+            for (size_t i = 0; i < origin.size() && origin.size() <= SMALL; ++i)
+                for (const Link &l : preds_[size_t(origin[i])])
+                    if (std::find(origin.begin(), origin.end(), l.first) == origin.end()) origin.push_back(l.first);
+            const bool alone = std::all_of(origin.begin() + 1, origin.end(), [&](int32_t v) {
+                const auto &to = succs_[size_t(v)];
+                return std::all_of(to.begin(), to.end(), [&](const Link &l) {
+                    return std::find(origin.begin(), origin.end(), l.first) != origin.end();
+                });
+            });
+            if (origin.size() > SMALL || !alone) continue;
+            for (int32_t v : origin) doubtful[size_t(v)] = 1;
+            found.push_back({u, std::move(origin)});
+        }
+        auto fed = [&](const Link &reader) {  // by something else too
+            const auto &in = preds_[size_t(reader.first)];
+            return std::any_of(in.begin(), in.end(), [&](const Link &l) { return !doubtful[size_t(l.first)]; });
+        };
+        std::vector<char> chosen(found.size());
+        for (size_t k = 0; k < found.size(); ++k) {
+            const auto &readers = succs_[size_t(found[k].first)];
+            chosen[k] = std::all_of(readers.begin(), readers.end(), fed);
+        }
+        for (size_t k = 0; k < found.size(); ++k) {
+            if (!chosen[k]) continue;
+            const int32_t u = found[k].first;
+            for (int32_t v : found[k].second) side_[size_t(v)] = 1;
+            for (const Link &reader : succs_[size_t(u)]) {
+                auto &in = preds_[size_t(reader.first)];
+                aside_[size_t(reader.first)].push_back({u, reader.second});
+                in.erase(std::find_if(in.begin(), in.end(), [u](const Link &l) { return l.first == u; }));
+            }
+            succs_[size_t(u)].clear();
+        }
+    }
+
     const uint64_t *content_;
     std::vector<int32_t> place_;
     int64_t spent_ = 0;

@@ -1,8 +1,12 @@
 """A search returns what a full scan would, whatever was added, removed, saved or done at the same time."""
 
 import contextlib
+import doctest
 import random
+import subprocess
+import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 import generated as net
@@ -100,8 +104,9 @@ def test_an_index_survives_its_files(
     assert again.search(child).matches == index.search(child).matches == full_scan(zoo, child)
     again.add(100, child)
     again.save(folder)
-    assert Index.load(folder).search(child, among=[100]).matches == (Match(100, 1.0),)
-    assert len(list(folder.glob("*.segment"))) == 1
+    last = Index.load(folder)
+    assert last.search(child, among=[100]).matches == (Match(100, 1.0),)
+    assert len(list(folder.glob("*.segment"))) == len(last.snapshot.parts)
 
 
 def test_what_was_removed_does_not_stay_on_disk_for_ever(tmp_path: Path) -> None:
@@ -214,16 +219,136 @@ def test_readers_and_a_writer_at_the_same_time() -> None:
     assert not problems
 
 
-def test_clusters_come_in_the_background_and_change_no_answer() -> None:
-    models = {key: prepare(net.resnet((1, 1), width)) for key, width in enumerate(range(4, 64, 2))}
+def clustered(count: int = 30) -> tuple[Index, dict[int, Prepared]]:
+    models = {key: prepare(net.resnet((1, 1), width)) for key, width in enumerate(range(4, 4 + 2 * count, 2))}
     index = Index(threads=1, cluster_from=10)
     for key, model in models.items():
         index.add(key, model)
-    assert index._clustering is not None
-    index._clustering.join()
-    assert index.snapshot.clusters is not None
+    for thread in index._background:
+        thread.join()
+    return index, models
+
+
+def test_clusters_come_in_the_background_and_change_no_answer(tmp_path: Path) -> None:
+    index, models = clustered()
+    clusters = index.snapshot.clusters
+    assert clusters is not None
     child = prepare(net.resnet((1, 2), 30))
     assert index.search(child).matches == full_scan(models, child)
+    index.save(tmp_path)
+    opened = Index.load(tmp_path, threads=1)
+    again = opened.snapshot.clusters
+    assert again is not None
+    assert [m.fingerprint for m in again.medoids] == [m.fingerprint for m in clusters.medoids]
+    assert [label.tolist() for label in again.labels] == [label.tolist() for label in clusters.labels]
+    opened.add(1000, child)
+    assert opened.search(child, budget=4).matches[0] == Match(1000, 1.0)
+    (file,) = tmp_path.glob("*.clusters")
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(InvalidIndex, match="not what was written"):
+        Index.load(tmp_path)
+
+
+def test_no_thread_outlives_its_index() -> None:
+    index, _ = clustered(40)
+    index.close()
+    index.add(1000, prepare(net.vgg()))
+    assert not any(thread.is_alive() for thread in index._background)
+    other, models = clustered(12)
+    other._changes += 1000
+    other.add(12, models[0])
+    background = other._background
+    assert background
+    del other
+    assert not any(thread.is_alive() for thread in background)
+
+
+def test_a_process_ends_while_clusters_are_made() -> None:
+    program = """
+import generated as net
+from modelkeeper.matching import Index, prepare
+index = Index(cluster_from=60)
+for width in range(4, 64):
+    index.add(width, prepare(net.resnet((3, 3, 3), width)))
+assert index._background[0].is_alive()
+"""
+    here = Path(__file__).parent
+    subprocess.run([sys.executable, "-c", program], cwd=here, check=True, timeout=30)
+
+
+def test_the_example_of_the_docstring_runs(tmp_path: Path) -> None:
+    graphs = {1: net.vgg((8, 8)), 2: net.resnet((1, 1)), 3: net.resnet((1, 2))}
+    known = {"Index": Index, "prepare": prepare, "np": np}
+    (test,) = doctest.DocTestFinder(recurse=False).find(
+        Index, "Index", globs={**known, "catalog": graphs, "child": net.resnet((1, 1)), "folder": tmp_path}
+    )
+    assert doctest.DocTestRunner().run(test) == (0, len(test.examples))
+
+
+def test_processes_share_a_folder(tmp_path: Path) -> None:
+    """Each adds what it was told of and saves; nobody's file is swept away or mistaken for another's."""
+    first = filled({key: prepare(net.vgg((8, 8 + key))) for key in range(20)})
+    first.save(tmp_path)
+    one, other = Index.load(tmp_path, threads=1), Index.load(tmp_path, threads=1)
+    one.add(100, prepare(net.vgg((4, 5))))
+    one.remove(3)
+    other.add(200, prepare(net.vgg((5, 4))))
+    other.remove(4)
+    one.save(tmp_path)
+    between = Index.load(tmp_path)
+    other.save(tmp_path)
+    assert set(Index.load(tmp_path).keys.tolist()) == {*range(20), 200} - {4}
+    assert set(between.keys.tolist()) == {*range(20), 100} - {3}
+    for index in (one, other, between):  # files of theirs are gone; they go on, and save again
+        index.add(300, prepare(net.vgg((6, 6))))
+        index.save(tmp_path)
+        assert set(Index.load(tmp_path).keys.tolist()) == set(index.keys.tolist())
+
+
+def test_an_index_opens_while_others_save(tmp_path: Path) -> None:
+    models = [prepare(net.vgg((8, width))) for width in range(1, 40)]
+    index = filled({0: models[0]})
+    index.save(tmp_path)
+    stop, problems = threading.Event(), []
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                opened = Index.load(tmp_path, threads=1)
+                if 0 not in opened:
+                    problems.append(opened.keys)
+            except InvalidIndex as problem:
+                problems.append(problem)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for key, model in enumerate(models):
+        index.add(key, model)
+        index.save(tmp_path)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert not problems
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=8))
+@settings(max_examples=10)
+def test_small_segments_are_put_together(tmp_path_factory: pytest.TempPathFactory, sizes: list[int]) -> None:
+    folder, models = tmp_path_factory.mktemp("index"), [prepare(net.vgg((8, w))) for w in (4, 8, 16)]
+    Index().save(folder)
+    total = 0
+    for size in sizes:
+        index = Index.load(folder)
+        for key in range(total, total + size):
+            index.add(key, models[key % 3])
+        total += size
+        index.save(folder)
+    parts = Index.load(folder).snapshot.parts
+    assert sum(part.rows for part in parts) == total
+    assert all(before.rows > 2 * after.rows for before, after in pairwise(parts))
+    found = Index.load(folder).search(models[0], buckets=10)
+    assert found.matches == full_scan({key: models[key % 3] for key in range(total)}, models[0], 10)
 
 
 def test_settings_that_cannot_work_are_refused() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from modelkeeper import _native
+from modelkeeper.errors import CannotGather
 from modelkeeper.transform.gather import Array, AxisMap, gather
 
 SCALABLE = [np.dtype(each) for each in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]
@@ -276,7 +277,7 @@ def test_maps_that_do_not_fit_are_refused_before_anything_is_written(
     maps: list[AxisMap], shape: tuple[int, ...], message: str
 ) -> None:
     out = np.full([max(0, size) for size in shape], 7, np.float32)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(CannotGather, match=message):
         gather(SOURCE, maps, shape, out=out)
     assert (out == 7).all()
 
@@ -292,33 +293,33 @@ def test_maps_that_do_not_fit_are_refused_before_anything_is_written(
     ],
 )
 def test_an_out_that_does_not_fit_is_refused(out: Array, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(CannotGather, match=message):
         gather(SOURCE, SAME, (2, 3), out=out)
 
 
 @pytest.mark.parametrize("dtype", MOVABLE, ids=str)
 def test_only_floats_take_factors(dtype: np.dtype[Any]) -> None:
-    with pytest.raises(ValueError, match=rf"{dtype} takes no factors"):
+    with pytest.raises(CannotGather, match=rf"{dtype} takes no factors"):
         gather(np.zeros(2, dtype), [AxisMap(factor=np.ones(2))], (2,))
 
 
 @pytest.mark.parametrize("dtype", [object, "U3", "M8[s]", [("a", "i4")], ml_dtypes.float8_e8m0fnu])
 def test_what_is_no_number_with_a_zero_is_refused(dtype: Any) -> None:
-    with pytest.raises(ValueError, match="cannot be gathered"):
+    with pytest.raises(CannotGather, match="cannot be gathered"):
         gather(np.empty(2, dtype), [AxisMap()], (2,))
 
 
 def test_a_map_is_checked_when_it_is_built() -> None:
-    with pytest.raises(ValueError, match="index must have one axis of int64, not 1 of int32"):
+    with pytest.raises(CannotGather, match="index must have one axis of int64, not 1 of int32"):
         AxisMap(np.zeros(3, np.int32))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="factor must have one axis of float64, not 2"):
+    with pytest.raises(CannotGather, match="factor must have one axis of float64, not 2"):
         AxisMap(factor=np.ones((2, 2)))
-    with pytest.raises(ValueError, match="3 entries of index, but 2 factors"):
+    with pytest.raises(CannotGather, match="3 entries of index, but 2 factors"):
         AxisMap(np.zeros(3, np.int64), np.ones(2))
 
 
 def test_there_is_at_least_one_thread() -> None:
-    with pytest.raises(ValueError, match="threads is 0"):
+    with pytest.raises(CannotGather, match="threads is 0"):
         gather(SOURCE, SAME, (2, 3), threads=0)
 
 

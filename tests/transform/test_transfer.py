@@ -1,6 +1,8 @@
 """The law: a child that contains its parent computes what the parent computes. And what is promised holds."""
 
 import copy
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from permutation import randomise
 from torch import nn
 
 from modelkeeper import Report, transfer
-from modelkeeper.errors import InvalidWeights
+from modelkeeper.errors import InvalidPairs, InvalidWeights
 from modelkeeper.frontends.torch import describe, difference, read, recalibrate
 from modelkeeper.matching import align
 from modelkeeper.transform import apply, make_plan
@@ -54,6 +56,26 @@ def test_a_wider_child_computes_the_same_in_training_mode(kinds: Blueprint, widt
     assert transfer(parent, child, IMAGE.double()).exact
     with torch.no_grad():
         torch.testing.assert_close(child.train()(IMAGE.double()), parent.train()(IMAGE.double()))
+
+
+@pytest.mark.parametrize(("width", "depth"), [(8, 2), (8, 4), (12, 2), (16, 3)])
+def test_a_deeper_plain_child_computes_the_same(width: int, depth: int) -> None:
+    """Every inserted layer looks like every other, and the first differs: the pairs may not slide apart."""
+
+    def plain(width: int, depth: int) -> nn.Module:
+        blocks = [
+            nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
+            for _ in range(depth)
+        ]
+        stem = nn.Sequential(nn.Conv2d(3, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU())
+        return nn.Sequential(stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10))
+
+    parent = plain(8, 1).eval()
+    randomise(parent, 0)
+    report = transfer(parent, plain(width, depth).eval(), IMAGE, verify=True)
+    assert report.exact, report.plan.doubts
+    assert report.difference is not None
+    assert report.difference < 1e-5
 
 
 @settings(max_examples=30)
@@ -119,7 +141,7 @@ FAST = [name for name in PAIRS if not any(text in name for text in ("resnet18", 
 def test_real_pairs_keep_what_the_plan_promises(name: str) -> None:
     row = measure(name)
     assert row["exact"] == row["contains"], row["doubts"]
-    assert not row["exact"] or row["difference"] < 1e-9
+    assert not row["exact"] or row["difference"] < 1e-6  # some norms compute in single precision
 
 
 # -- heads, rows, shapes --------------------------------------------------------------------------
@@ -295,7 +317,56 @@ def test_a_graph_and_a_file_can_lend(tmp_path) -> None:
         transfer(describe(parent), child)
 
 
-@pytest.mark.parametrize("fault", ["missing", "shape", "nan"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_file_lends_one_tensor_at_a_time(tmp_path: Path, dtype: torch.dtype) -> None:
+    from safetensors.torch import save_file
+
+    parent, child = Residual().eval().to(dtype), Residual().eval().to(dtype)
+    path = tmp_path / "model.safetensors"
+    save_file({name: t.contiguous() for name, t in parent.state_dict().items()}, path)
+    transfer(describe(parent), child, weights=path)
+    assert all(torch.equal(t, child.state_dict()[name]) for name, t in parent.state_dict().items())
+    save_file({"stem.0.weight": parent.stem[0].weight.detach()}, path)
+    with pytest.raises(InvalidWeights, match="do not hold it"):
+        transfer(describe(parent), child, weights=path)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\x08\0\0\0\0\0\0\0{broken}"])
+def test_a_file_that_is_none_lends_nothing(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "model.safetensors"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InvalidWeights, match=r"model\.safetensors"):
+        transfer(describe(Residual()), Residual(), weights=path)
+
+
+@pytest.mark.parametrize("pairs", [[(0, 99)], [(-1, 0)], [(0, 0), (0, 1)], [(0, 0), (1, 0)]])
+def test_pairs_that_cannot_be_are_refused(pairs: list[tuple[int, int]]) -> None:
+    graph = describe(Chain())
+    with pytest.raises(InvalidPairs, match="Take the pairs from `align`"):
+        make_plan(graph, graph, pairs)
+
+
+@settings(max_examples=20)
+@given(blueprints, blueprints, st.integers(2, 6))
+def test_a_summary_accounts_for_every_layer_and_number(
+    ours: Blueprint, theirs: Blueprint, width: int
+) -> None:
+    graphs = describe(network(4, theirs), IMAGE), describe(network(width, ours), IMAGE)
+    plan = make_plan(*graphs, align(*graphs))
+    rows = plan.summary().values()
+    stored = [tensor for tensor in plan.child.tensors.values() if tensor.stored]
+    assert sum(row["tensors"] for row in rows) == len(stored)
+    assert sum(row["parameters"] for row in rows) == sum(tensor.size for tensor in stored)
+    assert sum(row["layers"] for row in rows) == len({entry.layer for entry in plan.entries})
+    assert sum(row["percent"] for row in rows) == pytest.approx(100, abs=0.1)
+    assert sum(row["percent_of_layers"] for row in rows) == pytest.approx(100, abs=0.1)
+    kept, inserted = (plan.summary().get(action, {}).get("percent", 0) for action in ("kept", "inserted"))
+    assert 99.9 - kept - inserted <= 100 * plan.coverage <= 100.1 - kept
+    assert json.loads(plan.to_json())["coverage"] == pytest.approx(plan.coverage, abs=1e-4)
+
+
+@pytest.mark.parametrize("fault", ["missing", "shape", "nan", "list", "strings"])
 def test_bad_weights_of_the_parent_change_nothing(fault: str) -> None:
     parent, child = Residual(), Residual()
     weights = {name: array.copy() for name, array in read(parent)}
@@ -306,6 +377,10 @@ def test_bad_weights_of_the_parent_change_nothing(fault: str) -> None:
             weights["outer.0.weight"] = np.zeros((3, 3))
         case "nan":
             weights["outer.0.weight"][0, 0, 0, 0] = np.nan
+        case "list":
+            weights["outer.0.weight"] = weights["outer.0.weight"].tolist()
+        case "strings":
+            weights["outer.0.weight"] = weights["outer.0.weight"].astype(str)
     before = copy.deepcopy(child.state_dict())
     with pytest.raises(InvalidWeights, match=r"outer\.0\.weight"):
         transfer(describe(parent), child, weights=weights)
@@ -322,7 +397,7 @@ def test_apply_asks_for_one_tensor_at_a_time() -> None:
             return super().__getitem__(name)
 
     graphs = describe(parent, SCENARIOS[TiedLanguageModel]), describe(child, SCENARIOS[TiedLanguageModel])
-    made = apply(make_plan(*graphs, align(*graphs).pairs), Watching(read(parent)))
+    made = apply(make_plan(*graphs, align(*graphs)), Watching(read(parent)))
     assert asked == []
     next(made)
     assert len(asked) == 1

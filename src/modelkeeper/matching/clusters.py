@@ -5,6 +5,9 @@ the medoid that its bound says it may resemble most. That is a guess, and only t
 depends on it, never its answer.
 """
 
+import io
+import threading
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,8 +17,16 @@ from modelkeeper.matching.segments import Segment
 from modelkeeper.matching.similarity import PARENT_SHARE
 
 
-def cluster(snapshot: Snapshot, count: int, sample: int, seed: int, threads: int) -> Clusters:
-    """Clusters of a snapshot: `count` medoids, chosen among `sample` architectures."""
+def cluster(
+    snapshot: Snapshot,
+    count: int = 24,
+    sample: int = 128,
+    seed: int = 0,
+    threads: int = 1,
+    stop: threading.Event | None = None,
+) -> Clusters | None:
+    """Clusters of a snapshot: `count` medoids, chosen among `sample` architectures. None if told to stop."""
+    stop = stop or threading.Event()
     everything = [
         (number, kind)
         for number, part in enumerate(snapshot.parts)
@@ -29,7 +40,10 @@ def cluster(snapshot: Snapshot, count: int, sample: int, seed: int, threads: int
     if len(models) > count:
         import kmedoids  # takes seconds where scikit-learn is installed, and few processes make clusters
 
-        found = kmedoids.fasterpam(_distances(models, threads), count, random_state=seed)
+        distances = _distances(models, threads, stop)
+        if stop.is_set():
+            return None
+        found = kmedoids.fasterpam(distances, count, random_state=seed)
         models = [models[i] for i in found.medoids]
     labels = []
     for part in snapshot.parts:
@@ -37,6 +51,8 @@ def cluster(snapshot: Snapshot, count: int, sample: int, seed: int, threads: int
         every = np.arange(part.architectures, dtype=np.int32)
         best, label = np.full(part.architectures, -1.0), np.zeros(part.architectures, np.int16)
         for number, medoid in enumerate(models):
+            if stop.is_set():
+                return None
             scan = part.scan(medoid, threads)
             total = PARENT_SHARE * columns["totals"][every] + (1 - PARENT_SHARE) * medoid.total
             bound = scan.bounds(every, False) / np.maximum(total, 1)
@@ -46,7 +62,28 @@ def cluster(snapshot: Snapshot, count: int, sample: int, seed: int, threads: int
     return Clusters(tuple(models), tuple(labels))
 
 
-def _distances(models: list[Prepared], threads: int) -> NDArray[np.float64]:
+def to_bytes(clusters: Clusters) -> bytes:
+    """Clusters as a file."""
+    file = io.BytesIO()
+    medoids = {f"medoid{i}": np.frombuffer(m.to_bytes(), np.uint8) for i, m in enumerate(clusters.medoids)}
+    labels = {f"labels{i}": labels for i, labels in enumerate(clusters.labels)}
+    np.savez(file, allow_pickle=False, **medoids, **labels)
+    return file.getvalue()
+
+
+def from_bytes(data: bytes) -> Clusters | None:
+    """What `to_bytes` wrote, or None if another version of the matcher wrote it."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        found: dict[str, list[NDArray[np.generic]]] = {"medoid": [], "labels": []}
+        for name in file.files:
+            found[name.rstrip("0123456789")].append(file[name])
+    medoids = [Prepared.from_bytes(medoid.tobytes()) for medoid in found["medoid"]]
+    labels = tuple(label.astype(np.int16) for label in found["labels"])
+    known = tuple(medoid for medoid in medoids if medoid is not None)
+    return Clusters(known, labels) if len(known) == len(medoids) else None
+
+
+def _distances(models: list[Prepared], threads: int, stop: threading.Event) -> NDArray[np.float64]:
     """One minus the similarity of each pair, the mean of both ways round. A pair is aligned one way only."""
     store = Segment()
     place = [
@@ -56,6 +93,8 @@ def _distances(models: list[Prepared], threads: int) -> NDArray[np.float64]:
     totals = np.array([model.total for model in models], np.float64)
     similarity = np.ones((len(models), len(models)))
     for i, model in enumerate(models):
+        if stop.is_set():
+            break
         scan = store.scan(model, store.architectures, store.tokens, threads)
         scores = scan.scores(which[i + 1 :])
         lent = PARENT_SHARE * totals[i + 1 :] + (1 - PARENT_SHARE) * model.total

@@ -1,224 +1,310 @@
 """The prepared graphs of a zoo, kept so that they can be searched at any moment.
 
-    index = Index()
-    index.add(17, prepare(graph))
-    index.search(prepare(other)).matches      the most similar models, exactly
-    index.save(folder); Index.load(folder)    mapped into memory: opens at once
-
 Adding and removing never rebuild anything. One writer at a time (a lock sees to it); readers search
 snapshots, which do not change. The index is derived from the catalog: if its files are lost or of
-another version, it is made anew.
+another version, it is made anew; if they are older than the catalog, what is missing is added.
 """
 
+import fcntl
 import json
 import os
 import threading
-from collections.abc import Collection
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modelkeeper.errors import InvalidIndex, InvalidSetting
-from modelkeeper.matching.clusters import cluster
+from modelkeeper.matching.clusters import cluster, from_bytes, to_bytes
 from modelkeeper.matching.prepare import Prepared
-from modelkeeper.matching.search import Clusters, Found, Part, Snapshot
-from modelkeeper.matching.segments import CAPACITY, Segment
+from modelkeeper.matching.search import Clusters, Found, Part, Snapshot, Wanted
+from modelkeeper.matching.segments import CAPACITY, Segment, read, write
 
 MANIFEST = "index.json"
+CLUSTER_FROM = 20_000  # architectures; below, an exact search takes less than clusters would save
 
 
 class Index:
-    """The models of a zoo by similarity.
+    """The models of a zoo by similarity. Safe for many threads; a model is known by a whole number.
+
+    With `catalog`, a dict of graphs by number, and `child`, a graph:
+
+        >>> index = Index()
+        >>> for key, graph in catalog.items():
+        ...     index.add(key, prepare(graph))
+        >>> index.save(folder)
+
+    Several processes may share a folder: each opens what was saved last, adds what the catalog has got
+    since, and may save. No file of a saved index is written again, so that one process can save while
+    others read; the last to save is what the next one opens. To open an index (it is mapped into memory),
+    to add some models and to search among those a user may see takes milliseconds:
+
+        >>> index = Index.load(folder)
+        >>> registered = np.array(sorted(catalog))
+        >>> for key in np.setdiff1d(registered, index.keys):
+        ...     index.add(int(key), prepare(catalog[key]))
+        >>> for key in np.setdiff1d(index.keys, registered):
+        ...     removed = index.remove(int(key))
+        >>> found = index.search(prepare(child), among=[1, 2, 3], buckets=2, floor=0.3)
+        >>> found.matches[0]
+        Match(key=2, similarity=1.0)
+
+    `found.matches` holds every model of the top buckets with its exact similarity, best first. A catalog
+    keeps `prepare(graph).to_bytes()` beside each graph, so that nothing is prepared twice.
 
     Args:
         threads: How many threads a search uses. Default: as many as there are cores.
-        cluster_from: Once the zoo holds so many models, clusters are made in the background, and again
-            whenever a quarter of the zoo has changed. Default: never by itself; see `refresh_clusters`.
+        cluster_from: Once the zoo holds so many architectures, clusters are made in the background, and
+            again whenever a quarter of the zoo has changed. None: never; see `refresh_clusters`.
     """
 
-    def __init__(self, *, threads: int | None = None, cluster_from: int | None = None) -> None:
+    def __init__(self, *, threads: int | None = None, cluster_from: int | None = CLUSTER_FROM) -> None:
         self.threads = threads or os.cpu_count() or 1
         self._cluster_from = cluster_from
         self._writing = threading.Lock()
         self._snapshot = Snapshot()
-        self._row_of: dict[int, tuple[int, int]] | None = {}  # None: not read from the segments yet
-        self._growing = False  # can the last segment be written to?
-        self._saved: dict[int, str] = {}  # full segments that are on disk
         self._changes = 0
-        self._clustering: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._background: list[threading.Thread] = []
+        # Also when it is garbage, and before the interpreter ends: a thread inside the kernel must not be
+        # cut off.
+        self._halt = weakref.finalize(self, _halt, self._stop, self._background)
 
     def __len__(self) -> int:
         return len(self._snapshot)
 
     def __contains__(self, key: int) -> bool:
         with self._writing:
-            return key in self._rows()
+            return self._find(self._snapshot.parts, key) is not None
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        """The models it holds now, in no order."""
+        return self._snapshot.keys
 
     @property
     def snapshot(self) -> Snapshot:
         """The index as it is now. It stays so, whatever is added or removed."""
         return self._snapshot
 
-    def search(
-        self,
-        child: Prepared,
-        *,
-        buckets: int = 1,
-        floor: float = 0.0,
-        among: Collection[int] | NDArray[np.int64] | None = None,
-        budget: int | None = None,
-    ) -> Found:
+    def search(self, child: Prepared, **wanted: Unpack[Wanted]) -> Found:
         """Search the index as it is now: see `Snapshot.search`."""
-        return self._snapshot.search(
-            child, buckets=buckets, floor=floor, among=among, budget=budget, threads=self.threads
-        )
+        return self._snapshot.search(child, threads=self.threads, **wanted)
 
     def add(self, key: int, model: Prepared) -> None:
         """Add a model, or replace the one with this key."""
         with self._writing:
-            if key in self._rows():
-                self._remove(key)
             parts = list(self._snapshot.parts)
-            self._append(parts, key, model)
+            self._remove(parts, key)
+            _append(parts, key, model)
             self._publish(parts)
 
     def remove(self, key: int) -> bool:
         """Remove a model. Was it there?"""
         with self._writing:
-            if key not in self._rows():
-                return False
-            self._remove(key)
-            return True
+            parts = list(self._snapshot.parts)
+            found = self._remove(parts, key)
+            if found:
+                self._publish(parts)
+            return found
+
+    def close(self) -> None:
+        """End the work in the background. The index can still be used, but makes no more clusters."""
+        self._halt()
 
     def refresh_clusters(self, count: int = 24, sample: int = 128, seed: int = 0) -> None:
-        """Group the architectures around `count` medoids, chosen on a sample of them."""
+        """Group the architectures around `count` medoids, chosen on a sample of them, now."""
         snapshot, changes = self._snapshot, self._changes
         made = cluster(snapshot, count, sample, seed, self.threads)
-        with self._writing:
-            self._snapshot = Snapshot(self._snapshot.parts, Clusters(made.medoids, made.labels, changes))
+        if made is not None:
+            self._take(snapshot, made, changes)
 
     def save(self, folder: Path) -> None:
         """Write the index to a folder. A crash on the way leaves the one that was there.
 
-        If more models were removed than are left, those that are left are first moved together.
+        A segment that has grown as large as half of the one before is put together with it; and if more
+        models were removed than are left, those that are left are moved together.
         """
-        with self._writing:
-            folder.mkdir(parents=True, exist_ok=True)
-            if sum(part.rows for part in self._snapshot.parts) > 2 * len(self._rows()) + CAPACITY // 64:
-                self._compact()
-            names = []
-            for number, part in enumerate(self._snapshot.parts):
-                full = part.rows == CAPACITY or number < len(self._snapshot.parts) - 1
-                name = self._saved.get(number, f"{number}-{part.rows}-{part.architectures}.segment")
-                if not (folder / name).exists():
-                    part.segment.save(folder / name)
-                if full:
-                    self._saved[number] = name
-                names.append(name)
-            gone = [np.flatnonzero(~part.alive[: part.rows]).tolist() for part in self._snapshot.parts]
-            scratch = folder / (MANIFEST + ".tmp")
-            with scratch.open("w") as file:
-                json.dump({"segments": names, "gone": gone}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            scratch.replace(folder / MANIFEST)
-            for file_path in folder.glob("*.segment"):
-                if file_path.name not in names:
-                    file_path.unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._writing, _alone(folder):
+            self._tidy()
+            parts, clusters = self._snapshot.parts, self._snapshot.clusters
+            names = [part.segment.save(folder) for part in parts]
+            gone = [np.flatnonzero(~part.alive[: part.rows]).tolist() for part in parts]
+            manifest = {"segments": names, "gone": gone, "clusters": None, "changes": 0}
+            if clusters is not None:
+                named = write(folder, ".clusters", [to_bytes(clusters)])
+                manifest |= {"clusters": named, "changes": self._changes - clusters.changes}
+                names = [*names, named]
+            (folder / write(folder, ".json", [json.dumps(manifest).encode()])).replace(folder / MANIFEST)
+            for path in folder.iterdir():
+                if path.suffix in (".segment", ".clusters", ".tmp") and path.name not in names:
+                    path.unlink()
 
     @classmethod
-    def load(cls, folder: Path, *, threads: int | None = None, cluster_from: int | None = None) -> "Index":
+    def load(
+        cls, folder: Path, *, threads: int | None = None, cluster_from: int | None = CLUSTER_FROM
+    ) -> "Index":
         """Open a saved index.
 
         Raises:
             InvalidIndex: there is none, it is damaged, or another version wrote it. Make it anew.
         """
+        while True:
+            index = cls(threads=threads, cluster_from=cluster_from)
+            content = _manifest(folder)
+            try:
+                index._read(folder, content)
+            except InvalidIndex:
+                if content == _manifest(folder):  # else: another process saved, and the files are new ones
+                    raise
+            else:
+                return index
+
+    def _read(self, folder: Path, content: bytes) -> None:
         try:
-            manifest = json.loads((folder / MANIFEST).read_bytes())
-            names, gone = list(manifest["segments"]), list(manifest["gone"])
-        except (OSError, ValueError, KeyError, TypeError) as problem:
+            manifest = json.loads(content)
+            parts = []
+            for name, rows in zip(manifest["segments"], manifest["gone"], strict=True):
+                part = _part(Segment.load(folder / str(name)))
+                part.alive[: part.rows] = True
+                part.alive[np.array(rows, np.int64)] = False
+                parts.append(part)
+            named, self._changes = manifest["clusters"], int(manifest["changes"])
+            clusters = None if named is None else from_bytes(read(folder, str(named)))
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as problem:
             raise InvalidIndex(str(folder), str(problem)) from problem
-        index = cls(threads=threads, cluster_from=cluster_from)
-        parts = []
-        for name, rows in zip(names, gone, strict=True):
-            part = _part(Segment.load(folder / str(name)))
-            part.alive[: part.rows] = True
-            part.alive[np.array(rows, np.int64)] = False
-            parts.append(part)
-        index._snapshot = Snapshot(tuple(parts))
-        index._row_of = None
-        index._saved = {number: str(name) for number, name in enumerate(names[:-1])}
-        return index
+        self._snapshot = Snapshot(tuple(parts), clusters)
 
-    def _rows(self) -> dict[int, tuple[int, int]]:
-        if self._row_of is None:
-            self._row_of = {}
-            for number, part in enumerate(self._snapshot.parts):
-                alive = np.flatnonzero(part.alive[: part.rows])
-                places = ((number, row) for row in alive.tolist())
-                self._row_of.update(zip(part.keys[alive].tolist(), places, strict=True))
-        return self._row_of
+    def _find(self, parts: Sequence[Part], key: int) -> tuple[int, int] | None:
+        """In which part and row is a model?"""
+        for number in reversed(range(len(parts))):
+            row = parts[number].segment.find(key)
+            if 0 <= row < parts[number].rows and parts[number].alive[row]:
+                return number, row
+        return None
 
-    def _open(self, parts: list[Part]) -> Part:
-        """The part that takes new rows; the last one loaded is first copied into memory."""
-        if not parts or parts[-1].rows == CAPACITY:
-            parts.append(_part(Segment()))
-        elif not self._growing:
-            last = parts[-1]
-            parts[-1] = _part(last.segment.writable(), last.alive)
-        self._growing = True
-        return parts[-1]
-
-    def _append(self, parts: list[Part], key: int, model: Prepared) -> None:
-        row = self._open(parts).segment.add(key, model)
-        if row is None:
-            parts.append(_part(Segment()))
-            row = parts[-1].segment.add(key, model)
-            if row is None:
-                raise InvalidSetting(
-                    "model", f"{len(model.form)} words", "it does not fit into an empty segment"
-                )
-        last = parts[-1]
-        last.alive[row] = True
-        parts[-1] = _part(last.segment, last.alive)
-        self._rows()[key] = len(parts) - 1, row
-
-    def _remove(self, key: int) -> None:
-        number, row = self._rows().pop(key)
-        parts = list(self._snapshot.parts)
-        part = parts[number]
+    def _remove(self, parts: list[Part], key: int) -> bool:
+        place = self._find(parts, key)
+        if place is None:
+            return False
+        part = parts[place[0]]
         alive = part.alive.copy()  # snapshots keep theirs
-        alive[row] = False
-        parts[number] = replace(part, alive=alive)
-        self._publish(parts)
+        alive[place[1]] = False
+        parts[place[0]] = replace(part, alive=alive)
+        return True
 
-    def _compact(self) -> None:
-        """Start anew with the models that are left; snapshots keep what they have."""
-        old, rows = self._snapshot.parts, sorted(self._rows().items(), key=lambda item: item[1])
-        parts: list[Part] = []
-        self._row_of, self._saved, self._growing = {}, {}, False
-        for key, (number, row) in rows:
-            segment = old[number].segment
-            self._append(parts, key, segment.prepared(int(segment.columns["kinds"][row])))
-        self._snapshot = Snapshot(tuple(parts))
+    def _tidy(self) -> None:
+        """Put small segments together, and leave out rows that are gone if they are the most."""
+        parts = list(self._snapshot.parts)
+        if sum(part.rows for part in parts) > 2 * len(self) + CAPACITY // 64:
+            old, parts = parts, []
+            for part in old:
+                _move(part, parts)
+        while len(parts) > 1 and parts[-2].rows <= 2 * parts[-1].rows:
+            if parts[-2].rows + parts[-1].rows > CAPACITY:
+                break
+            both = [_part(parts[-2].segment.copy(), parts[-2].alive.copy())]
+            _move(parts[-1], both)
+            if len(both) > 1:  # too much for one, though not in rows
+                break
+            parts[-2:] = both
+        self._snapshot = _follow(self._snapshot, parts)
 
     def _publish(self, parts: list[Part]) -> None:
-        clusters = self._snapshot.clusters
-        self._snapshot = Snapshot(tuple(parts), clusters)
+        self._snapshot = Snapshot(tuple(parts), self._snapshot.clusters)
         self._changes += 1
-        if self._cluster_from is None or len(self._row_of or ()) < self._cluster_from:
+        size = sum(part.architectures for part in parts)
+        if self._cluster_from is None or size < self._cluster_from or self._stop.is_set():
             return
-        stale = clusters is None or self._changes - clusters.changes > max(1, len(self._row_of or ()) // 4)
-        if stale and (self._clustering is None or not self._clustering.is_alive()):
-            self._clustering = threading.Thread(
-                target=self.refresh_clusters, name="modelkeeper-clusters", daemon=True
+        clusters = self._snapshot.clusters
+        if clusters is not None and self._changes - clusters.changes <= size // 4:
+            return
+        if not any(thread.is_alive() for thread in self._background):
+            work = threading.Thread(
+                target=_refresh,
+                args=(weakref.ref(self), self._stop),
+                name="modelkeeper-clusters",
+                daemon=True,
             )
-            self._clustering.start()
+            self._background[:] = [work]
+            work.start()
+
+    def _take(self, snapshot: Snapshot, made: Clusters, changes: int) -> None:
+        """Use the clusters that were made of a snapshot."""
+        with self._writing:
+            fresh = Snapshot(snapshot.parts, replace(made, changes=changes))
+            self._snapshot = _follow(fresh, self._snapshot.parts)
+
+
+def _refresh(index_of: "weakref.ref[Index]", stop: threading.Event) -> None:
+    """What the background thread does. It keeps no index alive while it works."""
+    index = index_of()
+    if index is None:
+        return
+    snapshot, changes = index.snapshot, index._changes
+    del index
+    made = cluster(snapshot, threads=1, stop=stop)
+    index = index_of()
+    if made is not None and index is not None:
+        index._take(snapshot, made, changes)
+
+
+def _halt(stop: threading.Event, background: list[threading.Thread]) -> None:
+    stop.set()
+    for thread in background:
+        if thread is not threading.current_thread():  # it may be the last to let go of its index
+            thread.join()
+
+
+def _follow(old: Snapshot, parts: Sequence[Part]) -> Snapshot:
+    """The parts, with the clusters of an older snapshot as far as they hold the same segments."""
+    clusters, same = old.clusters, 0
+    while same < min(len(parts), len(old.parts)) and parts[same].segment is old.parts[same].segment:
+        same += 1
+    return Snapshot(tuple(parts), clusters and replace(clusters, labels=clusters.labels[:same]))
+
+
+def _append(parts: list[Part], key: int, model: Prepared) -> None:
+    growing = parts and not parts[-1].segment.frozen
+    row = parts[-1].segment.add(key, model) if growing else None
+    if row is None:
+        parts.append(_part(Segment()))
+        row = parts[-1].segment.add(key, model)
+        if row is None:
+            raise InvalidSetting("model", f"{len(model.form)} words", "it does not fit into an empty segment")
+    last = parts[-1]
+    last.alive[row] = True
+    parts[-1] = _part(last.segment, last.alive)
+
+
+def _move(part: Part, parts: list[Part]) -> None:
+    """Append the models of a part."""
+    for row in np.flatnonzero(part.alive[: part.rows]).tolist():
+        _append(parts, int(part.keys[row]), part.segment.prepared(int(part.kinds[row])))
 
 
 def _part(segment: Segment, alive: NDArray[np.bool_] | None = None) -> Part:
     """All that a segment holds now."""
     alive = np.zeros(CAPACITY, np.bool_) if alive is None else alive
     return Part(segment, segment.rows, segment.architectures, segment.tokens, alive)
+
+
+def _manifest(folder: Path) -> bytes:
+    try:
+        return (folder / MANIFEST).read_bytes()
+    except OSError as problem:
+        raise InvalidIndex(str(folder), str(problem)) from problem
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While this process saves, no other does: it would sweep away files that no manifest names yet."""
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

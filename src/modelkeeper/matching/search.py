@@ -15,6 +15,7 @@ say where to look next: the query is aligned with the medoids, and models whose 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,18 @@ from modelkeeper.matching.similarity import BELOW_ONE, BUCKETS, PARENT_SHARE
 FIRST = 64  # candidates that get a fine bound at a time, to begin with
 BATCH = 4  # alignments before the first look at the threshold; then twice as many each time ...
 MOST = 64  # ... up to so many, for each thread
+
+
+Keys = Collection[int] | NDArray[np.int64]
+
+
+class Wanted(TypedDict, total=False):
+    """What a search is asked for: see `Snapshot.search`."""
+
+    buckets: int
+    floor: float
+    among: Keys | None
+    budget: int | None
 
 
 @dataclass(frozen=True, order=True)
@@ -104,7 +117,7 @@ class Snapshot:
         *,
         buckets: int = 1,
         floor: float = 0.0,
-        among: Collection[int] | NDArray[np.int64] | None = None,
+        among: Keys | None = None,
         budget: int | None = None,
         threads: int = 1,
     ) -> Found:
@@ -142,8 +155,10 @@ class _Search:
         self.lowest = 0  # the lowest bucket that still matters
         self.aligned = self.considered = 0
 
-    def collect(self, among: Collection[int] | NDArray[np.int64] | None) -> None:
-        wanted = None if among is None else np.unique(np.fromiter(among, np.int64, len(among)))
+    def collect(self, among: Keys | None) -> None:
+        wanted = None
+        if among is not None:
+            wanted = np.unique(among if isinstance(among, np.ndarray) else np.array(list(among), np.int64))
         self.masks, self.scans = [], []
         parts, kinds, bounds, totals, known = [], [], [], [], []
         own = np.frombuffer(bytes.fromhex(self.child.fingerprint), np.uint64)

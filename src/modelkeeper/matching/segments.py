@@ -3,11 +3,16 @@
 In segments: columns of flat arrays that only ever grow, so that a reader may use what was there when
 it began while a writer goes on. A segment holds architectures, each once, and rows: which model (its
 key) has which architecture. Architectures that differ in width alone share one form; equal tokens
-are stored once. A full segment is never written again; on disk it is one file, mapped into memory.
+are stored once. On disk a segment is one file, mapped into memory and never written again: what comes
+later goes to another segment. Files are named by their content, so that processes that save into one
+folder do not overwrite each other's.
 """
 
+import hashlib
 import json
 import os
+from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +49,9 @@ _MAGIC = b"mk.segment.1\n"
 class Segment:
     """Columns of architectures and rows. One writer; readers go by the sizes they were given."""
 
+    frozen = False  # loaded, and so never written to
+    _saved = (-1, "")  # how many rows the file had that was saved last, and its name
+
     def __init__(self) -> None:
         # Memory that is not touched is not used: the whole capacity is asked for, once.
         self.columns: dict[str, NDArray[Any]] = {
@@ -51,6 +59,7 @@ class Segment:
         }
         self.columns["offsets"][0] = 0
         self.rows = self.architectures = self.tokens = self._words = self._carried = 0
+        self._row_of: dict[int, int] = {}
         self._kind_of: dict[bytes, int] = {}
         self._form_of: dict[bytes, int] = {}
         self._token_of: dict[bytes, int] = {}
@@ -67,8 +76,21 @@ class Segment:
                 return None
         self.columns["keys"][self.rows] = key
         self.columns["kinds"][self.rows] = kind
+        self._row_of[key] = self.rows
         self.rows += 1
         return self.rows - 1
+
+    def find(self, key: int) -> int:
+        """The last row of a model, or -1."""
+        if not self.frozen:
+            return self._row_of.get(key, -1)
+        keys, order = self.columns["keys"], self._order
+        at = int(np.searchsorted(keys, key, "right", order)) - 1
+        return int(order[at]) if at >= 0 and keys[order[at]] == key else -1
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        return np.argsort(self.columns["keys"], kind="stable")
 
     def _add_architecture(self, fingerprint: bytes, model: Prepared) -> int | None:
         c, count, here = self.columns, len(model.tokens), self.architectures
@@ -152,23 +174,27 @@ class Segment:
         """What is in use, dictionaries of the writer aside."""
         return sum(self.columns[name][:size].nbytes for name, size in self._sizes.items())
 
-    def save(self, path: Path) -> None:
-        """Write the segment to a file, whole or not at all."""
+    def save(self, folder: Path) -> str:
+        """Write the segment to a file of the folder, unless it is there; the file's name."""
+        rows, name = self._saved
+        if rows != self.rows or not (folder / name).exists():
+            self._saved = (self.rows, write(folder, ".segment", self._pieces()))
+        return self._saved[1]
+
+    def _pieces(self) -> Iterable[bytes | memoryview]:
         sizes = self._sizes
         head = json.dumps({"version": VERSION, "sizes": sizes}).encode()
-        scratch = path.with_suffix(".tmp")
-        with scratch.open("wb") as file:
-            file.write(_MAGIC + len(head).to_bytes(8, "little") + head)
-            for name, size in sizes.items():
-                file.write(b"\0" * (-file.tell() % 64))
-                self.columns[name][:size].tofile(file)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
+        yield _MAGIC + len(head).to_bytes(8, "little") + head
+        at = len(_MAGIC) + 8 + len(head)
+        for name, size in sizes.items():
+            column = self.columns[name][:size]
+            yield b"\0" * (-at % 64)
+            yield column.reshape(-1).view(np.uint8).data
+            at += -at % 64 + column.nbytes
 
     @classmethod
     def load(cls, path: Path) -> "Segment":
-        """A segment mapped into memory, read as it is used. Writing to it copies it first."""
+        """A segment mapped into memory, read as it is used."""
         try:
             raw = np.memmap(path, np.uint8, "r")
         except (OSError, ValueError) as problem:
@@ -185,7 +211,7 @@ class Segment:
         if version != VERSION:
             raise InvalidIndex(str(path), f"version {version} of the matcher wrote it, this is {VERSION}")
         made = cls.__new__(cls)
-        made.columns = {}
+        made.frozen, made.columns = True, {}
         for name, size in sizes.items():
             dtype, shape, most = COLUMNS[name]
             at += -at % 64
@@ -197,6 +223,7 @@ class Segment:
         made._check(str(path), sizes)
         made.rows, made.architectures = sizes["keys"], sizes["forms"]
         made._words, made.tokens, made._carried = sizes["words"], sizes["tokens"], sizes["carried"]
+        made._saved = (made.rows, path.name)
         return made
 
     def _check(self, path: str, sizes: dict[str, int]) -> None:
@@ -214,19 +241,44 @@ class Segment:
         if not fits:
             raise InvalidIndex(path, "its columns do not fit one another")
 
-    def writable(self) -> "Segment":
-        """A copy in memory that can grow, of a segment that was loaded."""
+    def copy(self) -> "Segment":
+        """One that can grow."""
         made = Segment()
         for name, size in self._sizes.items():
-            made.columns[name][:size] = self.columns[name]
+            made.columns[name][:size] = self.columns[name][:size]
         made.rows, made.architectures = self.rows, self.architectures
         made._words, made.tokens, made._carried = self._words, self.tokens, self._carried
-        made._kind_of = {row.tobytes(): i for i, row in enumerate(self.columns["fingerprints"])}
-        made._token_of = {row.tobytes(): i for i, row in enumerate(self.columns["tokens"])}
-        for at in np.unique(self.columns["forms"]).tolist():
-            words = _form_words(self.columns["words"][at : at + 8])
-            made._form_of[self.columns["words"][at : at + words].tobytes()] = at
+        c = made.columns
+        made._row_of = {key: row for row, key in enumerate(c["keys"][: made.rows].tolist())}
+        made._kind_of = {row.tobytes(): i for i, row in enumerate(c["fingerprints"][: made.architectures])}
+        made._token_of = {row.tobytes(): i for i, row in enumerate(c["tokens"][: made.tokens])}
+        for at in np.unique(c["forms"][: made.architectures]).tolist():
+            words = _form_words(c["words"][at : at + 8])
+            made._form_of[c["words"][at : at + words].tobytes()] = at
         return made
+
+
+def write(folder: Path, suffix: str, pieces: Iterable[bytes | memoryview]) -> str:
+    """Write a file, whole or not at all; its name comes from its content. One writer at a time."""
+    digest = hashlib.blake2b(digest_size=16)
+    scratch = folder / f"new{suffix}.tmp"
+    with scratch.open("wb") as file:
+        for piece in pieces:
+            digest.update(piece)
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
+    name = digest.hexdigest() + suffix
+    scratch.replace(folder / name)
+    return name
+
+
+def read(folder: Path, name: str) -> bytes:
+    """What `write` wrote, whole."""
+    data = (folder / name).read_bytes()
+    if hashlib.blake2b(data, digest_size=16).hexdigest() != Path(name).stem:
+        raise InvalidIndex(str(folder / name), "its content is not what was written")
+    return data
 
 
 def _form_words(head: NDArray[np.uint16]) -> int:

@@ -48,7 +48,7 @@ BUCKETS = 10  # of similarity: what the mapper chooses among
 
 AXES = 8
 FIELDS = 8 + AXES
-VERSION = 1  # raise it when anything above or in tokens.hpp changes: prepared graphs are made anew
+VERSION = 2  # raise it when anything above or in the kernel's forms changes: prepared graphs are made anew
 
 KNOBS: NDArray[np.int64] = np.array([SHAPE_ROOTS, DETAIL, EDGE, EDGE_OTHERWISE], np.int64)
 

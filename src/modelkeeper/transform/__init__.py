@@ -1,7 +1,7 @@
 """Transform: carry a parent's weights into a child, exactly where that is possible.
 
-plan = make_plan(parent, child, alignment.pairs)      decisions, from graphs alone
-for name, array in apply(plan, tensors): ...          numbers, tensor by tensor
+plan = make_plan(parent, child, alignment)      decisions, from graphs alone
+for name, array in apply(plan, tensors): ...    numbers, tensor by tensor
 """
 
 from modelkeeper.transform.apply import apply

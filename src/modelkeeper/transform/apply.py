@@ -1,7 +1,9 @@
 """Carry out a plan: the child's tensors, one after the other, from the parent's.
 
-Nothing is held but the tensor at hand: the parent's tensors are asked for by name, when they are needed.
-Tensors that the plan keeps are not in what comes out: the child has them already.
+Nothing is held but the tensor at hand: the parent's tensors are asked for by name, when they are needed, and
+each of the child's is handed over before the next one is made. So a file can be read, transformed and sent on
+without ever being in memory as a whole. Tensors that the plan keeps are not in what comes out: the child has
+them already.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from modelkeeper.errors import InvalidWeights
+from modelkeeper.errors import CannotGather, InvalidWeights
 from modelkeeper.graph import Atom, Axis, Layer, Tensor
 from modelkeeper.transform.gather import AxisMap, gather
 from modelkeeper.transform.importance import Importance, folded
@@ -31,14 +33,53 @@ def apply(
 
     Tensors that are the parent's as they are share its memory: copy what you keep and change.
 
+    A layer of three units becomes one of five; its reader takes what the copies say by shares:
+
+    >>> from modelkeeper.graph import Atom, Axis, Edge, Fixed, Graph, Layer, Space, Tensor
+    >>> from modelkeeper.transform import make_plan
+    >>> def net(width: int) -> Graph:
+    ...     hidden = Atom(0, width)
+    ...     makes = Tensor("a", "weight", "float32", (Axis("out", hidden), Axis("in", Fixed(2, "input"))))
+    ...     reads = Tensor("b", "weight", "float32", (Axis("out", Atom(1, 1)), Axis("in", hidden, ((0, 1),))))
+    ...     layers = (
+    ...         Layer("image", "input"),
+    ...         Layer("first", "linear", (Edge(0),), (makes,)),
+    ...         Layer("second", "linear", (Edge(1, ("relu",)),), (reads,)),
+    ...         Layer("answer", "output", (Edge(2),)),
+    ...     )
+    ...     return Graph("torch", layers, (Space(width), Space(1, ("output",))))
+    >>> plan = make_plan(net(3), net(5), [(0, 0), (1, 1), (2, 2), (3, 3)])
+    >>> plan.exact, plan.coverage
+    (True, 1.0)
+    >>> class Lazy(dict):  # stands for a file: `safetensors.safe_open(...).get_tensor` reads one at a time
+    ...     def __getitem__(self, name):
+    ...         print("reads", name)
+    ...         return super().__getitem__(name)
+    >>> first = np.arange(6, dtype=np.float32).reshape(3, 2)
+    >>> second = np.ones((1, 3), np.float32)
+    >>> made = {}
+    >>> for name, array in apply(plan, Lazy(a=first, b=second)):
+    ...     print("made", name, array.shape)
+    ...     made[name] = array
+    reads a
+    made a (5, 2)
+    reads b
+    made b (1, 5)
+    >>> bool(np.allclose(made["b"] @ made["a"], second @ first))
+    True
+
     Args:
         plan: What becomes of each tensor.
-        tensors: The parent's tensors by name; each is read when it is needed.
+        tensors: The parent's tensors by name. Only `tensors[name]` is used, when that tensor is needed, so
+            that any mapping serves which reads from a file or a store as it is asked. A tensor may be asked
+            for again: narrower children weigh units by all tensors that know them.
         importance: Of the units of each of the parent's spaces, by its number: a narrower child keeps the
             most important ones. Default: as `Importance` says, and dropped units are folded into kept ones.
 
     Raises:
-        InvalidWeights: A tensor of the parent is missing, or has another shape than its graph says.
+        InvalidWeights: A tensor of the parent is missing, is no array of numbers, holds NaN, or has another
+            shape than its graph says. What came before it was handed over already: whoever loads the tensors
+            takes them all before writing the first.
     """
     run = _Run(plan, tensors, importance)
     for entry in plan.entries:
@@ -73,6 +114,10 @@ class _Run:
             array = self._tensors[tensor.name]
         except KeyError:
             raise InvalidWeights(tensor.name, "the parent's weights do not hold it") from None
+        if not isinstance(array, np.ndarray):
+            raise InvalidWeights(tensor.name, f"a {type(array).__name__}, not an array")
+        if array.dtype.kind not in "biufc" and array.dtype not in _FLOATS:
+            raise InvalidWeights(tensor.name, f"an array of {array.dtype}, not of numbers")
         if tuple(array.shape) != tensor.shape:
             raise InvalidWeights(
                 tensor.name, f"shape {tuple(array.shape)}, the parent's graph says {tensor.shape}"
@@ -91,17 +136,32 @@ class _Run:
         ]
         maps, means = [], []
         for position, (ours, theirs) in enumerate(pair.expressions()):
+            matrix = self._plan.maps.resampled(pair.child, ours, theirs)
+            if matrix is not None:
+                array = _resampled(array, position, matrix)
+                maps.append(AxisMap())
+                continue
             index, factor = self._plan.maps.gather(ours, theirs, self._importance)
-            if (index == MEAN).any():
-                means.append((position, index == MEAN))
-                index = np.where(index == MEAN, NOTHING, index)
+            new = index == MEAN
+            if new.any() and self._plan.maps.unread(pair.child):
+                index = np.where(new, np.arange(len(index)) % theirs.size, index)
+            elif new.any():
+                means.append((position, new))
+                index = np.where(new, NOTHING, index)
             same = len(index) == theirs.size and (index == np.arange(len(index))).all()
             maps.append(AxisMap(None if same else index, None if (factor == 1).all() else factor))
+        scale = self._plan.maps.scale(pair.child)
+        if scale != 1 and maps:
+            factor = np.full(shape[0], scale) if maps[0].factor is None else maps[0].factor * scale
+            maps[0] = AxisMap(maps[0].index, factor)
         if not np.issubdtype(array.dtype, np.inexact) and array.dtype not in _FLOATS:
             maps = [AxisMap(each.index, None) for each in maps]
         if all(each.index is None and each.factor is None for each in maps):
             return array.reshape(pair.child.shape)  # as it is: whoever loads it copies it
-        made = gather(array, maps, shape)
+        try:
+            made = gather(array, maps, shape)
+        except CannotGather as error:
+            raise InvalidWeights(pair.parent.name, error.problem) from None
         if len(maps) == 1 and maps[0].index is not None and pair.child.role in _NEUTRAL:
             made[maps[0].index < 0] = _NEUTRAL[pair.child.role]
         for position, new in means:
@@ -157,6 +217,13 @@ class _Run:
                 found = self._plan.maps.space(axis.of.space, partner, self._importance)
                 return found.source + partner * 2**32, found.share
         return None, np.ones(axis.size)
+
+
+def _resampled(array: Array, axis: int, matrix: Array) -> Array:
+    """Other positions along one axis."""
+    moved = np.moveaxis(array, axis, 0)
+    made = np.tensordot(matrix, moved.astype(np.float64), 1).astype(array.dtype)
+    return np.ascontiguousarray(np.moveaxis(made, 0, axis))
 
 
 def _holds_nan(array: Array) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeeper import _native
+from modelkeeper.errors import CannotGather
 
 __all__ = ["AxisMap", "gather"]
 
@@ -65,11 +66,11 @@ class AxisMap:
     def __post_init__(self) -> None:
         for name, array, dtype in (("index", self.index, np.int64), ("factor", self.factor, np.float64)):
             if array is not None and (array.ndim != 1 or array.dtype != dtype):
-                raise ValueError(
+                raise CannotGather(
                     f"{name} must have one axis of {np.dtype(dtype)}, not {array.ndim} of {array.dtype}"
                 )
         if self.index is not None and self.factor is not None and len(self.index) != len(self.factor):
-            raise ValueError(f"{len(self.index)} entries of index, but {len(self.factor)} factors")
+            raise CannotGather(f"{len(self.index)} entries of index, but {len(self.factor)} factors")
 
 
 def gather(
@@ -95,43 +96,46 @@ def gather(
         threads: At most so many. Default: as many as the machine runs at once. Small tensors take one.
 
     Raises:
-        ValueError: A map, `shape` or `out` does not fit the source, or its type cannot be gathered. Nothing
+        CannotGather: A map, `shape` or `out` does not fit the source, or its type cannot be gathered. Nothing
             was written.
     """
     shape = tuple(shape)
     dtype = source.dtype.newbyteorder("=")
     if dtype.kind not in "biufc" and dtype not in _SCALABLE and dtype not in _MOVABLE:
-        raise ValueError(f"arrays of {dtype} cannot be gathered")
+        raise CannotGather(f"arrays of {dtype} cannot be gathered")
     if len(maps) != source.ndim or len(shape) != source.ndim:
-        raise ValueError(
+        raise CannotGather(
             f"a source of shape {source.shape} needs {source.ndim} maps and a shape of as many sizes, "
             f"not {len(maps)} and {shape}"
         )
     if min(shape, default=0) < 0:
-        raise ValueError(f"shape {shape} has a negative size")
+        raise CannotGather(f"shape {shape} has a negative size")
     if threads is not None and threads < 1:
-        raise ValueError(f"threads is {threads}; give 1 or more, or None for all there are")
+        raise CannotGather(f"threads is {threads}; give 1 or more, or None for all there are")
     kind = _SCALABLE.get(dtype, "bits")
     if kind == "bits" and any(each.factor is not None for each in maps):
-        raise ValueError(f"{dtype} takes no factors: convert the source to a float type first")
+        raise CannotGather(f"{dtype} takes no factors: convert the source to a float type first")
     if out is None:
         out = np.empty(shape, dtype)
     elif out.shape != shape or out.dtype != dtype or not (out.flags.c_contiguous and out.flags.writeable):
-        raise ValueError(
+        raise CannotGather(
             f"out must be a writable C-contiguous array of {dtype}, shape {shape}; "
             f"it is {'' if out.flags.writeable else 'read-only, '}of {out.dtype}, shape {out.shape}"
         )
-    _native.gather(
-        _bytes(np.asarray(source, dtype, order="C")),
-        _bytes(out),
-        kind,
-        dtype.itemsize,
-        source.shape,
-        shape,
-        [None if each.index is None else np.ascontiguousarray(each.index) for each in maps],
-        [None if each.factor is None else np.ascontiguousarray(each.factor) for each in maps],
-        threads or 0,
-    )
+    try:
+        _native.gather(
+            _bytes(np.asarray(source, dtype, order="C")),
+            _bytes(out),
+            kind,
+            dtype.itemsize,
+            source.shape,
+            shape,
+            [None if each.index is None else np.ascontiguousarray(each.index) for each in maps],
+            [None if each.factor is None else np.ascontiguousarray(each.factor) for each in maps],
+            threads or 0,
+        )
+    except ValueError as error:
+        raise CannotGather(str(error)) from None
     return out
 
 

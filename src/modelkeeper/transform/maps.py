@@ -6,13 +6,16 @@ and concatenations are built from those of their parts, and forms that do not co
 unit as a whole, which is never exact.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product
-from modelkeeper.transform import units
+from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, Tensor, leaves
+from modelkeeper.transform import scores, units
+from modelkeeper.transform.fill import MEANS, Fill, Fills
+from modelkeeper.transform.positions import Matrix, resampling, square
 from modelkeeper.transform.spaces import Partners, pieces
 from modelkeeper.transform.units import MEAN, NOTHING, Index, Shares, UnitMap
 
@@ -34,8 +37,9 @@ COPIED = Verdict("copied", True)
 class Maps:
     """The unit maps between two graphs, each made once."""
 
-    def __init__(self, parent: Graph, child: Graph, partners: Partners, seed: int) -> None:
+    def __init__(self, parent: Graph, child: Graph, partners: Partners, fills: Fills, seed: int) -> None:
         self._parent, self._child, self._partners, self._seed = parent, child, partners, seed
+        self._fills = fills
         self._spaces: dict[tuple[int, int], UnitMap] = {}
 
     # -- judging --------------------------------------------------------------------------------
@@ -59,8 +63,9 @@ class Maps:
             case Fixed(size, origin), Fixed(parents):
                 if size == parents:
                     return COPIED
-                action = "widened" if size > parents else "narrowed"
-                return Verdict(action, False, f"{origin or 'fixed'} size {parents} became {size}")
+                return Verdict(
+                    _action(size, parents), False, f"{origin or 'fixed'} size {parents} became {size}"
+                )
             case _, None:
                 return Verdict("widened", True, "a part that the parent does not have is not read")
             case _:
@@ -77,12 +82,16 @@ class Maps:
         if size < parents:
             return Verdict("narrowed", False, f"{parents} units became {size}")
         pins = (*ours.pins, *theirs.pins)
+        if self._growth(space, other) is not None:
+            return Verdict("widened", True, f"queries and keys are compared by {size} units, not {parents}")
         if pins:
             return Verdict("widened", False, f"{parents} units became {size}, but: {pins[0]}")
         if (ours.averaged or theirs.averaged) and size % parents:
-            return Verdict(
-                "widened", False, f"a statistic is taken over {size} units, no multiple of {parents}"
-            )
+            fill = self._fill(space, other)
+            doubt = fill.doubt if fill else "a statistic is taken over them"
+            if fill and not doubt:
+                return Verdict("widened", True, f"{parents} units became {size}, filled with {fill.new}")
+            return Verdict("widened", False, f"{parents} units became {size}, no multiple, but: {doubt}")
         return Verdict("widened", True, f"{parents} units became {size}")
 
     # -- gathering ------------------------------------------------------------------------------
@@ -90,6 +99,23 @@ class Maps:
     def gather(self, ours: Axis, theirs: Axis, importance: Importance) -> tuple[Index, Shares]:
         """For each unit of a child's axis the parent's unit on that axis, and the factor it takes."""
         return self._gather(ours.of, theirs.of, dict(ours.degrees), ours.role, importance)
+
+    def resampled(self, tensor: Tensor, ours: Axis, theirs: Axis) -> Matrix | None:
+        """How more or fewer positions follow from the old ones; None for an axis that has none."""
+        bare = (
+            tensor.role not in ("weight", "gain") and len(tensor.axes) > 1 and ours.role in ("out", "other")
+        )
+        if not bare or ours.size == theirs.size or 0 in (ours.size, theirs.size):
+            return None
+        match ours.of, theirs.of:
+            case Fixed(size), Fixed(parents):
+                return resampling(parents, size)
+            case Atom(space, size), Atom(other, parents):
+                pins = (*self._child.spaces[space].pins, *self._parent.spaces[other].pins)
+                offsets = any(pin.startswith("picked by index") for pin in pins)  # a table of them, on a grid
+                if offsets and ours.role == "other" and square(size) and square(parents):
+                    return resampling(parents, size)
+        return None
 
     def _gather(
         self,
@@ -105,7 +131,9 @@ class Maps:
             case Atom(space), Atom(other):
                 found = self.space(space, other, importance)
                 degree = degrees.get(space, 0)
-                return found.source, found.share**degree if degree else np.ones(len(found.source))
+                if not degree:
+                    return found.source, np.ones(len(found.source)) if found.made is None else found.made
+                return found.source if found.read is None else found.read, found.share**degree
             case Fixed(size, origin), Fixed(parents):
                 found = _fixed(origin, role, parents, size)
                 return found.source, found.share if role == "in" else np.ones(size)
@@ -171,10 +199,53 @@ class Maps:
             return units.rows(theirs.size, ours.size)
         if ours.size < theirs.size:
             return units.narrow(importance(other), ours.size)
+        growth = self._growth(space, other)
+        if growth is not None:
+            return units.compare(theirs.size, ours.size, (self._seed, space, other), growth)
         if ours.pins:
             return units.padded(theirs.size, ours.size)
+        fill = self._fill(space, other)
+        if fill is not None:
+            seed = (self._seed, space, other)
+            return units.fill(theirs.size, ours.size, seed, mean=fill.new == MEANS)
         evenly = ours.averaged or theirs.averaged
         return units.widen(theirs.size, ours.size, (self._seed, space, other), evenly=evenly)
+
+    def scale(self, tensor: Tensor) -> float:
+        """What all of a child's tensor is multiplied by, for the sake of units that fill a space."""
+        power = 1.0
+        for axis, space, other, fill in self._filled(tensor):
+            parents, size = self._parent.spaces[other].size, self._child.spaces[space].size
+            exponent = fill.exponent(tensor, dict(axis.degrees).get(space, 0))
+            power *= math.sqrt(size // parents * parents / size) ** exponent
+        return power
+
+    def unread(self, tensor: Tensor) -> bool:
+        """Are the numbers of new units in this tensor of no account at first?"""
+        return any(tensor.name in fill.unread for *_, fill in self._filled(tensor))
+
+    def _filled(self, tensor: Tensor) -> Iterator[tuple[Axis, int, int, Fill]]:
+        for axis in tensor.axes:
+            for space in {leaf.space for leaf in leaves(axis.of) if isinstance(leaf, Atom)}:
+                other = self._partners.of(space)
+                fill = None if other is None else self._fill(space, other)
+                if other is not None and fill is not None:
+                    yield axis, space, other, fill
+
+    def _growth(self, space: int, other: int) -> float | None:
+        """What the squares of copies sum to, where queries are compared with keys by them; else None."""
+        size, parents = self._child.spaces[space].size, self._parent.spaces[other].size
+        if size <= parents or scores.growth(self._parent, other, parents) is None:
+            return None
+        return scores.growth(self._child, space, parents)
+
+    def _fill(self, space: int, other: int) -> Fill | None:
+        """How a space is filled that grows to no multiple under a statistic; None: it is not."""
+        ours, theirs = self._child.spaces[space], self._parent.spaces[other]
+        grows = ours.size > theirs.size > 0 and ours.size % theirs.size
+        if not grows or ours.pins or not (ours.averaged or theirs.averaged):
+            return None
+        return self._fills.of(space)
 
     def _whole(self, ours: Expression, theirs: Expression) -> UnitMap:
         if ours.size == theirs.size:

@@ -3,8 +3,9 @@
     plan.entries    for each tensor of the child: copied, widened, narrowed, resized, inserted or kept
     plan.exact      will the child compute what the parent computes, before any training?
     plan.doubts     if not, why not
-    plan.summary()  how many layers and parameters each action covers
-    plan.to_json()  all of it, for logs and for the wire
+    plan.coverage   which fraction of the child's numbers comes from the parent
+    plan.summary()  how many layers and parameters each action covers, and how much of all that is
+    plan.report()   all of it as plain data; plan.to_json() as bytes, for logs and for the wire
 
 A plan holds decisions, not numbers: `apply` carries it out.
 """
@@ -51,22 +52,36 @@ class Plan(Struct, frozen=True, dict=True):
         """Will the child compute what the parent computes, in evaluation mode?"""
         return not self.doubts
 
+    @property
+    def coverage(self) -> float:
+        """Which fraction of the child's numbers is taken from the parent, from 0 to 1.
+
+        Zeros and identities that make inserted layers change nothing are not; copies of the parent's are.
+        """
+        total = sum(entry.parameters for entry in self.entries)
+        return sum(entry.parameters for entry in self.entries if entry.source) / max(1, total)
+
     def summary(self) -> dict[str, dict[str, float]]:
-        """For each action the tensors, layers and parameters it covers, and their share of all parameters."""
+        """What each action covers: tensors, layers, parameters, and percentages of all parameters and layers.
+
+        A layer counts once, for the action that most of its numbers are under. Actions that nothing is under
+        are left out.
+        """
         tensors: Counter[str] = Counter()
         parameters: Counter[str] = Counter()
-        layers: dict[str, set[str]] = {action: set() for action in ACTIONS}
+        of_layer: dict[str, Counter[str]] = {}
         for entry in self.entries:
             tensors[entry.action] += 1
             parameters[entry.action] += entry.parameters
-            layers[entry.action].add(entry.layer)
-        total = max(1, sum(parameters.values()))
+            of_layer.setdefault(entry.layer, Counter())[entry.action] += entry.parameters
+        layers = Counter(max(ACTIONS, key=each.__getitem__) for each in of_layer.values())
         return {
             action: {
                 "tensors": tensors[action],
-                "layers": len(layers[action]),
+                "layers": layers[action],
                 "parameters": parameters[action],
-                "percent": round(100 * parameters[action] / total, 2),
+                "percent": _percent(parameters[action], parameters.total()),
+                "percent_of_layers": _percent(layers[action], layers.total()),
             }
             for action in ACTIONS
             if tensors[action]
@@ -77,6 +92,7 @@ class Plan(Struct, frozen=True, dict=True):
         return {
             "exact": self.exact,
             "doubts": list(self.doubts),
+            "coverage": round(self.coverage, 4),
             "summary": self.summary(),
             "entries": [msgspec.to_builtins(entry) for entry in self.entries],
         }
@@ -84,3 +100,7 @@ class Plan(Struct, frozen=True, dict=True):
     def to_json(self) -> bytes:
         """The report as bytes."""
         return msgspec.json.encode(self.report())
+
+
+def _percent(part: int, whole: int) -> float:
+    return round(100 * part / max(1, whole), 2)

@@ -8,9 +8,15 @@ what it is given. One doubt, and the plan says that it is approximate, and why.
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+import msgspec
+
+from modelkeeper.errors import InvalidPairs
 from modelkeeper.graph import Atom, Axis, Expression, Graph, Layer, Tensor, leaves
 from modelkeeper.graph.structure import COMMUTATIVE
+from modelkeeper.matching import Alignment
+from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform.depth import NORMS, Depth, Inserted
+from modelkeeper.transform.fill import Fills
 from modelkeeper.transform.maps import Maps, Verdict
 from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.settle import settle
@@ -21,28 +27,46 @@ MOST_DOUBTS = 8
 Make = Callable[..., Entry]
 
 
-def make_plan(parent: Graph, child: Graph, pairs: Pairs, *, same_task: bool = True, seed: int = 0) -> Plan:
+def make_plan(
+    parent: Graph, child: Graph, alignment: Alignment | Pairs, *, same_task: bool = True, seed: int = 0
+) -> Plan:
     """For each tensor of `child`, where its values come from.
 
     Args:
         parent: The model that lends.
         child: The model that receives.
-        pairs: Aligned layers, as (number in the parent, number in the child).
+        alignment: Of the two: models that differ in nothing but their widths are then paired layer by
+            layer, whatever it says. Or just these pairs, as (number in the parent, number in the child).
         same_task: Do both predict the same things? If not, the head starts as it was initialised.
         seed: Of which units are copied, and by which shares they are read.
+
+    Raises:
+        InvalidPairs: A pair names a layer that is not there, or one that is in another pair.
     """
+    if isinstance(alignment, Alignment):
+        pairs: Pairs = twin_pairs(parent, child) or alignment.pairs
+    else:
+        pairs = _checked(parent, child, alignment)
+    settled = settle(parent, child, pairs)
+    plan = _planned(parent, child, settled, same_task, seed)
+    if plan.doubts and set(settled) != set(pairs):  # settling is a guess: here is who can judge it
+        plan = min(plan, _planned(parent, child, pairs, same_task, seed), key=lambda each: len(each.doubts))
+    if len(plan.doubts) > MOST_DOUBTS:
+        doubts = (*plan.doubts[:MOST_DOUBTS], f"and {len(plan.doubts) - MOST_DOUBTS} more")
+        plan = msgspec.structs.replace(plan, doubts=doubts)
+    return plan
+
+
+def _planned(parent: Graph, child: Graph, pairs: Pairs, same_task: bool, seed: int) -> Plan:
     planner = _Planner(parent, child, pairs, same_task, seed)
     entries = planner.entries()
     doubts = tuple(dict.fromkeys(planner.doubts(entries)))
-    if len(doubts) > MOST_DOUBTS:
-        doubts = (*doubts[:MOST_DOUBTS], f"and {len(doubts) - MOST_DOUBTS} more")
     return Plan(parent, child, entries, doubts, planner.pairs, planner.maps)
 
 
 class _Planner:
     def __init__(self, parent: Graph, child: Graph, pairs: Pairs, same_task: bool, seed: int) -> None:
         self.parent, self.child = parent, child
-        pairs = settle(parent, child, pairs)
         self.partner = {ours: theirs for theirs, ours in pairs}
         self.depth = Depth(child, self.partner)
         heads = _heads(child)
@@ -57,7 +81,8 @@ class _Planner:
                     self.pairs.setdefault(name, pair)
         self.partners = Partners(self.pairs)
         self._inherit()
-        self.maps = Maps(parent, child, self.partners, seed)
+        fills = Fills(child, self.partner.keys(), self.depth.silent)
+        self.maps = Maps(parent, child, self.partners, fills, seed)
 
     def _inherit(self) -> None:
         """Spaces that only inserted layers know continue the space that runs into the layer."""
@@ -100,6 +125,8 @@ class _Planner:
         if tensor.name in self.fresh:
             return entry("kept", False, self.fresh[tensor.name])
         pair = self.pairs.get(tensor.name)
+        if pair is not None and pair.parent.shape != tensor.shape and "int" in tensor.dtype:
+            return entry("kept", False, "a table of whole numbers, of another size in the parent")
         if pair is not None:
             verdicts = [self._judge(number, ours, theirs) for ours, theirs in pair.expressions()]
             changed = {verdict.action for verdict in verdicts} - {"copied"}
@@ -256,6 +283,19 @@ class _Planner:
                 for note in graph.notes:
                     if note.topic in ("conflict", "opaque"):
                         yield f"{note.topic} in {note.where}"
+
+
+def _checked(parent: Graph, child: Graph, pairs: Pairs) -> Pairs:
+    """Pairs that name layers there are, each at most once."""
+    for side, (who, graph) in enumerate((("parent", parent), ("child", child))):
+        seen: set[int] = set()
+        for pair in pairs:
+            if not 0 <= pair[side] < len(graph.layers):
+                raise InvalidPairs(f"{tuple(pair)}", f"the {who} has {len(graph.layers)} layers")
+            if pair[side] in seen:
+                raise InvalidPairs(f"{tuple(pair)}", f"the {who}'s layer {pair[side]} is in two pairs")
+            seen.add(pair[side])
+    return pairs
 
 
 def _margins(layer: Layer, rank: int) -> tuple[int, ...] | None:

@@ -4,6 +4,8 @@ A unit map goes from a parent's space to a child's.
 
     wider      every source is kept; some are copied. Copies of a source are read by shares that sum to one,
                so that what is computed stays the same, and that differ, so that copies part in training
+    compared   copied in both of two values that are multiplied with each other, each by the root of its share
+    filled     every source is copied equally often; what is left over is the mean of the others, or zero
     narrower   the most important units of the whole space are kept, in their order
     rows       looked up by identity: row i stays row i; new rows are the mean of the old ones
     centred    a kernel keeps its middle
@@ -30,6 +32,8 @@ class UnitMap:
     source: Index
     share: Shares
     parents: int  # units of the parent
+    read: Index | None = None  # where it differs: the source for what reads the units
+    made: Shares | None = None  # what makes a unit is multiplied by it; None: 1
 
     @property
     def complete(self) -> bool:
@@ -65,6 +69,25 @@ def widen(parents: int, size: int, seed: tuple[int, ...], *, evenly: bool = Fals
     source = np.concatenate([np.arange(parents), copied])
     weight = np.where(np.bincount(source, minlength=parents)[source] > 1, rng.uniform(0.5, 1.5, size), 1.0)
     return UnitMap(source, weight / np.bincount(source, weight, parents)[source], parents)
+
+
+def compare(parents: int, size: int, seed: tuple[int, ...], total: float) -> UnitMap:
+    """Copies of units that two values are compared by: the squares of their factors sum to `total`."""
+    known = widen(parents, size, seed)
+    return UnitMap(known.source, known.share, parents, made=np.sqrt(known.share * total))
+
+
+def fill(parents: int, size: int, seed: tuple[int, ...], *, mean: bool) -> UnitMap:
+    """Copy every unit equally often; the rest is the mean of the others and not read, or zero.
+
+    What reads a zero does not matter, so it reads it like another unit: or neither could ever learn.
+    """
+    copies = size // parents * parents
+    known = widen(parents, copies, seed, evenly=True)
+    rest = size - copies
+    source = np.concatenate([known.source, np.full(rest, MEAN if mean else NOTHING)])
+    read = np.concatenate([known.source, np.full(rest, NOTHING) if mean else np.arange(rest) % parents])
+    return UnitMap(source, np.concatenate([known.share, np.full(rest, parents / copies)]), parents, read)
 
 
 def narrow(importance: Shares, size: int) -> UnitMap:

@@ -35,6 +35,10 @@ class Follower:
         self._index, self._seen = self._saved()
         self._unsaved = 0
 
+    def close(self) -> None:
+        """End the work in the background."""
+        self._index.close()
+
     def index(self) -> Index:
         """The index as of now."""
         with self._lock:

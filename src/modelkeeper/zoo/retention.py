@@ -15,30 +15,20 @@ idle: the time since it last became a parent, or since it was registered if it n
 
 It is always positive, so that nothing is evicted while it fits. Pinned models stay, whatever they are worth.
 
-Models much more or much less worth per byte than the last one that fits are decided by a bound: with them
-the other way round no choice could beat the greedy one. What is left, a few dozen as a rule, goes to HiGHS.
-If it runs out of time, or if too many are left (all equally worth per byte), the best that is known stands,
-never worse than greedy, and `gap` says how much better a perfect choice could be at most.
+How good the choice is, is said with it: `optimal`, or by how much a perfect one could be better at most.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidSetting
-
-if TYPE_CHECKING:  # imported where they are needed: a zoo within its capacity needs neither
-    import numpy as np
-    from numpy.typing import NDArray
+from modelkeeper.zoo.knapsack import pack
 
 DAY = 86_400.0
 HALF_LIFE = 30 * DAY
-TIME_LIMIT = 2.0
-LARGEST_CORE = 5_000  # undecided models that HiGHS is given; more of them are left to greed
 IDLE_HALF_LIVES = 40.0  # beyond this, idle is idle: worth stays a positive number
-ROUNDING = 1e-9  # relative; sums of floats are not trusted beyond this
 
 
 class Item(Struct, frozen=True, kw_only=True):
@@ -90,47 +80,35 @@ def worth(item: Item, half_life: float = HALF_LIFE) -> float:
     return used * (0.1 + 0.9 * item.standing) * (0.05 + 0.95 * item.cover) * fresh
 
 
-def retain(
-    items: Iterable[Item], capacity: int, *, half_life: float = HALF_LIFE, time_limit: float = TIME_LIMIT
-) -> Retention:
+def retain(items: Iterable[Item], capacity: int, *, half_life: float = HALF_LIFE) -> Retention:
     """Keep what is worth most within `capacity` bytes.
 
     Args:
         items: Every model of the zoo, each id once.
         capacity: In bytes. Pinned models stay even if they alone exceed it; then all others go.
         half_life: Seconds without use after which a model is worth half.
-        time_limit: Seconds that the exact solver may take.
 
     Raises:
-        InvalidSetting: the capacity, the half-life or the time limit cannot work.
+        InvalidSetting: the capacity or the half-life cannot work.
     """
-    for name, value, valid in (
-        ("capacity", capacity, capacity >= 0),
-        ("half_life", half_life, half_life > 0),
-        ("time_limit", time_limit, time_limit > 0),
-    ):
-        if not valid:
-            raise InvalidSetting(
-                name, str(value), f"give {'0 or more' if name == 'capacity' else 'more than 0'}"
-            )
+    if capacity < 0:
+        raise InvalidSetting("capacity", str(capacity), "give a number of bytes, 0 or more")
+    if not half_life > 0:
+        raise InvalidSetting("half_life", str(half_life), "give a number of seconds above 0")
     ordered = sorted(items, key=lambda item: item.id)  # the order in which they come decides nothing
     pinned = [item for item in ordered if item.pinned]
     others = [item for item in ordered if not item.pinned]
     room = capacity - sum(item.bytes for item in pinned)
     worths = [worth(item, half_life) for item in others]
+    note = ""
     if room < 0:
-        chosen, bound = [False] * len(others), 0.0
         note = f"the pinned models alone exceed the capacity by {_size(-room)}: unpin some, or raise it"
+        chosen, gap = [False] * len(others), 0.0
     else:
-        chosen, bound = _knapsack(worths, [item.bytes for item in others], room, time_limit)
-        note = ""
+        chosen, gap = pack(worths, [item.bytes for item in others], room)
+        if gap:
+            note = f"a perfect choice could be worth {gap:.2g} of it more at most"
     kept = [*pinned, *(item for item, stays in zip(others, chosen, strict=True) if stays)]
-    value = sum(each for each, stays in zip(worths, chosen, strict=True) if stays)
-    gap = max(0.0, bound / value - 1) if value else 0.0
-    if gap < ROUNDING:
-        gap = 0.0
-    elif not note:
-        note = f"a perfect choice could be worth {gap:.2%} more at most; finding it would take too long"
     total = sum(item.bytes for item in kept)
     gone = [
         Eviction(item.id, each, item.bytes, _reason(item, room))
@@ -139,89 +117,6 @@ def retain(
     ]
     gone.sort(key=lambda eviction: (eviction.worth, eviction.id))
     return Retention(frozenset(item.id for item in kept), tuple(gone), gap == 0, gap, total, note)
-
-
-def _knapsack(
-    worths: Sequence[float], sizes: Sequence[int], room: int, time_limit: float
-) -> tuple[list[bool], float]:
-    """Who is chosen, and what a perfect choice could be worth at most."""
-    if sum(sizes) <= room:
-        return [True] * len(sizes), sum(worths)
-    import numpy as np
-
-    worth, size = np.array(worths), np.array(sizes, np.int64)
-    density = np.full(len(size), np.inf)  # what is empty comes first
-    np.divide(worth, size, out=density, where=size > 0)
-    fitting = np.flatnonzero(size <= room)
-    order = fitting[np.argsort(-density[fitting], kind="stable")]
-    best = _filled(np.zeros(len(size), np.bool_), order, size, room)
-    filled = np.cumsum(size[order])
-    if not (filled > room).any():
-        return best.tolist(), float(worth[best].sum())  # all that fit alone fit together
-    alone = np.zeros_like(best)
-    alone[fitting[np.argmax(worth[fitting])]] = True
-    best = max(best, _filled(alone, order, size, room), key=lambda each: float(worth[each].sum()))
-
-    # Room has a price: the density of the first that does not fit. Sold at that price, the room and what
-    # is worth more than its room bound every choice from above; to take one that is worth less than its
-    # room, or to leave one that is worth more, costs the difference.
-    price = density[order[np.argmax(filled > room)]]
-    surplus = worth - price * size
-    bound = float(price * room + surplus[fitting][surplus[fitting] > 0].sum())
-    least = float(worth[best].sum())
-    open_ = fitting[bound - np.abs(surplus[fitting]) >= least - ROUNDING * bound]
-    fixed = np.zeros_like(best)
-    fixed[fitting] = surplus[fitting] > 0
-    fixed[open_] = False
-    left = room - int(size[fixed].sum())
-    if left < 0 or not len(open_):
-        return best.tolist(), least  # no choice can beat it
-    if len(open_) <= LARGEST_CORE:
-        core, at_most = _solved(worth[open_], size[open_], left, time_limit)
-        bound = min(bound, max(least, float(worth[fixed].sum()) + at_most))
-        fixed[open_[core]] = True
-        for index in order[::-1]:  # the solver's numbers are floats: bytes are counted here
-            if int(size[fixed].sum()) <= room:
-                break
-            fixed[index] = False
-        solved = _filled(fixed, order, size, room)
-        best = max(solved, best, key=lambda each: float(worth[each].sum()))
-    return best.tolist(), bound
-
-
-def _filled(
-    chosen: "NDArray[np.bool_]", order: "NDArray[np.intp]", size: "NDArray[np.int64]", room: int
-) -> "NDArray[np.bool_]":
-    """The same choice, and in order whatever still fits."""
-    chosen = chosen.copy()
-    left = room - int(size[chosen].sum())
-    for index in order[~chosen[order]].tolist():
-        if size[index] <= left:
-            chosen[index] = True
-            left -= int(size[index])
-    return chosen
-
-
-def _solved(
-    worth: "NDArray[np.float64]", size: "NDArray[np.int64]", room: int, time_limit: float
-) -> tuple["NDArray[np.bool_]", float]:
-    """What HiGHS chooses, and what a perfect choice could be worth at most."""
-    import numpy as np
-    from scipy.optimize import Bounds, LinearConstraint, milp
-
-    # Its tolerances are absolute (1e-6): numbers of this magnitude make them small.
-    scale = 1e4 / float(worth.max())
-    shrink = 2.0 ** -max(0, int(room).bit_length() - 30)
-    result = milp(
-        -worth * scale,
-        integrality=np.ones(len(worth)),
-        bounds=Bounds(0, 1),
-        constraints=LinearConstraint((size * shrink)[None, :], ub=room * shrink),
-        options={"time_limit": time_limit, "mip_rel_gap": 0.0},
-    )
-    at_most = math.inf if result.mip_dual_bound is None else -float(result.mip_dual_bound) / scale
-    chosen = np.zeros(len(worth), np.bool_) if result.x is None else result.x > 0.5
-    return chosen, at_most
 
 
 def _reason(item: Item, room: int) -> str:

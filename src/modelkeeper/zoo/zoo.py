@@ -83,6 +83,7 @@ class Zoo:
 
     def close(self) -> None:
         """Let go of the database."""
+        self._follower.close()
         self.catalog.close()
 
     def index(self) -> Index:

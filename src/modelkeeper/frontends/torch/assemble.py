@@ -8,6 +8,7 @@ A pointwise step that joins one node's output with functions of itself (x * sigm
 RMS norm) is a function of that node, not a merge: it is folded into the path, written out.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -175,7 +176,8 @@ class Assembly:
             return Flow(self._apply(step, flows[0], weights[0]))
         edges = [self._flow(origin) for origin in present]
         kind = MERGES.get(step.name, step.name)
-        return Flow(self._node(kind, kind, edges, attributes=_attributes(step, ("dim", "is_causal"))))
+        attributes = _attributes(step, ("dim", "is_causal", *(("scale",) if _own_scale(step) else ())))
+        return Flow(self._node(kind, kind, edges, attributes=attributes))
 
     def _flow(self, origin: Origin) -> Flow:
         """As the output of a node: a bare tensor gets a node of its own, once."""
@@ -341,6 +343,14 @@ def _attributes(step: Step, keys: Sequence[str]) -> dict[str, Attribute]:
         if isinstance(value, (bool, int, float)) and value is not False:
             found["groups" if key in ("num_groups", "group") else key] = value
     return found
+
+
+def _own_scale(step: Step) -> bool:
+    """Does an attention scale by something else than the root of how many units it compares by?"""
+    scale = step.arguments.get("scale") if step.name == "scaled_dot_product_attention" else None
+    return scale is not None and not math.isclose(
+        scale, step.arguments["query"].shape[-1] ** -0.5, rel_tol=1e-6
+    )
 
 
 def _window_attributes(step: Step, rank: int) -> dict[str, Attribute]:

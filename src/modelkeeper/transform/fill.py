@@ -1,0 +1,217 @@
+"""How can units that a norm takes its statistics over become any number, and not just a multiple?
+
+Copies in unequal numbers would move the mean and the variance. So all units are copied equally often, and the
+rest is filled with units that move neither: layer norms get the mean of the others, which every maker of the
+space yields when its new row is the mean of its rows; RMS norms get zero. Only the number that a norm divides
+by has grown then, by 1 / η² with η² = units that are copies / all units. With all that is made on the space
+divided by η, and all that reads it multiplied by η, the norm sees the statistics that it saw before, epsilon
+included:
+
+    makers, biases   times 1 / η
+    readers          times η; a layer norm's new unit is not read, an RMS norm's may be: it is zero
+    gains            as they are; those of new units copy others, so that the new units part in training
+    a tied reader    is a maker as well: the gain before it, which carries its shares, takes η², the bias η
+
+That is exact where only sums and norms lie between makers, norms and readers. A layer norm's own output is no
+such mean: where it runs into the next norm (post-norm transformers), or where something else happens to the
+units, gains take η and nothing else is scaled, and the plan says that it is approximate.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from modelkeeper.graph import Atom, Concat, Edge, Graph, Layer, Tensor, consumers, leaves
+
+MEANS, ZEROS = "the mean", "zero"
+_NORMS = {"layer_norm": MEANS, "rms_norm": ZEROS}
+_WRITTEN_OUT = re.compile(r"mul\(_,pow\[2(\.0)?\]>mean\[-1,yes\]>add\[[^]]*\]>rsqrt\)")  # an RMS norm
+# Operations that leave sums, zeros and means what they are, unit by unit.
+_LINEAR = re.compile(
+    r"(permute|slice|select|split|\d+/\d+$|mul\[[^],]*\]$|div\[[^],]*\]$|neg$|flip|avg_pool|adaptive_avg)"
+)
+# The same, if what comes next still has the space: then it was not what they reduce.
+_REDUCING = re.compile(r"(mean|sum)\[")
+# Larger by a factor before is larger by the same factor behind.
+_HOMOGENEOUS = ("relu", "leaky_relu", "max_pool")
+_MAKERS = frozenset({"linear", "conv", "embedding", "parameter"})
+_READERS = frozenset({"linear", "conv"})
+
+
+@dataclass(frozen=True)
+class Fill:
+    """What new units of one space are, and what else changes for their sake."""
+
+    new: str  # the mean, zero
+    gains: frozenset[str]  # tensors that multiply units
+    unread: frozenset[str] = frozenset()  # tensors of norms, which may do to new units what they like
+    doubt: str = ""  # why it is not exact; empty if it is
+
+    def exponent(self, tensor: Tensor, degree: int) -> int:
+        """The power of η that a tensor takes, by the degree of the axis that it has on the space."""
+        if self.doubt:
+            return int(tensor.name in self.gains)
+        return 2 * degree if tensor.name in self.gains else 2 * degree - 1
+
+
+class Fills:
+    """For each space of a graph how it can be filled, each found when it is asked for."""
+
+    def __init__(self, child: Graph, matched: Collection[int], silent: Collection[int]) -> None:
+        self._graph, self._matched, self._silent = child, matched, silent
+        self._readers = consumers(child)
+        self._known: dict[int, Fill | None] = {}
+
+    def of(self, space: int) -> Fill | None:
+        """None: there is no norm whose statistics could be kept."""
+        if space not in self._known:
+            self._known[space] = _Walk(self._graph, space, self._matched, self._silent, self._readers).fill()
+        return self._known[space]
+
+
+class _Problem(Exception):
+    """Why new units would not stay what they are."""
+
+
+class _Walk:
+    """Follows the units of one space through the graph."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        space: int,
+        matched: Collection[int],
+        silent: Collection[int],
+        readers: tuple[tuple[int, ...], ...],
+    ) -> None:
+        self._graph, self._space, self._matched, self._silent = graph, space, matched, silent
+        self._consumers = readers
+        self._gains: set[str] = set()
+        self._unread: set[str] = set()
+
+    def fill(self) -> Fill | None:
+        norms = {
+            self._normed(layer): layer
+            for layer in self._graph.layers
+            if self._normed(layer) and self._gain(layer)
+        }
+        if not norms:
+            return None
+        new = next(iter(norms))
+        try:
+            if len(norms) > 1:
+                raise _Problem("norms of two kinds are on it")
+            self._follow(new)
+        except _Problem as problem:
+            gains = frozenset(
+                name for layer in self._graph.layers if self._normed(layer) for name in self._gain(layer)
+            )
+            return Fill(new, gains, doubt=str(problem))
+        return Fill(new, frozenset(self._gains), frozenset(self._unread))
+
+    # -- following ------------------------------------------------------------------------------
+
+    def _follow(self, new: str) -> None:
+        """Is everything on this space a maker, a reader, a sum or a norm?"""
+        state: dict[int, str] = {}  # made: the new unit is what it should be; normed: out of a norm
+        for number, layer in enumerate(self._graph.layers):
+            arriving = {edge: state[edge.source] for edge in layer.inputs if edge.source in state}
+            if not arriving and not self._on_space(layer):
+                continue
+            if layer.tensors and number not in self._matched and number not in self._silent:
+                raise _Problem(f"{layer.kind} {layer.name} is new")
+            if arriving and self._reads(layer):
+                self._check_reader(layer, arriving)
+                arriving = {}
+                if not self._makes(layer):
+                    continue
+            found = self._output(layer, arriving, new)
+            if found:
+                state[number] = found
+
+    def _output(self, layer: Layer, arriving: Mapping[Edge, str], new: str) -> str:
+        """What a layer that is no reader hands on."""
+        where = f"{layer.kind} {layer.name}"
+        if not arriving:
+            if layer.kind in _MAKERS and self._whole(layer) and layer.attributes.get("groups", 1) == 1:
+                return "made"
+            raise _Problem(f"{where} makes it in another way")
+        if len(arriving) != len(layer.inputs):
+            raise _Problem(f"{where} joins it with something else")
+        if not self._whole(layer):
+            raise _Problem(f"{where} takes it together with another space")
+        norm = self._normed(layer)
+        for edge, state in arriving.items():
+            steps = edge.via[:-1] if norm and layer.kind == "scale" else edge.via
+            for step in steps:
+                if not _LINEAR.match(step) and not (layer.kind in _NORMS and _REDUCING.match(step)):
+                    raise _Problem(f"{step} is applied to it before {where}")
+            if state == "normed" and new == MEANS:
+                raise _Problem(f"what a layer norm makes runs into {where}")
+        if norm:
+            self._gains.update(self._gain(layer))
+            self._unread.update(tensor.name for tensor in layer.tensors)
+            return "normed"
+        if layer.kind in ("add", "concat", "shift"):
+            return "made"
+        if layer.kind == "scale" and (new == ZEROS or not self._gain(layer)):
+            self._gains.update(self._gain(layer))
+            return "made"
+        raise _Problem(f"{where} changes it")
+
+    def _check_reader(self, layer: Layer, arriving: Mapping[Edge, str]) -> None:
+        where = f"{layer.kind} {layer.name}"
+        if layer.kind not in _READERS or layer.attributes.get("groups", 1) != 1:
+            raise _Problem(f"{where} reads it in another way")
+        if any(
+            isinstance(axis.of, Concat)
+            for tensor in layer.tensors
+            for axis in tensor.axes
+            if axis.role == "in"
+        ):
+            raise _Problem(f"{where} reads it together with another space")
+        for edge in arriving:
+            for step in edge.via:
+                if not (_LINEAR.match(step) or _REDUCING.match(step) or step.startswith(_HOMOGENEOUS)):
+                    raise _Problem(f"{step} is applied to it before {where}")
+
+    # -- what a layer has on the space ------------------------------------------------------------
+
+    def _axes(self, layer: Layer, *roles: str) -> list[bool]:
+        """For each axis of these roles (none: of all) that has the space, whether it has nothing else."""
+        return [
+            axis.of == Atom(self._space, axis.size)
+            for tensor in layer.tensors
+            if tensor.live
+            for axis in tensor.axes
+            if (not roles or axis.role in roles)
+            and any(isinstance(leaf, Atom) and leaf.space == self._space for leaf in leaves(axis.of))
+        ]
+
+    def _on_space(self, layer: Layer) -> bool:
+        return bool(self._axes(layer))
+
+    def _reads(self, layer: Layer) -> bool:
+        return bool(self._axes(layer, "in"))
+
+    def _makes(self, layer: Layer) -> bool:
+        return bool(self._axes(layer, "out", "other"))
+
+    def _whole(self, layer: Layer) -> bool:
+        return all(self._axes(layer, "out", "other", "row", "kernel"))
+
+    def _gain(self, layer: Layer) -> list[str]:
+        return [
+            tensor.name
+            for tensor in layer.tensors
+            if tensor.role == "gain" and any(axis.of == Atom(self._space, axis.size) for axis in tensor.axes)
+        ]
+
+    def _normed(self, layer: Layer) -> str:
+        """What new units are to a norm over this space; empty if it is none."""
+        if not self._gain(layer):
+            return ""
+        if layer.kind == "scale" and len(layer.inputs) == 1:
+            via = layer.inputs[0].via
+            return ZEROS if via and _WRITTEN_OUT.fullmatch(via[-1]) else ""
+        return _NORMS.get(layer.kind, "")
