@@ -49,9 +49,10 @@ def test_a_job_sees_only_what_came_before_it(numbers: list[int], now: int) -> No
 
 @pytest.mark.usefixtures("tiny")
 def test_every_parent_came_before_its_child_and_the_first_job_starts_cold(tmp_path: Path) -> None:
-    sequence = run.Sequence(TINY, 0, tmp_path / "out", tmp_path / "weights", quiet=True)
+    sequence = run.Sequence(TINY, 0, tmp_path / "out", tmp_path / "weights")
     sequence.run(4, run.ARMS, screening=False)
     assert {each["arm"] for each in sequence.done} == set(run.ARMS)
+    assert len(sequence.done) == run.planned(TINY, 0, 4, run.ARMS)
     for each in sequence.done:
         assert each["parent"] is None or each["parent"] < each["job"]
     assert all(each["parent"] is None for each in sequence.done if each["job"] == 0)
@@ -62,14 +63,12 @@ def test_every_parent_came_before_its_child_and_the_first_job_starts_cold(tmp_pa
 
 @pytest.mark.usefixtures("tiny")
 def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
-    whole, cut = (
-        run.Sequence(TINY, 0, tmp_path / name, tmp_path / f"{name}-weights", quiet=True) for name in "ab"
-    )
+    whole, cut = (run.Sequence(TINY, 0, tmp_path / name, tmp_path / f"{name}-weights") for name in "ab")
     whole.run(3, run.ARMS, screening=False)
     cut.run(2, run.ARMS, screening=False)
     lines = cut.path.read_text().splitlines(keepends=True)
     cut.path.write_text("".join(lines[:-2]) + lines[-2][:30])  # killed while it wrote a line
-    again = run.Sequence(TINY, 0, tmp_path / "b", tmp_path / "b-weights", quiet=True)
+    again = run.Sequence(TINY, 0, tmp_path / "b", tmp_path / "b-weights")
     again.run(3, run.ARMS, screening=False)
 
     def scores(sequence: run.Sequence) -> list[object]:
@@ -79,9 +78,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
 
     assert scores(again) == scores(whole)
     before_it = again.path.read_bytes()
-    run.Sequence(TINY, 0, tmp_path / "b", tmp_path / "b-weights", quiet=True).run(
-        3, run.ARMS, screening=False
-    )
+    run.Sequence(TINY, 0, tmp_path / "b", tmp_path / "b-weights").run(3, run.ARMS, screening=False)
     assert again.path.read_bytes() == before_it
 
 

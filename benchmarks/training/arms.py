@@ -26,7 +26,7 @@ from training.zoo import Trained, Zoo
 
 from modelkeeper import ModelKeeperClient, transfer
 from modelkeeper.errors import ModelRefused
-from modelkeeper.frontends.torch import describe, read
+from modelkeeper.frontends.torch import describe, load, read
 from modelkeeper.graph import Atom, Graph
 from modelkeeper.matching import align
 from modelkeeper.matching.twins import twin_pairs
@@ -163,7 +163,7 @@ def only(*actions: str) -> Operators:
         plan, alike = planned(parent, model, same)
         taken = {entry.tensor for entry in plan.entries if entry.action in actions}
         made = {name: array for name, array in apply(plan, dict(read(parent))) if name in taken}
-        write(model, made)
+        load(model, made)
         return alike, False, coverage(plan, taken)
 
     return operators
@@ -186,14 +186,6 @@ def coverage(plan: Plan, taken: set[str] | None = None) -> float:
         if entry.source and (taken is None or entry.tensor in taken)
     )
     return came / max(1, total)
-
-
-def write(model: nn.Module, arrays: dict[str, Array]) -> None:
-    """Into the model's own tensors."""
-    state = model.state_dict()
-    with torch.no_grad():
-        for name, array in arrays.items():
-            state[name].copy_(torch.from_numpy(np.ascontiguousarray(array)))
 
 
 def copy_by_name(zoo: Zoo, model: nn.Module, job: Job) -> Start:
@@ -232,7 +224,7 @@ def paper_operators(parent: nn.Module, model: nn.Module, same: bool) -> tuple[fl
                 made[entry.tensor] = _noisy_identity(tensor.shape, roles, chance)
         elif entry.source:
             made[entry.tensor] = _net2net(plan, entry.tensor, weights, own[entry.tensor], chance)
-    write(model, {name: array.astype(own[name].dtype) for name, array in made.items()})
+    load(model, {name: array.astype(own[name].dtype) for name, array in made.items()})
     return alike, False, coverage(plan, set(made))
 
 

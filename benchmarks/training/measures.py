@@ -30,9 +30,13 @@ def counted(record: Record, target: float, budget: int) -> int:
     return max(EVERY, min(budget, budget if found is None else found))
 
 
-def seconds(record: Record, steps: int) -> float:
-    """Of one core, for so many steps and the transfer."""
-    each: float = record["training"] / max(1, record["steps"][-1])
+def seconds(record: Record, steps: int, scratch: Record) -> float:
+    """Of one core, for so many steps and the transfer.
+
+    A step takes as long as in the run from scratch: it is the same network on the same data, and on a machine
+    that does other things as well two measurements of one step differ by more than arms do.
+    """
+    each: float = scratch["training"] / max(1, scratch["steps"][-1])
     return steps * each + float(record["seconds"])
 
 
@@ -78,8 +82,8 @@ def outcome(record: Record, scratch: Record) -> Outcome:
         {share: each is not None and each <= budget for share, each in found.items()},
         steps,
         cold,
-        {share: seconds(record, count) for share, count in steps.items()},
-        {share: seconds(scratch, count) for share, count in cold.items()},
+        {share: seconds(record, count, scratch) for share, count in steps.items()},
+        {share: seconds(scratch, count, scratch) for share, count in cold.items()},
         score_after(record, budget) - scratch["scores"][-1] if record["steps"][-1] >= budget else None,
     )
 

@@ -176,9 +176,11 @@ def main() -> None:
     text = TEMPLATE.read_text()
     for name in re.findall(r"{{([\w ]+)}}", text):
         text = text.replace("{{" + name + "}}", parts.get(name, "(not run)"))
-    chosen.page.parent.mkdir(parents=True, exist_ok=True)
-    chosen.page.write_text(text)
     figures.draw(by_workload, found, chosen.records, chosen.page.parent / "images")
+    for line in re.findall(r"^!.*$", text, re.MULTILINE):
+        if not (chosen.page.parent / line.split("(")[1].rstrip(")")).exists():
+            text = text.replace(line, "(not run)")
+    chosen.page.write_text(text)
     numbers = {
         name: {arm: {str(share): summary(these, share) for share in (0.99, 1.0)} for arm, these in by.items()}
         for name, by in by_workload.items()

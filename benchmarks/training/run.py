@@ -17,7 +17,7 @@ import os
 import time
 from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,54 @@ def append(path: Path, record: Record) -> None:
         os.fsync(file.fileno())
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is that several processes work on: they all write to the same folder."""
+
+    paths: tuple[Path, ...]
+    total: int
+    begun: float
+    already: int  # trainings that were there before it
+
+    @staticmethod
+    def of(out: Path, units: Collection[tuple[str, int]], most: int, arms: Collection[str]) -> "Progress":
+        """At the beginning of a run."""
+        paths = tuple(out / f"{name}-{seed}.jsonl" for name, seed in units)
+        total = sum(planned(WORKLOADS[name], seed, most, arms) for name, seed in units)
+        return Progress(paths, total, time.time(), sum(len(records(path)) for path in paths))
+
+    def __str__(self) -> str:
+        done = sum(path.read_text().count("\n") for path in self.paths if path.exists())
+        pace = (time.time() - self.begun) / max(1, done - self.already)
+        return f"{done} of {self.total}, about {pace * max(0, self.total - done) / 60:.0f} minutes left"
+
+
+def takes(arm: str, seed: int, number: int) -> bool:
+    """Is a job trained with an arm?"""
+    return arm in ("scratch", "keeper") or _screened(seed, number) or number % BASELINES == 1
+
+
+def _screened(seed: int, number: int) -> bool:
+    return seed == 0 and number < SCREENED
+
+
+def planned(workload: Workload, seed: int, most: int, arms: Collection[str]) -> int:
+    """How many trainings a sequence takes."""
+    return sum(
+        len(workload.rates) if _screened(seed, number) else 1
+        for number in range(min(most, workload.count))
+        for arm in arms
+        if takes(arm, seed, number)
+    )
+
+
 class Sequence:
     """One workload with one seed: its jobs in order of arrival."""
 
-    def __init__(self, workload: Workload, seed: int, out: Path, weights: Path, quiet: bool = False) -> None:
-        self.workload, self.seed, self.out, self.quiet = workload, seed, out, quiet
+    def __init__(
+        self, workload: Workload, seed: int, out: Path, weights: Path, progress: Progress | None = None
+    ) -> None:
+        self.workload, self.seed, self.out, self.progress = workload, seed, out, progress
         self.path = out / f"{workload.name}-{seed}.jsonl"
         self.weights = weights / f"{workload.name}-{seed}"
         self.done = records(self.path)
@@ -93,9 +136,9 @@ class Sequence:
         """All trainings that are not written down yet; with `screening`, only those that choose the rates."""
         seen: dict[int, Job] = {}
         for number, job in self.jobs(min(most, SCREENED) if screening else most):
-            screened = self.seed == 0 and number < SCREENED
+            screened = _screened(self.seed, number)
             for arm in arms:
-                if arm in ("scratch", "keeper") or screened or number % BASELINES == 1:
+                if takes(arm, self.seed, number):
                     for rate in self.workload.rates if screened else [self.rate(arm)]:
                         if not self.find(number, arm, rate if screened else None):
                             self.one(number, job, arm, rate, seen)
@@ -143,7 +186,7 @@ class Sequence:
             save(model, self.weights / f"{number}-{'scratch-' if arm == 'scratch' else ''}{rate}.pt")
         append(self.path, record)
         self.done.append(record)
-        if not self.quiet:
+        if self.progress is not None:
             self.tell(record, time.perf_counter() - wall)
 
     def tell(self, record: Record, wall: float) -> None:
@@ -152,7 +195,7 @@ class Sequence:
             f"{time.strftime('%H:%M:%S')} {self.path.stem} job {record['job']}/{self.workload.count} "
             f"{record['arm']:8}{record['rate']:<6} parent {record['parent']} {record['similarity']:.2f} "
             f"start {record['scores'][0]:.3f} best {max(record['scores']):.3f} "
-            f"({record['steps'][-1]} steps, {wall:.0f} s)",
+            f"({record['steps'][-1]} steps, {wall:.0f} s); {self.progress}",
             flush=True,
         )
 
@@ -162,11 +205,18 @@ def _rounded(values: Record) -> Record:
 
 
 def work(
-    name: str, seed: int, out: Path, weights: Path, most: int, arms: Collection[str], screening: bool
+    name: str,
+    seed: int,
+    out: Path,
+    weights: Path,
+    most: int,
+    arms: Collection[str],
+    screening: bool,
+    progress: Progress,
 ) -> None:
     """In a process of its own, on one core."""
     torch.set_num_threads(1)
-    Sequence(WORKLOADS[name], seed, out, weights).run(most, arms, screening)
+    Sequence(WORKLOADS[name], seed, out, weights, progress).run(most, arms, screening)
 
 
 def main() -> None:
@@ -180,11 +230,23 @@ def main() -> None:
     options.add_argument("--arms", nargs="+", default=list(ARMS), choices=ARMS)
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     chosen = options.parse_args()
+    all_units = [(name, seed) for seed in chosen.seeds for name in chosen.workloads]
+    progress = Progress.of(chosen.out, all_units, chosen.jobs, chosen.arms)
     with ProcessPoolExecutor(chosen.workers) as pool:
         for screening in (True, False):
             seeds = [0] if screening else chosen.seeds
             units = [
-                pool.submit(work, name, seed, chosen.out, chosen.weights, chosen.jobs, chosen.arms, screening)
+                pool.submit(
+                    work,
+                    name,
+                    seed,
+                    chosen.out,
+                    chosen.weights,
+                    chosen.jobs,
+                    chosen.arms,
+                    screening,
+                    progress,
+                )
                 for seed in seeds
                 for name in chosen.workloads
             ]

@@ -14,8 +14,10 @@ stops at 99 % of its run from scratch, except where the score after the whole bu
 
 import argparse
 import copy
+import os
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -355,20 +357,27 @@ def main() -> None:
     options.add_argument("--workloads", nargs="+", default=["images", "grid", "ensemble"])
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     options.add_argument("--jobs", type=int, nargs="+", default=[3, 5, 7])
+    options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     chosen = options.parse_args()
+    with ProcessPoolExecutor(chosen.workers) as pool:
+        for unit in [pool.submit(work, name, chosen) for name in chosen.studies]:
+            unit.result()
+
+
+def work(name: str, chosen: argparse.Namespace) -> None:
+    """One study, in a process of its own, on one core."""
     torch.set_num_threads(1)
-    for name in chosen.studies:
-        path = chosen.out / f"study-{name}.jsonl"
-        for seed in chosen.seeds:
-            if name == "memorised":
-                memorised(seed, path)
-                continue
-            for workload in chosen.workloads:
-                for bench in benches(chosen.out, chosen.weights, workload, seed, chosen.jobs):
-                    if name == "landscape":
-                        landscape(bench, path)
-                        break
-                    study(name, bench, path)
+    path = chosen.out / f"study-{name}.jsonl"
+    for seed in chosen.seeds:
+        if name == "memorised":
+            memorised(seed, path)
+            continue
+        for workload in chosen.workloads:
+            for bench in benches(chosen.out, chosen.weights, workload, seed, chosen.jobs):
+                if name == "landscape":
+                    landscape(bench, path)
+                    break
+                study(name, bench, path)
 
 
 if __name__ == "__main__":
