@@ -13,7 +13,7 @@ Where there is no parent, an arm begins as from scratch.
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,7 @@ class Keeper:
     def __init__(self, **settings: Any) -> None:
         self.client = ModelKeeperClient(":memory:", on_error="raise", threads=1, **settings)
         self.known: list[Trained] = []
+        self.client.query_for_model(nn.Linear(1, 1))  # what is imported by the first query is not timed
 
     def holds(self, zoo: Zoo) -> bool:
         """Is everything it holds in that zoo?"""
@@ -139,6 +140,7 @@ def graph_of(job: Job) -> Graph:
 
 # -- lending ------------------------------------------------------------------------------------------
 
+Pairs = Collection[tuple[int, int]]
 Operators = Callable[[nn.Module, nn.Module, bool], tuple[float, bool, float]]
 
 
@@ -165,6 +167,18 @@ def only(*actions: str) -> Operators:
         made = {name: array for name, array in apply(plan, dict(read(parent))) if name in taken}
         load(model, made)
         return alike, False, coverage(plan, taken)
+
+    return operators
+
+
+def aligned_as(pairs: Pairs) -> Operators:
+    """Ours, with an alignment that somebody else made."""
+
+    def operators(parent: nn.Module, model: nn.Module, same: bool) -> tuple[float, bool, float]:
+        ours, theirs = describe(model), describe(parent)
+        plan = make_plan(theirs, ours, pairs, same_task=same)
+        load(model, dict(apply(plan, dict(read(parent)))))
+        return align(theirs, ours).similarity, plan.exact, coverage(plan)
 
     return operators
 
