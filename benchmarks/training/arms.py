@@ -13,7 +13,7 @@ Where there is no parent, an arm begins as from scratch.
 
 import contextlib
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,7 +140,7 @@ def graph_of(job: Job) -> Graph:
 
 # -- lending ------------------------------------------------------------------------------------------
 
-Pairs = Collection[tuple[int, int]]
+Pairs = Sequence[tuple[int, int]]
 Operators = Callable[[nn.Module, nn.Module, bool], tuple[float, bool, float]]
 
 
