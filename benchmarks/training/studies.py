@@ -39,7 +39,7 @@ from training.arms import (
     warm_start,
 )
 from training.loop import train
-from training.measures import Record
+from training.measures import Record, steps_to
 from training.run import CACHE, RESULTS, Sequence, append, records
 from training.tasks import Task, task
 from training.workloads import WORKLOADS, Job
@@ -337,7 +337,7 @@ def study(name: str, bench: Bench, path: Path) -> None:
         if variant not in done:
             record = bench.record(name, variant, start, **options) | extra
             append(path, record)
-            reached = record["steps"][-1] if max(record["scores"]) >= 0.99 * record["target"] else None
+            reached = steps_to(record, 0.99 * record["target"])
             print(
                 f"{name} {key} {variant}: start {record['scores'][0]:.3f}, 99 % after {reached}", flush=True
             )
