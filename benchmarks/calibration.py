@@ -203,7 +203,7 @@ def page(everything: list[dict[str, Any]]) -> str:
         f"smallest budget tried ({', '.join(map(str, BUDGETS))}) that reaches 99 % of what "
         f"{PLATEAU_EPOCHS * EPOCH} steps from scratch reach (the plateau), the cost of calibration included. "
         f"Rates: {WARM['plain']:g} after a plain transfer, {WARM['calibrated']:g} after a calibrated one, "
-        "the best of 0.005 to 0.03 for each. Seeds 0 and 1 also served to choose these, and how to calibrate.",
+        "the best of 0.005 to 0.03 for each. Seeds 0 and 1 also served to choose these and how to calibrate.",
         "",
         "| pair | parent | plateau | init | start | after 188 steps | steps to 99 % | cost in steps |",
         "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
