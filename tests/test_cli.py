@@ -73,14 +73,13 @@ def run(*arguments: str) -> Result:
 
 
 def test_every_command_has_help_and_an_example_and_every_option_has_help() -> None:
-    def commands(command: click.Command) -> Iterator[click.Command]:
-        yield command
-        for child in getattr(command, "commands", {}).values():
-            yield from commands(child)
+    def commands(command: click.Command, called: str) -> Iterator[tuple[click.Command, str]]:
+        yield command, called
+        for name, child in getattr(command, "commands", {}).items():
+            yield from commands(child, f"{called} {name}")
 
-    for command in commands(main):
+    for command, called in commands(main, "modelkeeper"):
         assert command.help, f"{command.name} has no help"
-        called = "modelkeeper" if command is main else f"modelkeeper {command.name}"
         example = re.search(rf"^ +{called}\b", command.help.partition("\b\n")[2], re.MULTILINE)
         assert example, f"{command.name} has no example"
         for parameter in command.params:

@@ -25,6 +25,9 @@ EXAMPLES = [
     errors.UnknownModel("resnet20", ("0123", "4567")),
     errors.ZooUnusable("zoo/", "the disk is full", "Free some room."),
     errors.CorruptWeights("0123", "the file is missing"),
+    errors.CoordinatorUnreachable("http://10.0.0.7", "Connection refused", "Check its address."),
+    errors.NotAllowed("the token is not valid", "Give another."),
+    errors.QuotaExceeded("more than 5 requests per second", "Ask less often.", "0.2"),
     errors.CannotLoadFactory("models:net", "no module 'models' is installed"),
 ]
 

@@ -13,6 +13,7 @@ is an error at once, since nobody else could notice it.
 
 import contextlib
 import getpass
+import logging
 import os
 import threading
 import time
@@ -27,23 +28,29 @@ import msgspec
 from modelkeeper.answers import Answer
 from modelkeeper.coordinator import Coordinator
 from modelkeeper.errors import (
+    CannotDescribe,
     InvalidMeta,
     InvalidMetric,
     InvalidSetting,
     InvalidWeights,
     ModelRefused,
+    NoProgram,
     UnknownFramework,
     UnknownModel,
 )
 from modelkeeper.frontends import frontend_for
 from modelkeeper.meta import ONLY_QUERY, read_query, read_registration
 from modelkeeper.metrics import number
+from modelkeeper.remote import RemoteCoordinator, address
 from modelkeeper.settings import MEMORY, Settings
 from modelkeeper.zoo.records import Record
+from modelkeeper.zoo.zoo import MAX_PROGRAM
 
 M = TypeVar("M")
+_log = logging.getLogger("modelkeeper")
 
 URI = "MODELKEEPER_URI"
+TOKEN = "MODELKEEPER_TOKEN"
 # What the caller did wrong, as opposed to what happened to the keeper.
 _WRONG_USE: tuple[type[Exception], ...] = (
     InvalidMeta,
@@ -62,12 +69,16 @@ class ModelKeeperClient:
     """Warm starts from one zoo, and registrations into it. Also a context manager.
 
     Args:
-        uri: A folder; ":memory:" for a zoo that ends with the client. Default: the variable
-            MODELKEEPER_URI, or ~/.modelkeeper.
+        uri: A folder; ":memory:" for a zoo that ends with the client; or the address of a coordinator:
+            "10.0.0.7", "host:port" or "http(s)://...". Default: the variable MODELKEEPER_URI, or
+            ~/.modelkeeper.
         on_error: What happens when the keeper fails: "cold" warns and lets training start as it would have
             without a keeper; "raise" raises.
-        user: Who registers. Default: the name that you are logged in as.
-        settings: Of a zoo in this process: capacity, policy, minimum_similarity ... (see `Settings`).
+        user: Who registers. Default: the name that you are logged in as. A coordinator with users knows
+            it by the token.
+        token: What a coordinator knows you by. Default: the variable MODELKEEPER_TOKEN.
+        settings: Of a zoo in this process: capacity, policy, minimum_similarity ...; of a coordinator
+            elsewhere: timeout (seconds), spool (see `Settings`).
 
     Raises:
         InvalidSetting: A setting has a value that cannot work.
@@ -79,6 +90,7 @@ class ModelKeeperClient:
         *,
         on_error: str = "cold",
         user: str = "",
+        token: str = "",
         **settings: Any,
     ) -> None:
         if on_error not in ("cold", "raise"):
@@ -88,18 +100,26 @@ class ModelKeeperClient:
             known = ", ".join(name for name in Settings.__struct_fields__ if name != "home")
             raise InvalidSetting("settings", ", ".join(sorted(unknown)), f"known are {known}")
         self.uri = os.fspath(uri) if uri is not None else os.environ.get(URI, "")
-        self.settings = Settings.read(home=self.uri or None, **settings)
+        self._address = address(self.uri)
+        if self._address and (foreign := set(settings) - {"timeout", "spool"}):
+            advice = f"the coordinator at {self._address} has its own; set them there"
+            raise InvalidSetting("settings", ", ".join(sorted(foreign)), advice)
+        self.settings = Settings.read(home=None if self._address else self.uri or None, **settings)
         self._on_error, self._user = on_error, user or login()
-        self._opened: Coordinator | None = None
+        self._token = token or os.environ.get(TOKEN, "")
+        self._opened: Coordinator | RemoteCoordinator | None = None
         self._opening = threading.Lock()
         # Which parent a model started from.
         self._started: weakref.WeakKeyDictionary[Any, Answer] = weakref.WeakKeyDictionary()
 
     @property
-    def coordinator(self) -> Coordinator:
+    def coordinator(self) -> Coordinator | RemoteCoordinator:
         """What the client talks to; opened when it is first needed."""
         with self._opening:
-            if self._opened is None:
+            if self._opened is None and self._address:
+                wait, spool = self.settings.timeout, self.settings.spool
+                self._opened = RemoteCoordinator(self._address, token=self._token, timeout=wait, spool=spool)
+            elif self._opened is None:
                 self._opened = Coordinator(self.settings)
             return self._opened
 
@@ -110,6 +130,9 @@ class ModelKeeperClient:
         *,
         example_inputs: Any = None,
         dry_run: bool = False,
+        calibrate: Any = None,
+        labels: Any = None,
+        progress: bool = False,
     ) -> tuple[M, Answer]:
         """Load the most fitting known weights into `model`, in place.
 
@@ -122,6 +145,11 @@ class ModelKeeperClient:
                 (names or ids to prefer), exclude, minimum_similarity, policy.
             example_inputs: What the model runs on, if that cannot be found from the model itself.
             dry_run: Find and plan, but change nothing.
+            calibrate: Examples of the data it will be trained on (tensors, pairs (x, y), dicts, a
+                DataLoader): where the transfer is not exact, its layers are fitted to what the parent
+                computes on them. They stay on this machine; `modelkeeper.transfer` says more.
+            labels: Of the examples, for a head that the parent cannot teach.
+            progress: Show a bar while layers are fitted.
 
         Returns:
             The model, and what was done: parent, similarity, what was copied, widened, narrowed, inserted
@@ -140,12 +168,14 @@ class ModelKeeperClient:
             described = time.perf_counter() - begun
             warmth = self.coordinator.query(graph, query, dry_run=dry_run)
             begun = time.perf_counter()
-            if not dry_run and warmth.plan is not None:
+            if not dry_run and not warmth.answer.cold:
                 frontend.load(model, dict(warmth.weights()))
                 self._remember(model, warmth.answer)
             loaded = time.perf_counter() - begun
             spent = {"describe": described, **warmth.answer.seconds, "load": loaded}
             answer = msgspec.structs.replace(warmth.answer, seconds=spent)
+            if calibrate is not None and not (dry_run or answer.cold or answer.exact):
+                answer = self._calibrated(model, warmth, answer, (calibrate, labels), progress)
         if trouble:
             answer = Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
         return model, answer
@@ -177,8 +207,35 @@ class ModelKeeperClient:
             told = msgspec.structs.replace(told, parent=started.parent or "", similarity=started.similarity)
         with self._guard("The model was not registered", (InvalidWeights,)):
             graph = frontend.describe(model, example_inputs)
-            return self.coordinator.register(graph, told, frontend.read(model), owner=self._user).record
+            return self.coordinator.register(
+                graph, told, frontend.read(model), owner=self._user, program=_program(model, example_inputs)
+            ).record
         return None
+
+    def _calibrated(
+        self, model: Any, warmth: Any, answer: Answer, examples: tuple[Any, Any], progress: bool
+    ) -> Answer:
+        """Fit the model's layers to the parent's. If that fails, the model has the plain weights."""
+        from modelkeeper.calibration import calibrated
+        from modelkeeper.transferring import shown
+
+        begun = time.perf_counter()
+        found = None
+        frontend = frontend_for(model)
+        with self._guard("The model starts warm, but uncalibrated") as trouble, warmth.lender() as lender:
+            if lender.program is None:
+                raise NoProgram(answer.parent_name, "it was registered without one")
+            program = frontend.Program.from_bytes(lender.program)
+            batches = frontend.collect(*examples, frontend.EXAMPLES)
+            with shown(progress) as told:
+                found = calibrated(model, lender.plan, program, lender.tensors, batches, progress=told)
+        spent = answer.seconds | {"calibrate": time.perf_counter() - begun}
+        return msgspec.structs.replace(
+            answer,
+            seconds=spent,
+            warnings=(*answer.warnings, *trouble),
+            calibration=None if found is None else found.to_dict(),
+        )
 
     @contextlib.contextmanager
     def training(
@@ -274,6 +331,16 @@ class Run(Generic[M]):
             InvalidMetric: A number cannot be so.
         """
         self.metrics |= {name: number(name, value) for name, value in metrics.items()}
+
+
+def _program(model: Any, example_inputs: Any) -> bytes:
+    """What a model computes, for those who start from it; nothing if that cannot be written down."""
+    try:
+        found: bytes = frontend_for(model).record(model, example_inputs).to_bytes()
+    except (NoProgram, CannotDescribe) as problem:
+        _log.info("registered without a program: %s", problem)
+        return b""
+    return found if len(found) <= MAX_PROGRAM else b""
 
 
 def login() -> str:

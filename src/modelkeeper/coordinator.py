@@ -9,8 +9,11 @@ It knows graphs and arrays, no framework; whoever holds a model (a client) descr
 queries and registrations need (NumPy, matching, transforming) is imported when they come.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,14 +23,26 @@ from modelkeeper.answers import Answer
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel
 from modelkeeper.graph import Graph
 from modelkeeper.settings import Settings
-from modelkeeper.zoo.records import DAMAGED, STORED, Event, Filter, Record, Registration, Viewer, is_id
+from modelkeeper.zoo.records import (
+    ACTIVE,
+    DAMAGED,
+    STORED,
+    Event,
+    Filter,
+    Record,
+    Registration,
+    Viewer,
+    is_id,
+    sees,
+)
 from modelkeeper.zoo.zoo import Registered, Swept, Zoo
 
 if TYPE_CHECKING:
     from modelkeeper.meta import Query
     from modelkeeper.searching import Search
     from modelkeeper.transform import Plan
-    from modelkeeper.weights import Array, Weights
+    from modelkeeper.weights import Array, Header, Weights
+    from modelkeeper.zoo.staged import Staged
 
 ATTEMPTS = 3  # parents to try if one turns out to be damaged
 
@@ -48,11 +63,34 @@ class Lineage(Struct, frozen=True):
         }
 
 
+@dataclass(frozen=True)
+class Lender:
+    """A parent, for whoever wants to run it beside the child: the plan, its own tensors, and its program."""
+
+    plan: "Plan"
+    tensors: "Mapping[str, Array]"
+    program: bytes | None
+
+
 class Warmth:
     """What a query found: the answer, and the weights that go with it."""
 
-    def __init__(self, answer: Answer, plan: "Plan | None" = None, source: "Weights | None" = None) -> None:
-        self.answer, self.plan, self._source = answer, plan, source
+    def __init__(
+        self,
+        answer: Answer,
+        plan: "Plan | None" = None,
+        source: "Weights | None" = None,
+        program: Callable[[], bytes | None] = lambda: None,
+    ) -> None:
+        self.answer, self.plan, self._source, self._program = answer, plan, source, program
+
+    @contextlib.contextmanager
+    def lender(self) -> "Iterator[Lender | None]":
+        """The parent itself; None for a cold start, or a dry run."""
+        if self.plan is None or self._source is None:
+            yield None
+        else:
+            yield Lender(self.plan, self._source, self._program())
 
     def weights(self) -> "Iterator[tuple[str, Array]]":
         """The child's tensors by name, each made when it is asked for; none for a cold start.
@@ -64,6 +102,29 @@ class Warmth:
             from modelkeeper.transform import apply
 
             yield from apply(self.plan, self._source)
+
+    @property
+    def header(self) -> "Header":
+        """Where each tensor lies in a file of these weights."""
+        from modelkeeper.weights import Header
+
+        if self.plan is None:
+            return Header({})
+        tensors = self.plan.child.tensors
+        made = [tensors[entry.tensor] for entry in self.plan.entries if entry.action != "kept"]
+        return Header.of((tensor.name, tensor.dtype, tensor.shape) for tensor in made)
+
+    def stream(self) -> Iterator[memoryview | bytes]:
+        """The bytes of that file. Tensors are made in its order, so that none has to wait for another."""
+        if self.plan is not None and self._source is not None:
+            from modelkeeper.transform import apply
+            from modelkeeper.weights import stream
+
+            header = self.header
+            place = {name: number for number, name in enumerate(header.tensors)}
+            ordered = sorted(self.plan.entries, key=lambda entry: place.get(entry.tensor, -1))
+            plan = msgspec.structs.replace(self.plan, entries=tuple(ordered))
+            yield from stream(header, apply(plan, self._source))
 
 
 class Coordinator:
@@ -123,8 +184,23 @@ class Coordinator:
             if not dry_run:
                 self._lent(parent, search, viewer)
             answer = search.answer(choice, parent, plan, tuple(warnings), dry_run)
-            return Warmth(answer, plan, source)
+            return Warmth(answer, plan, source, partial(self.zoo.program, parent))
         return Warmth(search.answer(choice, None, None, tuple(warnings), dry_run))
+
+    def lend(self, graph: Graph, query: "Query", parent: str, viewer: Viewer | None = None) -> Warmth:
+        """What a parent that is known by its id lends to a model: the weights that `query` found, again.
+
+        Raises:
+            UnknownModel: There is no such model, or it is not there any more.
+            CorruptWeights: Its file is damaged.
+        """
+        from modelkeeper.searching import plan_from
+
+        record = self.show(parent, viewer)
+        if record.state != ACTIVE:
+            raise UnknownModel(parent)
+        plan = plan_from(record, self.zoo.catalog.graph(record.graph), graph, query)
+        return Warmth(Answer(parent=record.id), plan, self.zoo.weights(record))
 
     def _lent(self, parent: Record, search: "Search", viewer: Viewer | None) -> None:
         now, user = time.time(), viewer.user if viewer else ""
@@ -139,10 +215,11 @@ class Coordinator:
         self,
         graph: Graph,
         told: Registration,
-        tensors: "Iterable[tuple[str, Array]]",
+        tensors: "Iterable[tuple[str, Array]] | Staged",
         *,
         owner: str = "",
         model_id: str = "",
+        program: bytes = b"",
     ) -> Registered:
         """Take a trained model into the zoo: see `Zoo.register`.
 
@@ -151,7 +228,7 @@ class Coordinator:
         """
         if told.parent and not is_id(told.parent):
             told = msgspec.structs.replace(told, parent=self.show(told.parent).id)
-        return self.zoo.register(graph, told, tensors, owner, model_id)
+        return self.zoo.register(graph, told, tensors, owner, model_id, program)
 
     def models(
         self,
@@ -181,23 +258,25 @@ class Coordinator:
         return f"{self.settings.blobs_url.rstrip('/')}/{record.folder}"
 
     def tree(self, name: str, viewer: Viewer | None = None) -> Lineage:
-        """A model with all that it descends from and all that descends from it."""
+        """A model with all that it descends from and all that descends from it, as far as it may be seen."""
         record = self.show(name, viewer)
         catalog, ancestors, seen = self.zoo.catalog, [], {record.id}
         at = record
         while at.parent and at.parent not in seen:
             seen.add(at.parent)
             found = catalog.with_ids([at.parent])
-            if not found:
+            if not found or not sees(viewer, found[at.parent]):
                 break
             at = found[at.parent]
             ancestors.append(at)
-        return msgspec.structs.replace(self._descendants(record, {record.id}), ancestors=tuple(ancestors))
+        below = self._descendants(record, {record.id}, viewer)
+        return msgspec.structs.replace(below, ancestors=tuple(ancestors))
 
-    def _descendants(self, record: Record, seen: set[str]) -> Lineage:
-        children = [child for child in self.zoo.catalog.children(record.id) if child.id not in seen]
+    def _descendants(self, record: Record, seen: set[str], viewer: Viewer | None) -> Lineage:
+        found = self.zoo.catalog.children(record.id)
+        children = [child for child in found if child.id not in seen and sees(viewer, child)]
         seen |= {child.id for child in children}
-        return Lineage(record, (), tuple(self._descendants(child, seen) for child in children))
+        return Lineage(record, (), tuple(self._descendants(child, seen, viewer) for child in children))
 
     def remove(self, name: str, *, user: str = "", viewer: Viewer | None = None) -> Record:
         """Take a model out of the zoo. Its record stays, for those who descend from it."""
@@ -224,10 +303,17 @@ class Coordinator:
         """Sweep what was left behind: see `Zoo.gc`."""
         return self.zoo.gc(grace=grace, verify=verify, progress=progress)
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self, *, viewer: Viewer | None = None) -> dict[str, Any]:
         """Counts over the zoo."""
-        return self.zoo.catalog.stats() | {"capacity": self.settings.capacity}
+        return self.zoo.catalog.stats(viewer) | {"capacity": self.settings.capacity}
 
-    def log(self, *, limit: int = 50, model: str | None = None, action: str | None = None) -> list[Event]:
+    def log(
+        self,
+        *,
+        limit: int = 50,
+        model: str | None = None,
+        action: str | None = None,
+        viewer: Viewer | None = None,
+    ) -> list[Event]:
         """What happened in the zoo, the newest first."""
-        return self.zoo.catalog.log(limit=limit, model=model, action=action)
+        return self.zoo.catalog.log(limit=limit, model=model, action=action, viewer=viewer)

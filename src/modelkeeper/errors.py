@@ -19,6 +19,9 @@ ModelKeeperError
 ├── ZooUnusable          the zoo's catalog or its store cannot be opened, read or written
 ├── CorruptWeights       the bytes in the store are not what was registered
 ├── InvalidMetric        how good a model is was not said, or cannot be so
+├── CoordinatorUnreachable  the service did not answer, or answered nonsense
+├── NotAllowed           the service does not know the token, or the token may not do this
+├── QuotaExceeded        a user asks too often, or keeps too much
 └── CannotLoadFactory    a `module:factory` on the command line gave no model
 
 A message says what happened, with the value that caused it, and then what to do. All fields go to
@@ -240,6 +243,45 @@ class InvalidMetric(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"metric {self.name!r}: {self.problem}; {self.advice}."
+
+
+class CoordinatorUnreachable(ModelKeeperError):
+    """The service did not answer, or answered nonsense."""
+
+    def __init__(self, url: str, problem: str, advice: str) -> None:
+        super().__init__(url, problem, advice)
+        self.url, self.problem, self.advice = url, problem, advice
+
+    def __str__(self) -> str:
+        return f"the coordinator at {self.url} cannot be used: {self.problem}. {self.advice}"
+
+
+class NotAllowed(ModelKeeperError):
+    """The service does not know the token, or the token may not do this."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(problem, advice)
+        self.problem, self.advice = problem, advice
+
+    def __str__(self) -> str:
+        return f"not allowed: {self.problem}. {self.advice}"
+
+
+class QuotaExceeded(ModelKeeperError):
+    """A user asks too often, or keeps too much."""
+
+    def __init__(self, problem: str, advice: str, seconds: str = "") -> None:
+        super().__init__(problem, advice, seconds)
+        self.problem, self.advice, self.seconds = problem, advice, seconds
+
+    @property
+    def wait(self) -> float:
+        """Seconds after which it may be tried again; 0: waiting does not help."""
+        return float(self.seconds or 0)
+
+    def __str__(self) -> str:
+        again = f" It may be tried again after {self.seconds} s." if self.seconds else ""
+        return f"quota exceeded: {self.problem}. {self.advice}{again}"
 
 
 class CannotLoadFactory(ModelKeeperError):

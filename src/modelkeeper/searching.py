@@ -90,12 +90,11 @@ class Search:
         return None if choice.parent is None else self._by_id[choice.parent.id]
 
     def plan(self, parent: Record) -> Plan:
-        """What the parent would lend. The head goes along if both predict the same things."""
+        """What the parent would lend."""
         if parent.key not in self._plans:
-            theirs = self._zoo.catalog.graph(parent.graph)
-            alignment = align(theirs, self._graph)
-            same = parent.data == self._query.data and parent.task == (self._query.task or parent.task)
-            self._plans[parent.key] = make_plan(theirs, self._graph, alignment, same_task=same)
+            self._plans[parent.key] = plan_from(
+                parent, self._zoo.catalog.graph(parent.graph), self._graph, self._query
+            )
             self._clock("plan")
         return self._plans[parent.key]
 
@@ -173,6 +172,12 @@ class Search:
             plan = self.plan(self._by_id[each.id])
             ranked[number] = msgspec.structs.replace(each, exact=plan.exact, coverage=plan.coverage)
         return ranked
+
+
+def plan_from(parent: Record, theirs: Graph, graph: Graph, query: Query) -> Plan:
+    """What a parent would lend to a model. The head goes along if both predict the same things."""
+    same = parent.data == query.data and parent.task == (query.task or parent.task)
+    return make_plan(theirs, graph, align(theirs, graph), same_task=same)
 
 
 class Clock:

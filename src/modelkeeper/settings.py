@@ -6,12 +6,13 @@
 Every field can be set by a variable of its name: `minimum_similarity` by MODELKEEPER_MINIMUM_SIMILARITY.
 """
 
+import ipaddress
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
 
@@ -19,6 +20,7 @@ from modelkeeper.errors import InvalidSetting
 
 MEMORY = ":memory:"
 PREFIX = "MODELKEEPER_"
+PORT = 7433  # of a coordinator behind HTTP, unless another is named
 POLICIES, ADMISSIONS = ("buckets", "benefit"), ("refuse", "not_a_parent", "off")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}I": 2 ** (10 * power) for power, unit in enumerate("KMGT", start=1)}
@@ -29,42 +31,11 @@ def default_home() -> str:
     return str(Path.home() / ".modelkeeper")
 
 
-class Settings(Struct, frozen=True, kw_only=True):
-    """How one zoo is kept."""
-
-    home: str = ""  # a folder, or ":memory:"; "" is ~/.modelkeeper
-    catalog: str = ""  # a SQLAlchemy URL; "" is a SQLite file in the home
-    blobs: str = ""  # a folder or a URL; "" is the home
-    capacity: int | None = None  # bytes of weights to keep; None: all
-    policy: str = "buckets"  # how a parent is chosen: buckets, benefit
-    minimum_similarity: float = 0.3  # a match below this is a cold start
-    admission: str = "refuse"  # what becomes of outliers below their peers: refuse, not_a_parent, off
-    admission_threshold: float = 3.5  # how many spreads below its peers make an outlier
-    minimum_peers: int = 5  # with fewer peers than this, everyone is admitted
-    half_life: float = 30.0  # days in which a model that nobody uses loses half of its value
-    grace: float = 3600.0  # seconds before what no record names counts as left behind
-    threads: int = 0  # for matching; 0: as many as there are cores
-
-    def __post_init__(self) -> None:
-        if self.capacity is not None and self.capacity <= 0:
-            raise InvalidSetting("capacity", str(self.capacity), "give a number of bytes above 0, e.g. 20GB")
-        for name, known in (("policy", POLICIES), ("admission", ADMISSIONS)):
-            if getattr(self, name) not in known:
-                raise InvalidSetting(name, repr(getattr(self, name)), f"choose one of {', '.join(known)}")
-        if not 0 <= self.minimum_similarity <= 1:
-            raise InvalidSetting(
-                "minimum_similarity", str(self.minimum_similarity), "give a number from 0 to 1"
-            )
-        for name in ("half_life", "admission_threshold"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise InvalidSetting(name, str(value), "give a number above 0")
-        for name in ("grace", "threads", "minimum_peers"):
-            if not getattr(self, name) >= 0:
-                raise InvalidSetting(name, str(getattr(self, name)), "give 0 or more")
+class _Read(Struct, frozen=True, kw_only=True):
+    """Settings that can come from the environment."""
 
     @classmethod
-    def read(cls, environment: Mapping[str, str] | None = None, **given: Any) -> "Settings":
+    def read(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Self:
         """Settings from the environment, unless they are given (None: not given).
 
         Raises:
@@ -80,6 +51,43 @@ class Settings(Struct, frozen=True, kw_only=True):
             if isinstance(value, str) and name in _READERS:
                 values[name] = _READERS[name](name, value)
         return cls(**values)
+
+
+class Settings(_Read, frozen=True, kw_only=True):
+    """How one zoo is kept."""
+
+    home: str = ""  # a folder, or ":memory:"; "" is ~/.modelkeeper
+    catalog: str = ""  # a SQLAlchemy URL; "" is a SQLite file in the home
+    blobs: str = ""  # a folder or a URL; "" is the home
+    capacity: int | None = None  # bytes of weights to keep; None: all
+    policy: str = "buckets"  # how a parent is chosen: buckets, benefit
+    minimum_similarity: float = 0.3  # a match below this is a cold start
+    admission: str = "refuse"  # what becomes of outliers below their peers: refuse, not_a_parent, off
+    admission_threshold: float = 3.5  # how many spreads below its peers make an outlier
+    minimum_peers: int = 5  # with fewer peers than this, everyone is admitted
+    half_life: float = 30.0  # days in which a model that nobody uses loses half of its value
+    grace: float = 3600.0  # seconds before what no record names counts as left behind
+    threads: int = 0  # for matching; 0: as many as there are cores
+    timeout: float = 10.0  # seconds to wait for a coordinator behind HTTP
+    spool: str = ""  # where models wait that could not be sent; "" is ~/.modelkeeper/spool
+
+    def __post_init__(self) -> None:
+        if self.capacity is not None and self.capacity <= 0:
+            raise InvalidSetting("capacity", str(self.capacity), "give a number of bytes above 0, e.g. 20GB")
+        for name, known in (("policy", POLICIES), ("admission", ADMISSIONS)):
+            if getattr(self, name) not in known:
+                raise InvalidSetting(name, repr(getattr(self, name)), f"choose one of {', '.join(known)}")
+        if not 0 <= self.minimum_similarity <= 1:
+            raise InvalidSetting(
+                "minimum_similarity", str(self.minimum_similarity), "give a number from 0 to 1"
+            )
+        for name in ("half_life", "admission_threshold", "timeout"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidSetting(name, str(value), "give a number above 0")
+        for name in ("grace", "threads", "minimum_peers"):
+            if not getattr(self, name) >= 0:
+                raise InvalidSetting(name, str(getattr(self, name)), "give 0 or more")
 
     @property
     def in_memory(self) -> bool:
@@ -99,6 +107,52 @@ class Settings(Struct, frozen=True, kw_only=True):
     @property
     def blobs_url(self) -> str:
         return self.blobs or ("memory://" if self.in_memory else str(self.folder))
+
+
+class ServiceSettings(_Read, frozen=True, kw_only=True):
+    """How a coordinator is offered over HTTP."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT  # 0: any that is free
+    auth: bool = True  # False: everyone who reaches it may do everything, so only this machine may
+    hosts: str = ""  # names it answers to, separated by commas; "": with auth all, without those of loopback
+    rate: float = 100.0  # requests per second that a user may make, unless told otherwise
+    quota_bytes: int | None = None  # of weights that a user may keep, unless told otherwise
+    quota_models: int | None = None  # likewise
+    query_time: float = 30.0  # seconds after which a search answers with what it has
+    shutdown: float = 60.0  # seconds that requests under way get when the service is told to stop
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise InvalidSetting("port", str(self.port), "give a number from 0 to 65535")
+        for name in ("rate", "query_time", "shutdown"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidSetting(name, str(value), "give a number above 0")
+        if not self.auth and not is_loopback(self.host):
+            advice = (
+                "without auth everyone who reaches the service may read and delete every model. "
+                "Leave out --no-auth, or bind to 127.0.0.1"
+            )
+            raise InvalidSetting("host", repr(self.host), advice)
+
+
+def is_address(uri: str) -> bool:
+    """Does it name a coordinator (http(s)://…, an IP address, localhost or host:port), and no folder?"""
+    if re.match(r"https?://|[A-Za-z0-9._-]+:[0-9]{1,5}$|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}$", uri, re.IGNORECASE):
+        return True
+    try:
+        return ipaddress.ip_address(uri.strip("[]")) is not None
+    except ValueError:
+        return uri.lower() == "localhost"
+
+
+def is_loopback(host: str) -> bool:
+    """Can a host's address only be reached from this machine?"""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def parse_bytes(name: str, text: str) -> int:
@@ -122,6 +176,19 @@ def _count(name: str, text: str) -> int:
     return int(text)
 
 
-_READERS = {"capacity": parse_bytes, "threads": _count, "minimum_peers": _count} | dict.fromkeys(
-    ("minimum_similarity", "admission_threshold", "half_life", "grace"), _number
-)
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
+        raise InvalidSetting(name, repr(text), "give true or false")
+    return text.lower() in ("1", "true", "yes", "on")
+
+
+_READERS: dict[str, Callable[[str, str], Any]] = {
+    "auth": _flag,
+    **dict.fromkeys(("capacity", "quota_bytes"), parse_bytes),
+    **dict.fromkeys(("threads", "minimum_peers", "port", "quota_models"), _count),
+    **dict.fromkeys(
+        ("minimum_similarity", "admission_threshold", "half_life", "grace", "timeout", "rate", "query_time"),
+        _number,
+    ),
+    "shutdown": _number,
+}

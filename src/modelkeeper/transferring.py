@@ -139,14 +139,14 @@ def transfer(
     made_of = source if program is None and not isinstance(source, Graph) else program
     fitted = None
     if calibrate is not None and made_of is not None:
-        with _shown(progress) as told:
+        with shown(progress) as told:
             fitted = calibrated(target, plan, made_of, tensors, calibrate, progress=told, **budget)
     found = frontend.difference(source, target, example_inputs) if verify else None
     return Report(plan, alignment, found, fitted)
 
 
 @contextmanager
-def _shown(
+def shown(
     progress: Callable[[int, int, str], None] | bool,
 ) -> Iterator[Callable[[int, int, str], None] | None]:
     """A bar in the terminal, if that was asked for."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from modelkeeper.cli import describing, keeping, querying
+from modelkeeper.cli import describing, keeping, querying, serving
 from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting, ModelKeeperError, ModelRefused
 from modelkeeper.text import printable
 
@@ -61,5 +61,5 @@ def main() -> None:
     """
 
 
-for _command in (*keeping.COMMANDS, *querying.COMMANDS, *describing.COMMANDS):
+for _command in (*keeping.COMMANDS, *querying.COMMANDS, *describing.COMMANDS, *serving.COMMANDS):
     main.add_command(_command)

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from modelkeeper.coordinator import Coordinator
+    from modelkeeper.remote import RemoteCoordinator
 
 zoo_option = click.option(
     "--zoo",
     envvar="MODELKEEPER_URI",
     metavar="URI",
-    help="The folder of the zoo. Default: the variable MODELKEEPER_URI, or ~/.modelkeeper.",
+    help="The folder of the zoo, or the address of a coordinator (host:port, http://...); its token comes "
+    "from MODELKEEPER_TOKEN. Default: the variable MODELKEEPER_URI, or ~/.modelkeeper.",
 )
 
 
@@ -36,7 +38,7 @@ def json_option(text: str = "Print JSON instead of a table.") -> Callable[[Any],
 
 
 @contextlib.contextmanager
-def opened(uri: str | None, *, make: bool = False) -> "Iterator[Coordinator]":
+def opened(uri: str | None, *, make: bool = False) -> "Iterator[Coordinator | RemoteCoordinator]":
     """The coordinator of a zoo.
 
     Args:
@@ -44,14 +46,33 @@ def opened(uri: str | None, *, make: bool = False) -> "Iterator[Coordinator]":
         make: Make the zoo if it is not there. Otherwise that is an error: a typo is no empty zoo.
     """
     from modelkeeper.coordinator import Coordinator
-    from modelkeeper.settings import MEMORY, Settings
+    from modelkeeper.settings import MEMORY, Settings, is_address
 
+    if uri and is_address(uri):
+        with _called(uri) as remote:
+            yield remote
+        return
     settings = Settings.read(home=uri or None)
     local = settings.home != MEMORY and not settings.catalog
     if local and not make and not (settings.folder / "catalog.db").exists():
         advice = "Register a model to make one, or say with --zoo or MODELKEEPER_URI where it is."
         raise ZooUnusable(str(settings.folder), "there is no zoo", advice)
     coordinator = Coordinator(settings)
+    try:
+        yield coordinator
+    finally:
+        coordinator.close()
+
+
+@contextlib.contextmanager
+def _called(uri: str) -> "Iterator[RemoteCoordinator]":
+    from modelkeeper.remote import RemoteCoordinator, address
+    from modelkeeper.settings import Settings
+
+    settings, token = Settings.read(), os.environ.get("MODELKEEPER_TOKEN", "")
+    url = address(uri)
+    assert url is not None
+    coordinator = RemoteCoordinator(url, token=token, timeout=settings.timeout, spool=settings.spool or None)
     try:
         yield coordinator
     finally:

@@ -23,6 +23,7 @@ from modelkeeper.errors import InvalidMeta, InvalidWeights
 if TYPE_CHECKING:
     from modelkeeper.coordinator import Warmth
     from modelkeeper.graph import Graph
+    from modelkeeper.remote.coordinator import RemoteWarmth
     from modelkeeper.weights import Array, Weights
 
 COLD_START = 3  # exit code of a query that found no parent
@@ -116,7 +117,7 @@ def _ask(
     *,
     output: str | None = None,
     runners_up: bool = False,
-) -> "Warmth":
+) -> "Warmth | RemoteWarmth":
     from modelkeeper.meta import read_query
 
     asked = read_query({key: value for key, value in meta.items() if value not in (None, ())})
@@ -134,7 +135,7 @@ def _ask(
     return warmth
 
 
-def _report(warmth: "Warmth", as_json: bool, most: int | None = None) -> None:
+def _report(warmth: "Warmth | RemoteWarmth", as_json: bool, most: int | None = None) -> None:
     answer = warmth.answer
     if as_json:
         echo_json(answer.to_dict())
@@ -146,7 +147,7 @@ def _report(warmth: "Warmth", as_json: bool, most: int | None = None) -> None:
         click.get_current_context().exit(COLD_START)
 
 
-def _write(path: str, graph: "Graph", warmth: "Warmth", model: object) -> None:
+def _write(path: str, graph: "Graph", warmth: "Warmth | RemoteWarmth", model: object) -> None:
     """Write the weights beside, and rename: a file is whole or not there."""
     from modelkeeper.weights import Header, stream
 

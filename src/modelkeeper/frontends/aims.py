@@ -4,7 +4,7 @@ An aim names layers of the two graphs; it knows neither numbers nor a framework.
 makes aims from a plan, a front end's `calibrate` fits layers to them and reports a `Calibration`.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -75,3 +75,11 @@ class Calibration:
     def fitted(self) -> int:
         """The number of layers whose weights were fitted."""
         return sum(each.how == "fitted" for each in self.layers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data. What is not known (of a layer that was left alone) is None."""
+        layers = [
+            {key: None if value != value else value for key, value in asdict(each).items()}
+            for each in self.layers
+        ]
+        return {**asdict(self), "layers": layers, "fitted": self.fitted}

@@ -29,10 +29,11 @@ from obstore.exceptions import NotFoundError
 from obstore.store import LocalStore, MemoryStore, ObjectStore, from_url
 
 from modelkeeper.errors import CorruptWeights, ZooUnusable
-from modelkeeper.weights import Weights
+from modelkeeper.weights import CHUNK, Weights
 from modelkeeper.zoo.records import is_id
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
+PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
 MODELS, STAGING = "models", "staging"
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
 
@@ -67,6 +68,11 @@ class Blobs:
                 self._store = LocalStore(self._root)
         except (StoreError, OSError, ValueError) as problem:
             raise ZooUnusable(self.url, _line(problem), _ADVICE) from problem
+
+    @property
+    def staging(self) -> Path | None:
+        """Where files of a local store lie that are not finished; None: it is not local."""
+        return None if self._root is None else self._root / STAGING
 
     @contextlib.contextmanager
     def writing(self, folder: str) -> Iterator["Folder"]:
@@ -206,6 +212,11 @@ class Folder:
         """Write a file, piece by piece; nothing but the piece at hand is held."""
         raise NotImplementedError
 
+    def adopt(self, name: str, path: Path, written: Written) -> Written:
+        """Take in a file that lies elsewhere, of which it is known what was written; it stays there, too."""
+        with path.open("rb") as file:
+            return self.write(name, iter(lambda: file.read(CHUNK), b""))
+
     def publish(self) -> None:
         """Put it where its model's folder belongs. What lay there belonged to no record, and goes."""
         raise NotImplementedError
@@ -231,6 +242,15 @@ class _LocalFolder(Folder):
             file.flush()
             os.fsync(file.fileno())
         return Written(size, digest.hexdigest())
+
+    def adopt(self, name: str, path: Path, written: Written) -> Written:
+        try:
+            os.link(path, self._staged / name)  # a second name costs nothing; a copy costs the whole file
+        except OSError:  # on another disk, or on a file system without links
+            return super().adopt(name, path, written)
+        with (self._staged / name).open("rb") as file:
+            os.fsync(file.fileno())
+        return written
 
     def publish(self) -> None:
         now = time.time()

@@ -329,15 +329,25 @@ class Catalog:
         with self._reading() as connection:
             return [float(value) for value in connection.execute(chosen).scalars()]
 
+    def kept_by(self, owner: str) -> tuple[int, int]:
+        """How many models a user keeps, and how many bytes of weights they have."""
+        total = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(models.c.bytes), 0))
+        with self._reading() as connection:
+            count, size = connection.execute(
+                total.where(models.c.owner == owner, models.c.state.in_(STORED))
+            ).one()
+        return int(count), int(size)
+
     def bytes_stored(self) -> int:
         """How much room the weights of all stored models take."""
         chosen = sa.select(sa.func.coalesce(sa.func.sum(models.c.bytes), 0)).where(models.c.state.in_(STORED))
         with self._reading() as connection:
             return int(connection.scalar(chosen) or 0)
 
-    def stats(self) -> dict[str, Any]:
-        """Counts over the whole catalog."""
-        stored = models.c.state.in_(STORED)
+    def stats(self, viewer: Viewer | None = None) -> dict[str, Any]:
+        """Counts over all that the viewer may see."""
+        seen = sa.and_(sa.true(), *_visible(viewer))
+        stored = models.c.state.in_(STORED) & seen
         total = (
             sa.func.count(),
             sa.func.coalesce(sa.func.sum(models.c.bytes), 0),
@@ -347,7 +357,7 @@ class Catalog:
         )
         with self._reading() as connection:
             count, size, parameters, hits, kinds = connection.execute(sa.select(*total).where(stored)).one()
-            by_state = sa.select(models.c.state, sa.func.count()).group_by(models.c.state)
+            by_state = sa.select(models.c.state, sa.func.count()).where(seen).group_by(models.c.state)
             states = {state: int(number) for state, number in connection.execute(by_state)}
             by_task = (
                 sa.select(models.c.task, models.c.data, sa.func.count(), sa.func.sum(models.c.hits))
@@ -369,13 +379,23 @@ class Catalog:
             "groups": groups,
         }
 
-    def log(self, *, limit: int = 50, model: str | None = None, action: str | None = None) -> list[Event]:
-        """The newest events, the newest first."""
+    def log(
+        self,
+        *,
+        limit: int = 50,
+        model: str | None = None,
+        action: str | None = None,
+        viewer: Viewer | None = None,
+    ) -> list[Event]:
+        """The newest events, the newest first: the viewer's own, and those of models that it may see."""
         chosen = sa.select(events.c.at, events.c.action, events.c.model, events.c.user, events.c.detail)
         if model is not None:
             chosen = chosen.where(events.c.model == model)
         if action is not None:
             chosen = chosen.where(events.c.action == action)
+        if viewer is not None:
+            seen = sa.select(models.c.id).where(*_visible(viewer))
+            chosen = chosen.where((events.c.user == viewer.user) | events.c.model.in_(seen))
         with self._reading() as connection:
             rows = connection.execute(chosen.order_by(events.c.number.desc()).limit(limit))
             return [Event(**row) for row in rows.mappings()]
@@ -393,6 +413,9 @@ class Catalog:
             connection = plain.execution_options(modelkeeper_begin="BEGIN IMMEDIATE")
             with connection.begin():
                 yield connection
+
+    # For those who keep other tables in the same database.
+    reading, writing = _reading, _writing
 
     @contextlib.contextmanager
     def _taking_turns(self) -> Iterator[sa.Connection]:

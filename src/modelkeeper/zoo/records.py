@@ -107,6 +107,13 @@ class Viewer(Struct, frozen=True):
     projects: tuple[str, ...] = ()
 
 
+def sees(viewer: Viewer | None, record: Record) -> bool:
+    """May this viewer see this model? The same rule as the catalog's own."""
+    if viewer is None or record.visibility == PUBLIC or record.owner == viewer.user:
+        return True
+    return record.visibility == PROJECT and record.project in viewer.projects
+
+
 class Filter(Struct, frozen=True, kw_only=True):
     """Which records are meant. What is left out does not filter."""
 

@@ -21,7 +21,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION = "0001"  # of the newest migration
+VERSION = "0002"  # of the newest migration
 
 metadata = MetaData()
 
@@ -100,4 +100,42 @@ clock = Table(
     metadata,
     Column("name", String(16), primary_key=True),
     Column("value", BigInteger, nullable=False),
+)
+
+# Who may use a service, and what they may keep there; None: as the service is set.
+users = Table(
+    "users",
+    metadata,
+    Column("name", String(200), primary_key=True),
+    Column("created", Double, nullable=False),
+    Column("bytes", BigInteger),
+    Column("models", BigInteger),
+    Column("rate", Double),
+)
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("name", String(200), primary_key=True),
+    Column("created", Double, nullable=False),
+)
+
+members = Table(
+    "members",
+    metadata,
+    Column("project", String(200), ForeignKey("projects.name", ondelete="CASCADE"), primary_key=True),
+    Column("user", String(200), ForeignKey("users.name", ondelete="CASCADE"), primary_key=True),
+    Index("members_user", "user"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("user", String(200), ForeignKey("users.name", ondelete="CASCADE"), nullable=False, index=True),
+    Column("digest", String(64), nullable=False),  # SHA-256 of the secret; the secret is nowhere
+    Column("scope", String(16), nullable=False),
+    Column("note", String(200), nullable=False),
+    Column("created", Double, nullable=False),
+    Column("expires", Double),  # None: never
 )

@@ -1,0 +1,371 @@
+"""Commands around a service: serve, sync, and who may use it."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from modelkeeper.cli.options import console, echo_json, json_option
+from modelkeeper.errors import InvalidSetting, ModelKeeperError
+
+if TYPE_CHECKING:
+    from modelkeeper.zoo.accounts import Accounts
+
+home_option = click.option(
+    "--home", metavar="FOLDER", help="The folder of the zoo. Default: MODELKEEPER_HOME, or ~/.modelkeeper."
+)
+catalog_option = click.option(
+    "--catalog", metavar="URL", help="A SQLAlchemy URL of the catalog. Default: a file in the home."
+)
+
+
+@click.command()
+@home_option
+@catalog_option
+@click.option("--blobs", metavar="URL", help="A folder or URL for weights. Default: the home.")
+@click.option("--host", help="The address to listen at. Default: 127.0.0.1, this machine alone.")
+@click.option("--port", type=int, help="The port to listen at; 0: any. Default: 7433.")
+@click.option("--capacity", metavar="SIZE", help="How much weight to keep, e.g. 20GB. Default: all.")
+@click.option("--hosts", metavar="NAMES", help="Names that it answers to, e.g. behind a proxy. Default: all.")
+@click.option("--no-auth", is_flag=True, help="Let everyone on this machine do everything, without tokens.")
+def serve(
+    home: str | None,
+    catalog: str | None,
+    blobs: str | None,
+    host: str | None,
+    port: int | None,
+    capacity: str | None,
+    hosts: str | None,
+    no_auth: bool,
+) -> None:
+    """Offer a zoo over HTTP, until told to stop (Ctrl-C, SIGTERM); uploads under way are finished.
+
+    On the first start a token of an administrator is made and shown once. All options, and the settings that
+    have none, can be given as variables: MODELKEEPER_PORT, MODELKEEPER_RATE, MODELKEEPER_QUOTA_BYTES ...
+
+    \b
+      modelkeeper serve --home zoo/
+      modelkeeper serve --home zoo/ --host 0.0.0.0 --capacity 500GB
+    """
+    try:
+        from modelkeeper.server import running
+        from modelkeeper.server.app import Application
+    except ImportError as problem:
+        advice = f"{problem}; install it: pip install 'modelkeeper[server]'"
+        raise InvalidSetting("a service", "run", advice) from problem
+    from modelkeeper.coordinator import Coordinator
+    from modelkeeper.settings import ServiceSettings, Settings
+
+    service = ServiceSettings.read(host=host, port=port, hosts=hosts, auth=False if no_auth else None)
+    settings = Settings.read(home=home, catalog=catalog, blobs=blobs, capacity=capacity)
+    listening = running.listen(service)
+    coordinator = Coordinator(settings)
+    running.log_to_stderr()
+    try:
+        if service.auth and (token := running.first_token(coordinator)) is not None:
+            click.echo(f"The first administrator's token, shown only now:\n\n    {token}\n", err=True)
+        application = Application(coordinator, service)
+        click.echo(f"ModelKeeper listens at {running.address(listening)}", err=True)
+        running.run(application, listening)
+    finally:
+        coordinator.close()
+        listening.close()
+
+
+@click.command()
+@click.option("--spool", metavar="FOLDER", help="Default: MODELKEEPER_SPOOL, or ~/.modelkeeper/spool.")
+@json_option()
+def sync(spool: str | None, as_json: bool) -> None:
+    """Send models that could not be sent when they were registered.
+
+    The token comes from the variable MODELKEEPER_TOKEN. What still cannot be sent goes on waiting.
+
+    \b
+      modelkeeper sync
+    """
+    from modelkeeper.remote import RemoteCoordinator, Spool, default_spool
+    from modelkeeper.settings import Settings
+
+    settings = Settings.read(spool=spool)
+    waiting = Spool(default_spool() if not settings.spool else Path(settings.spool).expanduser()).entries()
+    rows: list[dict[str, Any]] = []
+    for url in dict.fromkeys(entry.waiting.url for entry in waiting):
+        coordinator = RemoteCoordinator(
+            url,
+            token=os.environ.get("MODELKEEPER_TOKEN", ""),
+            timeout=settings.timeout,
+            spool=settings.spool or None,
+        )
+        for entry, result in coordinator.sync():
+            failed = isinstance(result, ModelKeeperError)
+            told = entry.waiting.request
+            rows.append(
+                {
+                    "id": told.id,
+                    "name": told.registration.name,
+                    "to": url,
+                    "result": str(result) if failed else "registered",
+                    "sent": not failed,
+                }
+            )
+        coordinator.close()
+    _print(rows, as_json, "Nothing waits.")
+    if not all(row["sent"] for row in rows):
+        sys.exit(1)
+
+
+@click.group()
+def user() -> None:
+    """Who may use a service: add, list, remove users.
+
+    \b
+      modelkeeper user add ada --models 100
+    """
+
+
+@user.command("add")
+@click.argument("name")
+@click.option("--bytes", "size", metavar="SIZE", help="How much weight they may keep, e.g. 20GB.")
+@click.option("--models", type=click.IntRange(0), help="How many models they may keep.")
+@click.option("--rate", type=float, help="How many requests per second they may make.")
+@home_option
+@catalog_option
+def add_user(
+    name: str, size: str | None, models: int | None, rate: float | None, home: str | None, catalog: str | None
+) -> None:
+    """Add the user NAME, or change the quotas of one who is there.
+
+    \b
+      modelkeeper user add ada --bytes 20GB --home zoo/
+    """
+    from modelkeeper.settings import parse_bytes
+
+    given = {"bytes": None if size is None else parse_bytes("bytes", size), "models": models, "rate": rate}
+    quotas = {key: value for key, value in given.items() if value is not None}
+    with _accounts(home, catalog) as accounts:
+        click.echo(f"{accounts.add_user(name, **quotas).name} is a user.")
+
+
+@user.command("list")
+@home_option
+@catalog_option
+@json_option()
+def list_users(home: str | None, catalog: str | None, as_json: bool) -> None:
+    """List all users.
+
+    \b
+      modelkeeper user list --home zoo/
+    """
+    import msgspec
+
+    with _accounts(home, catalog) as accounts:
+        _print([msgspec.to_builtins(each) for each in accounts.users()], as_json, "There are no users.")
+
+
+@user.command("remove")
+@click.argument("name")
+@home_option
+@catalog_option
+def remove_user(name: str, home: str | None, catalog: str | None) -> None:
+    """Remove the user NAME with all tokens. Models stay.
+
+    \b
+      modelkeeper user remove ada --home zoo/
+    """
+    with _accounts(home, catalog) as accounts:
+        _done(accounts.remove_user(name), f"{name} is no user any more.", f"There is no user {name!r}.")
+
+
+@click.group()
+def project() -> None:
+    """Whose models are seen by whom: projects and their members.
+
+    \b
+      modelkeeper project add vision ada bob
+    """
+
+
+@project.command("add")
+@click.argument("name")
+@click.argument("members", nargs=-1)
+@home_option
+@catalog_option
+def add_project(name: str, members: tuple[str, ...], home: str | None, catalog: str | None) -> None:
+    """Add the project NAME, and make users its MEMBERS.
+
+    \b
+      modelkeeper project add vision ada bob --home zoo/
+    """
+    with _accounts(home, catalog) as accounts:
+        accounts.add_project(name)
+        for member in members:
+            accounts.join(name, member)
+        click.echo(f"{name} has {len(accounts.projects()[name])} members.")
+
+
+@project.command("leave")
+@click.argument("name")
+@click.argument("member")
+@home_option
+@catalog_option
+def leave_project(name: str, member: str, home: str | None, catalog: str | None) -> None:
+    """End that the user MEMBER belongs to the project NAME.
+
+    \b
+      modelkeeper project leave vision ada --home zoo/
+    """
+    with _accounts(home, catalog) as accounts:
+        _done(accounts.leave(name, member), f"{member} left {name}.", f"{member!r} was not in {name!r}.")
+
+
+@project.command("list")
+@home_option
+@catalog_option
+@json_option()
+def list_projects(home: str | None, catalog: str | None, as_json: bool) -> None:
+    """List all projects with their members.
+
+    \b
+      modelkeeper project list --home zoo/
+    """
+    with _accounts(home, catalog) as accounts:
+        rows = [{"name": name, "members": list(members)} for name, members in accounts.projects().items()]
+        _print(rows, as_json, "There are no projects.")
+
+
+@project.command("remove")
+@click.argument("name")
+@home_option
+@catalog_option
+def remove_project(name: str, home: str | None, catalog: str | None) -> None:
+    """Remove the project NAME. Its models are then seen by their owners alone.
+
+    \b
+      modelkeeper project remove vision --home zoo/
+    """
+    with _accounts(home, catalog) as accounts:
+        _done(accounts.remove_project(name), f"{name} is gone.", f"There is no project {name!r}.")
+
+
+@click.group()
+def token() -> None:
+    """What users show to a service: add, list, revoke tokens.
+
+    \b
+      modelkeeper token add ada --scope write --days 90
+    """
+
+
+@token.command("add")
+@click.argument("user_name", metavar="USER")
+@click.option(
+    "--scope",
+    type=click.Choice(("read", "write", "admin")),
+    default="write",
+    show_default=True,
+    help="What it may be used for; each includes those before it.",
+)
+@click.option("--days", type=float, help="After how many days it expires. Default: never.")
+@click.option("--note", default="", help="What it is for, e.g. the name of a machine.")
+@home_option
+@catalog_option
+def add_token(
+    user_name: str, scope: str, days: float | None, note: str, home: str | None, catalog: str | None
+) -> None:
+    """Make a token for USER. It is printed once, and nowhere kept.
+
+    \b
+      modelkeeper token add ada --scope read --days 30 --home zoo/
+    """
+    with _accounts(home, catalog) as accounts:
+        click.echo(accounts.add_token(user_name, scope, days=days, note=note))
+
+
+@token.command("list")
+@home_option
+@catalog_option
+@json_option()
+def list_tokens(home: str | None, catalog: str | None, as_json: bool) -> None:
+    """List what is known of all tokens: not their secrets.
+
+    \b
+      modelkeeper token list --home zoo/
+    """
+    import msgspec
+
+    with _accounts(home, catalog) as accounts:
+        _print([msgspec.to_builtins(each) for each in accounts.tokens()], as_json, "There are no tokens.")
+
+
+@token.command("revoke")
+@click.argument("id")
+@home_option
+@catalog_option
+def revoke_token(id: str, home: str | None, catalog: str | None) -> None:  # noqa: A002  # as the list calls it
+    """Revoke the token with this ID (the part behind `mk_`). A service notices within two seconds.
+
+    \b
+      modelkeeper token revoke 0123456789abcdef --home zoo/
+    """
+    with _accounts(home, catalog) as accounts:
+        _done(accounts.revoke(id), f"{id} is revoked.", f"There is no token {id!r}.")
+
+
+@contextlib.contextmanager
+def _accounts(home: str | None, catalog: str | None) -> "Iterator[Accounts]":
+    """The accounts of a zoo; a new home is made."""
+    from modelkeeper.settings import Settings
+    from modelkeeper.zoo.accounts import Accounts
+    from modelkeeper.zoo.catalog import Catalog
+
+    settings = Settings.read(home=home, catalog=catalog)
+    if not settings.catalog and not settings.in_memory:
+        settings.folder.mkdir(parents=True, exist_ok=True)
+    opened = Catalog(settings.catalog_url)
+    try:
+        yield Accounts(opened)
+    finally:
+        opened.close()
+
+
+def _done(found: bool, done: str, missing: str) -> None:
+    if not found:
+        raise click.ClickException(missing)
+    click.echo(done)
+
+
+def _print(rows: list[dict[str, Any]], as_json: bool, nothing: str) -> None:
+    """Rows as JSON, or as a table."""
+    if as_json:
+        echo_json(rows)
+    elif not rows:
+        click.echo(nothing)
+    else:
+        from rich.table import Table
+        from rich.text import Text
+
+        from modelkeeper.text import printable
+
+        table = Table(header_style="bold")
+        for heading in rows[0]:
+            table.add_column(heading, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(printable(_cell(name, value))) for name, value in row.items()))
+        console().print(table)
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if name in ("created", "expires"):
+        from datetime import datetime
+
+        return datetime.fromtimestamp(value).astimezone().isoformat(sep=" ", timespec="minutes")
+    return ", ".join(value) if isinstance(value, list) else str(value)
+
+
+COMMANDS = (serve, sync, user, project, token)

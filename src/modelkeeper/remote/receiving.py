@@ -1,0 +1,184 @@
+"""Receive weights: tensor by tensor, going on where the line broke, and sure that they are what was sent.
+
+Nothing of what comes is believed: the tensors must be tensors of the model that asked, of its types and
+shapes, in just the bytes that were announced, and all bytes together must have the checksum that the
+coordinator computed while it sent them. The last of these is known at the end: whoever takes the tensors must
+not use the first before the last has come.
+"""
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from modelkeeper.errors import CoordinatorUnreachable, InvalidWeights
+from modelkeeper.graph import Graph
+from modelkeeper.remote.calls import PAUSES, Calls
+from modelkeeper.weights import MAX_HEADER, Array, Header, dtype_of
+from modelkeeper.zoo.records import Record
+from modelkeeper.zoo.zoo import stored_tensors
+
+SLOWEST = 10_000  # bytes per second; whoever sends less holds up a training more than it helps
+
+
+class Stream:
+    """The body of a reply, from as many requests as it takes."""
+
+    def __init__(
+        self, calls: Calls, method: str, path: str, body: bytes | None = None, *, most: int, start: int = 0
+    ) -> None:
+        """`most` is the largest size that can be meant, `start` how much of it is there already."""
+        self._calls, self._method, self._path, self._body = calls, method, path, body
+        self._most, self.at = most, start
+        self.total, self.etag = -1, ""
+
+    def __iter__(self) -> Iterator[bytes]:
+        failures = 0
+        while self.at != self.total:
+            before = self.at
+            try:
+                yield from self._once()
+                if self.at == before and self.at != self.total:
+                    raise self._calls.unreachable("it sends nothing")
+            except httpx.TimeoutException as late:
+                raise self._calls.unreachable(f"it sent nothing for {self._calls.timeout:g} s") from late
+            except httpx.HTTPError as broken:
+                failures = failures + 1 if self.at == before else 1
+                if failures > len(PAUSES):
+                    raise self._calls.unreachable(f"the line broke at byte {self.at:,}: {broken}") from broken
+                time.sleep(PAUSES[failures - 1])
+
+    def _once(self) -> Iterator[bytes]:
+        headers = {"content-type": "application/json"} if self._body is not None else {}
+        if self.at:
+            headers["range"] = f"bytes={self.at}-"
+            if self.etag:
+                headers["if-range"] = self.etag
+        with self._calls.client.stream(
+            self._method, self._path, content=self._body, headers=headers
+        ) as reply:
+            if not reply.is_success:
+                raise self._calls.failure(reply.status_code, reply.read()[:100_000])
+            self._understand(reply)
+            begun, first = time.monotonic(), self.at
+            for chunk in reply.iter_raw():
+                self.at += len(chunk)
+                if self.at > self.total:
+                    self._calls.refuse(f"more than the {self.total:,} bytes that it announced")
+                yield chunk
+                spent = time.monotonic() - begun
+                if spent > self._calls.timeout and self.at - first < spent * SLOWEST:
+                    raise self._calls.unreachable(f"{self.at - first:,} bytes in {spent:.0f} s are too slow")
+
+    def _understand(self, reply: httpx.Response) -> None:
+        try:
+            length = int(reply.headers.get("content-length", ""))
+        except ValueError:
+            self._calls.refuse("weights of unknown length")
+        total, etag = self.at + length, reply.headers.get("etag", "")
+        if self.at:
+            place = re.fullmatch(r"bytes ([0-9]+)-[0-9]+/([0-9]+)", reply.headers.get("content-range", ""))
+            if reply.status_code != 206 or place is None or int(place[1]) != self.at:
+                raise self._calls.unreachable("the line broke, and what it would send now is something else")
+        if self.total not in (-1, total) or self.etag not in ("", etag):
+            raise self._calls.unreachable("the line broke, and what it would send now is something else")
+        if not 0 < total <= self._most or not re.fullmatch(r'"[0-9a-f]{64}"', etag):
+            self._calls.refuse(f"weights of {total:,} bytes, named {etag[:80]!r}")
+        self.total, self.etag = total, etag
+
+
+class _Reader:
+    """Read a stream by lengths, and hash it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._chunks = iter(stream)
+        self._rest = memoryview(b"")
+        self.digest = hashlib.sha256()
+
+    def fill(self, target: memoryview) -> None:
+        while len(target):
+            if not len(self._rest):
+                chunk = next(self._chunks, b"")
+                if not chunk:
+                    raise InvalidWeights("file", "it ends too early")
+                self.digest.update(chunk)
+                self._rest = memoryview(chunk)
+            size = min(len(target), len(self._rest))
+            target[:size] = self._rest[:size]
+            target, self._rest = target[size:], self._rest[size:]
+
+    def take(self, length: int) -> bytes:
+        target = bytearray(length)
+        self.fill(memoryview(target))
+        return bytes(target)
+
+
+def receive(calls: Calls, body: bytes, graph: Graph) -> Iterator[tuple[str, Array]]:
+    """The tensors that a parent lends to the model with this graph.
+
+    Raises:
+        CoordinatorUnreachable: They do not come, or are not what can be meant.
+    """
+    known = {name: (dtype, shape) for name, dtype, shape in stored_tensors(graph)}
+    most = MAX_HEADER + Header.of(stored_tensors(graph)).data_bytes
+    stream = Stream(calls, "POST", "/weights", body, most=most)
+    reader = _Reader(stream)
+    try:
+        length = int.from_bytes(reader.take(8), "little")
+        if not 2 <= length <= min(MAX_HEADER, stream.total - 8):
+            calls.refuse(f"a header of {length:,} bytes")
+        header = Header.parse(reader.take(length), stream.total - 8 - length)
+    except InvalidWeights as problem:
+        raise calls.nonsense(str(problem)) from problem
+    for name, spec in header.tensors.items():
+        if known.get(name) != (spec.dtype, spec.shape):
+            calls.refuse(f"the model has no tensor {name[:80]!r} of {spec.dtype} {spec.shape}")
+    for name, spec in sorted(header.tensors.items(), key=lambda each: each[1].begin):
+        raw = np.empty(spec.end - spec.begin, np.uint8)
+        reader.fill(raw.data)
+        yield name, raw.view(dtype_of(spec.dtype)).reshape(spec.shape)
+    _verify(calls, body, stream, reader.digest.hexdigest())
+
+
+def _verify(calls: Calls, body: bytes, stream: Stream, checksum: str) -> None:
+    """Is it what was sent? A coordinator that has restarted since makes the weights again to tell."""
+    path = f"/weights/{stream.etag.strip(chr(34))}/checksum"
+    try:
+        told = calls.ask("GET", path, dict[str, str])
+    except CoordinatorUnreachable:
+        for _ in Stream(calls, "POST", "/weights", body, most=stream.total, start=stream.total - 1):
+            pass
+        told = calls.ask("GET", path, dict[str, str])
+    if told.get("checksum") != checksum:
+        raise calls.unreachable("the weights were damaged on their way")
+
+
+def download(calls: Calls, record: Record, path: Path) -> None:
+    """The file of a model's weights, as it was registered. What is there of it already is not sent again.
+
+    Raises:
+        CoordinatorUnreachable: It does not come, or was damaged on its way.
+    """
+    part = path.with_name(path.name + ".part")
+    digest = hashlib.sha256()
+    with part.open("a+b") as file:
+        start = min(file.seek(0, 2), record.bytes)
+        file.truncate(start)
+        file.seek(0)
+        while piece := file.read(2**20):
+            digest.update(piece)
+        source = f"/models/{record.id}/model.safetensors"
+        if start < record.bytes:
+            stream = Stream(calls, "GET", source, most=record.bytes, start=start)
+            stream.total, stream.etag = record.bytes, f'"{record.checksum}"'
+            for chunk in stream:
+                file.write(chunk)
+                digest.update(chunk)
+    if digest.hexdigest() != record.checksum:
+        part.unlink()
+        raise calls.unreachable("the weights were damaged on their way")
+    part.replace(path)

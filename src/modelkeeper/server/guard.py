@@ -1,0 +1,189 @@
+"""Who is it, may they come in, and what did they get? What happens to every request before any route.
+
+Every path needs a token, whether there is a route behind it or not, except those in OPEN. Without auth,
+the address of the request (its Host header) must be one of this machine: that keeps web pages of strangers
+out, which a browser would let call a local service under another name.
+
+Each request has an id, which its reply, its errors and its line in the log carry. A log line has no headers,
+no query and no body, and what looks like a token in a path is blanked: secrets never come into a log.
+"""
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+
+from modelkeeper.errors import ModelKeeperError, NotAllowed, QuotaExceeded, ZooUnusable
+from modelkeeper.protocol import REQUEST_ID, STATUS, Problem, to_problem
+from modelkeeper.server.service import Service
+from modelkeeper.settings import is_loopback
+from modelkeeper.zoo.accounts import ADMIN, Holder, User
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+OPEN = frozenset({"/healthz", "/readyz", "/version"})  # for load balancers; they tell nothing of the zoo
+REMEMBERED = 2.0  # seconds for which a token is not looked up again
+MOST_REMEMBERED = 1000
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+]
+_SECRET = re.compile(r"mk_[A-Za-z0-9_-]+")
+_EVERYONE = Holder(user=User(name="", created=0.0), scope=ADMIN)  # where there are no users
+log = logging.getLogger("modelkeeper.server")
+
+
+class Guard:
+    """The outermost layer of the service."""
+
+    def __init__(self, app: App, service: Service) -> None:
+        self._app, self._service = app, service
+        self._known: dict[str, tuple[float, Holder]] = {}
+        self._hosts = frozenset(name.strip().lower() for name in service.settings.hosts.split(",") if name)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        seen = _Seen(scope, send)
+        scope.setdefault("state", {})["request"] = seen.id
+        try:
+            headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+            self._check_host(headers.get("host", ""))
+            if headers.get("content-encoding", "identity") != "identity":
+                await seen.fail(415, Problem(error="Unsupported", message="send bodies as they are"))
+            else:
+                holder = await self._holder(scope["path"], headers.get("authorization", ""))
+                scope["state"]["holder"], seen.user = holder, holder.user.name if holder else ""
+                await self._app(scope, receive, seen.send)
+        except ModelKeeperError as problem:
+            await seen.fail(status_of(problem), to_problem(problem, seen.id))
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("request %s failed", seen.id)
+            await seen.fail(500, Problem(error="Internal", message="the coordinator failed", request=seen.id))
+        finally:
+            seen.note(self._service)
+
+    def _check_host(self, host: str) -> None:
+        name = re.sub(r":[0-9]+$", "", host).lower()
+        if self._hosts:
+            allowed = name in self._hosts
+        else:
+            allowed = self._service.settings.auth or is_loopback(name)
+        if not allowed:
+            raise NotAllowed(f"this service is not {host[:100]!r}", "Its setting `hosts` says who it is.")
+
+    async def _holder(self, path: str, authorization: str) -> Holder | None:
+        if not self._service.settings.auth:
+            return _EVERYONE
+        if path in OPEN:
+            return None
+        kind, _, token = authorization.partition(" ")
+        holder = await self._look_up(token.strip()) if kind.lower() == "bearer" else None
+        if holder is None:
+            problem = "the token is not valid (any more)" if token else "no token was sent"
+            raise NotAllowed(problem, "Give a token: token=... or MODELKEEPER_TOKEN.")
+        rate = holder.user.rate or self._service.settings.rate
+        self._service.rates.take(holder.user.name, rate)
+        return holder
+
+    async def _look_up(self, token: str) -> Holder | None:
+        now = time.monotonic()
+        then, holder = self._known.get(token, (0.0, None))
+        if holder is None or now - then > REMEMBERED:
+            holder = await anyio.to_thread.run_sync(self._service.accounts.holder, token)
+            if len(self._known) > MOST_REMEMBERED:
+                self._known.clear()
+            if holder is None:
+                self._known.pop(token, None)
+            else:
+                self._known[token] = now, holder
+        return holder
+
+
+class _Seen:
+    """A request, and what became of it."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.id, self.user = secrets.token_hex(8), ""
+        self._scope, self._send = scope, send
+        self._begun, self._status, self._bytes = time.perf_counter(), 0, 0
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            named = {key for key, _ in message["headers"]}
+            extra = [(key, value) for key, value in _HEADERS if key not in named]
+            identity = (REQUEST_ID.encode(), self.id.encode())
+            message = {**message, "headers": [*message["headers"], *extra, identity]}
+        else:
+            self._bytes += len(message.get("body", b""))
+        await self._send(message)
+
+    async def fail(self, status: int, problem: Problem) -> None:
+        """Reply with an error, if nothing was replied yet."""
+        if self._status:
+            return
+        body = msgspec.json.encode(msgspec.structs.replace(problem, request=self.id))
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if status == 429:
+            headers.append((b"retry-after", str(int(float(problem.fields[-1])) + 1).encode()))
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+    def note(self, service: Service) -> None:
+        """Count the request, and write a line."""
+        seconds = time.perf_counter() - self._begun
+        route = getattr(self._scope.get("route"), "path", "other")
+        status = self._status or 499  # who asked went away
+        method = self._scope["method"] if self._scope["method"] in _METHODS else "other"
+        service.metrics.requests.labels(method, route, status).inc()
+        service.metrics.seconds.labels(route).observe(seconds)
+        line = {
+            "at": round(time.time(), 3),
+            "request": self.id,
+            "user": self.user,
+            "method": self._scope["method"],
+            "path": _SECRET.sub("mk_…", self._scope["path"])[:300],
+            "status": status,
+            "ms": round(1000 * seconds, 1),
+            "bytes": self._bytes,
+        }
+        log.info("%s", json.dumps(line))
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE"})
+
+
+def status_of(problem: ModelKeeperError) -> int:
+    """The HTTP status that goes with an error."""
+    if isinstance(problem, NotAllowed) and "token" in problem.problem.split(" ")[:3]:
+        return 401
+    if isinstance(problem, QuotaExceeded) and problem.wait:
+        return 429
+    return STATUS.get(type(problem).__name__, 500)
+
+
+def public(problem: ModelKeeperError) -> ModelKeeperError:
+    """The same error without what is nobody's business: paths and addresses inside the service."""
+    if isinstance(problem, ZooUnusable):
+        full = "No space left" in problem.problem or "disk is full" in problem.problem
+        text = "its disk is full" if full else "its catalog or its store failed"
+        return ZooUnusable("the coordinator", text, "Tell whoever runs it; its log says more.")
+    return problem

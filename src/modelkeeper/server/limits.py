@@ -1,0 +1,67 @@
+"""How much may one caller ask for, so that others are not kept waiting?"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+
+from modelkeeper.errors import QuotaExceeded
+
+T = TypeVar("T")
+
+MOST_WAITING = 256  # queries in the queue
+MOST_USERS = 10_000  # whose last requests are remembered
+
+
+class Rates:
+    """A bucket for each user, that fills at a rate and holds what comes in two seconds."""
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # level, and when it was so
+        self._lock = threading.Lock()
+
+    def take(self, user: str, rate: float) -> None:
+        """Count a request.
+
+        Raises:
+            QuotaExceeded: The bucket is empty; the error says how long to wait.
+        """
+        now, most = time.monotonic(), max(1.0, 2 * rate)
+        with self._lock:
+            level, then = self._buckets.pop(user, (most, now))
+            level = min(most, level + (now - then) * rate)
+            self._buckets[user] = (level - 1 if level >= 1 else level), now
+            if len(self._buckets) > MOST_USERS:
+                self._buckets.popitem(last=False)
+        if level < 1:
+            wait = f"{(1 - level) / rate:.3f}"
+            raise QuotaExceeded(f"more than {rate:g} requests per second", "Ask less often.", wait)
+
+
+class Matching:
+    """Threads for matching: as many as there are cores, of which no user may take the last one."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = max(2, slots)
+        self._all = CapacityLimiter(self._slots)
+        self._own: dict[str, CapacityLimiter] = {}
+        self._waiting = 0
+
+    async def run(self, user: str, work: Callable[[], T]) -> T:
+        """Run work in a thread, when it is its user's turn."""
+        if self._waiting >= MOST_WAITING:
+            raise QuotaExceeded(f"{self._waiting} queries are waiting", "The service is busy.", "1")
+        most = self._slots - 1 if user else self._slots
+        own = self._own.setdefault(user, CapacityLimiter(most))
+        self._waiting += 1
+        try:
+            async with own:
+                return await anyio.to_thread.run_sync(work, limiter=self._all)
+        finally:
+            self._waiting -= 1
+            if not own.borrowed_tokens and not own.statistics().tasks_waiting:
+                self._own.pop(user, None)

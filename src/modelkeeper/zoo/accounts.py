@@ -1,0 +1,194 @@
+"""Who may use a service, and for what? Users, projects and tokens, beside the catalog's records.
+
+    accounts = Accounts(catalog)
+    accounts.add_user("ada"), accounts.add_project("vision", ["ada"])
+    secret = accounts.add_token("ada", "write", days=90)     shown once, nowhere kept
+    accounts.holder(secret)                                  who sends it, and what they may do; None: nobody
+
+A token is `mk_<id>_<secret>`. The secret has 256 random bits, so a plain SHA-256 of it can be kept: there is
+nothing to guess, and no need to slow guessing down.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from typing import Any
+
+import sqlalchemy as sa
+from msgspec import Struct
+
+from modelkeeper.errors import InvalidMeta, InvalidSetting
+from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.records import Viewer, checked_name
+from modelkeeper.zoo.schema import members, projects, tokens, users
+
+READ, WRITE, ADMIN = SCOPES = ("read", "write", "admin")  # each includes those before it
+_TOKEN = re.compile(r"mk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+_SECONDS = 86400.0
+
+
+class User(Struct, frozen=True, kw_only=True):
+    """Somebody with tokens. A quota of None is the one that the service is set to."""
+
+    name: str
+    created: float
+    bytes: int | None = None
+    models: int | None = None
+    rate: float | None = None
+
+
+class Token(Struct, frozen=True, kw_only=True):
+    """What is known of a token: not its secret."""
+
+    id: str
+    user: str
+    scope: str
+    note: str
+    created: float
+    expires: float | None
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    """Who makes a request."""
+
+    user: User
+    scope: str
+    projects: tuple[str, ...] = ()
+
+    def may(self, scope: str) -> bool:
+        """Does the token's scope include this one?"""
+        return SCOPES.index(self.scope) >= SCOPES.index(scope)
+
+    @property
+    def viewer(self) -> Viewer | None:
+        """Whose eyes models are seen with; who administers a zoo sees all."""
+        return None if self.may(ADMIN) else Viewer(self.user.name, self.projects)
+
+
+class Accounts:
+    """Users, projects and tokens of one zoo. Safe to use from several threads and processes."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    # -- users and projects ---------------------------------------------------------------------
+
+    def add_user(self, name: str, **quotas: float | None) -> User:
+        """Add a user, or change the quotas of one who is there: bytes, models, rate."""
+        name = checked_name("user", name, empty=False)
+        with self._catalog.writing() as connection:
+            if connection.scalar(sa.select(users.c.name).where(users.c.name == name)) is None:
+                connection.execute(users.insert(), {"name": name, "created": time.time(), **quotas})
+            elif quotas:
+                connection.execute(users.update().where(users.c.name == name).values(**quotas))
+        return next(user for user in self.users() if user.name == name)
+
+    def users(self) -> list[User]:
+        """All users by name."""
+        with self._catalog.reading() as connection:
+            return [User(**row) for row in connection.execute(sa.select(users).order_by("name")).mappings()]
+
+    def remove_user(self, name: str) -> bool:
+        """Remove a user with all tokens; models stay. Was there one?"""
+        with self._catalog.writing() as connection:
+            return connection.execute(users.delete().where(users.c.name == name)).rowcount > 0
+
+    def add_project(self, name: str) -> str:
+        """Add a project; one that is there stays as it is."""
+        name = checked_name("project", name, empty=False)
+        with self._catalog.writing() as connection:
+            if connection.scalar(sa.select(projects.c.name).where(projects.c.name == name)) is None:
+                connection.execute(projects.insert(), {"name": name, "created": time.time()})
+        return name
+
+    def projects(self) -> dict[str, tuple[str, ...]]:
+        """All projects with their members."""
+        both = sa.select(projects.c.name, members.c.user).outerjoin(members).order_by("name", "user")
+        found: dict[str, tuple[str, ...]] = {}
+        with self._catalog.reading() as connection:
+            for name, user in connection.execute(both):
+                found[name] = found.get(name, ()) + ((user,) if user is not None else ())
+        return found
+
+    def remove_project(self, name: str) -> bool:
+        """Remove a project; its models are then seen by their owners alone. Was there one?"""
+        with self._catalog.writing() as connection:
+            return connection.execute(projects.delete().where(projects.c.name == name)).rowcount > 0
+
+    def join(self, project: str, user: str) -> None:
+        """Make a user a member of a project."""
+        self._known(projects, "project", project)
+        self._known(users, "user", user)
+        here = (members.c.project == project) & (members.c.user == user)
+        with self._catalog.writing() as connection:
+            if connection.scalar(sa.select(members.c.user).where(here)) is None:
+                connection.execute(members.insert(), {"project": project, "user": user})
+
+    def leave(self, project: str, user: str) -> bool:
+        """End a membership. Was there one?"""
+        here = (members.c.project == project) & (members.c.user == user)
+        with self._catalog.writing() as connection:
+            return connection.execute(members.delete().where(here)).rowcount > 0
+
+    # -- tokens ---------------------------------------------------------------------------------
+
+    def add_token(self, user: str, scope: str, *, days: float | None = None, note: str = "") -> str:
+        """Make a token. What is returned is nowhere kept, and cannot be shown again."""
+        if scope not in SCOPES:
+            raise InvalidSetting("scope", repr(scope), f"choose one of {', '.join(SCOPES)}")
+        if days is not None and not 0 < days < 100_000:
+            raise InvalidSetting("days", str(days), "give a number above 0")
+        self._known(users, "user", user)
+        identity, secret, now = secrets.token_hex(8), secrets.token_urlsafe(32), time.time()
+        row = {
+            "id": identity,
+            "user": user,
+            "digest": _digest(secret),
+            "scope": scope,
+            "note": checked_name("note", note),
+            "created": now,
+            "expires": None if days is None else now + days * _SECONDS,
+        }
+        with self._catalog.writing() as connection:
+            connection.execute(tokens.insert(), row)
+        return f"mk_{identity}_{secret}"
+
+    def tokens(self) -> list[Token]:
+        """What is known of all tokens, the oldest first."""
+        columns = [tokens.c[name] for name in Token.__struct_fields__]
+        with self._catalog.reading() as connection:
+            rows = connection.execute(sa.select(*columns).order_by(tokens.c.created, tokens.c.id))
+            return [Token(**row) for row in rows.mappings()]
+
+    def revoke(self, identity: str) -> bool:
+        """Forget a token by its id (the part behind `mk_`). Was there one?"""
+        with self._catalog.writing() as connection:
+            return connection.execute(tokens.delete().where(tokens.c.id == identity)).rowcount > 0
+
+    def holder(self, token: str) -> Holder | None:
+        """Who sends this token, if it is valid."""
+        parts = _TOKEN.fullmatch(token)
+        if parts is None:
+            return None
+        mine = sa.select(members.c.project).where(members.c.user == sa.bindparam("who"))
+        with self._catalog.reading() as connection:
+            chosen = sa.select(tokens.c.digest, tokens.c.scope, tokens.c.expires, users).join(users)
+            row: Any = connection.execute(chosen.where(tokens.c.id == parts[1])).mappings().one_or_none()
+            known = row["digest"] if row is not None else _digest("")
+            same = hmac.compare_digest(known, _digest(parts[2]))
+            if row is None or not same or (row["expires"] is not None and row["expires"] <= time.time()):
+                return None
+            user = User(**{name: row[name] for name in User.__struct_fields__})
+            belongs = tuple(connection.scalars(mine, {"who": user.name}))
+        return Holder(user=user, scope=row["scope"], projects=belongs)
+
+    def _known(self, table: sa.Table, what: str, name: str) -> None:
+        with self._catalog.reading() as connection:
+            if connection.scalar(sa.select(table.c.name).where(table.c.name == name)) is None:
+                raise InvalidMeta(what, repr(name), f"add it first: modelkeeper {what} add {name}")
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
