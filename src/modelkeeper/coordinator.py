@@ -10,6 +10,7 @@ queries and registrations need (NumPy, matching, transforming) is imported when 
 """
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -148,6 +149,7 @@ class Coordinator:
         viewer: Viewer | None = None,
         dry_run: bool = False,
         runners_up: bool = False,
+        seconds: float = math.inf,
     ) -> Warmth:
         """Find a parent for a model, and plan what it lends.
 
@@ -157,12 +159,13 @@ class Coordinator:
             viewer: Whose eyes it is seen with. Default: everything is seen.
             dry_run: Do not count the parent as used.
             runners_up: Look for more candidates than the choice needs, to explain it.
+            seconds: After so many a search ends with what it has found; the answer then says so.
         """
         from modelkeeper.matching import prepare
         from modelkeeper.searching import Clock, Search
         from modelkeeper.selection import Choice
 
-        clock = Clock()
+        clock = Clock(seconds)
         prepared = prepare(graph)
         clock("prepare")
         warnings: list[str] = []

@@ -1,9 +1,9 @@
 """A graph for people: tables in a terminal.
 
-    report(graph)                   one row for each layer, the totals, the notes
-    plan_table(plan, similarity)    what a transfer does, summed up
-    calibration_table(calibration)  what was fitted on examples
-    as_text(renderable)             any of them as a string
+    report(graph)                one row for each layer, the totals, the notes
+    plan_table(plan, similarity) what a transfer does, summed up
+    calibration_table(found)     what was fitted on examples
+    as_text(renderable)          any of them as a string
 
 All but the last return something that rich can print; nothing here prints or reads anything.
 """

@@ -7,6 +7,7 @@
 It is apart from the coordinator so that only queries pay for importing matching and transforming.
 """
 
+import math
 import time
 from typing import Any
 
@@ -26,6 +27,7 @@ from modelkeeper.zoo.zoo import Zoo
 
 PLANNED = 8  # candidates that get a plan before `benefit` decides
 MOST_RIVALS = 20  # runners-up in an answer
+CUT_SHORT = "the search took too long and was cut short: there may be a better parent"
 BENEFIT_BUCKETS = 3  # how far down `benefit` looks: accuracy may outweigh a little similarity
 
 
@@ -61,9 +63,10 @@ class Search:
         found: Found | None = None
         if query.parents:
             preferred = np.intersect1d(keys, zoo.catalog.keys_named(query.parents))
-            found = index.search(prepared, buckets=10, floor=self._minimum, among=preferred)
+            found = index.search(prepared, buckets=10, floor=self._minimum, among=preferred, stop=clock.late)
         if found is None or not found.matches:
-            found = index.search(prepared, buckets=buckets, floor=self._minimum, among=keys)
+            found = index.search(prepared, buckets=buckets, floor=self._minimum, among=keys, stop=clock.late)
+        self.proven = found.proven
         self.aligned = found.aligned
         self.similarity = {match.key: match.similarity for match in found.matches}
         known = zoo.catalog.with_keys(self.similarity)  # without those that went since they were found
@@ -122,7 +125,7 @@ class Search:
             "runners_up": rivals,
             "considered": self.considered,
             "aligned": self.aligned,
-            "warnings": warnings,
+            "warnings": warnings if self.proven else (*warnings, CUT_SHORT),
             "seconds": self._clock.spent,
             "dry_run": dry_run,
         }
@@ -181,11 +184,15 @@ def plan_from(parent: Record, theirs: Graph, graph: Graph, query: Query) -> Plan
 
 
 class Clock:
-    """How long did each stage take?"""
+    """How long did each stage take, and is it too long in all?"""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = math.inf) -> None:
         self.spent: dict[str, float] = {}
         self._last = time.perf_counter()
+        self._end = self._last + seconds
+
+    def late(self) -> bool:
+        return time.perf_counter() > self._end
 
     def __call__(self, stage: str) -> None:
         now = time.perf_counter()

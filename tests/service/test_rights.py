@@ -2,6 +2,7 @@
 
 import re
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -236,10 +237,19 @@ def test_users_and_projects_come_and_go(keeper: Team) -> None:
     assert accounts.tokens() == []
 
 
-def test_host_names(tmp_path: object) -> None:
-    with team(tmp_path, hosts="keeper.example.org, 127.0.0.1") as keeper:  # type: ignore[arg-type]
+def test_host_names(tmp_path: Path) -> None:
+    with team(tmp_path, hosts="keeper.example.org, 127.0.0.1") as keeper:
         token = keeper.token("ada")
         sent = {"authorization": f"Bearer {token}"}
         for host, status in (("keeper.example.org", 200), ("127.0.0.1:80", 200), ("evil.example.org", 403)):
             reply = httpx.get(f"{keeper.url}/v1/stats", headers=sent | {"host": host})
             assert reply.status_code == status
+
+
+def test_a_search_that_takes_too_long_says_so(tmp_path: Path) -> None:
+    with team(tmp_path, query_time=1e-9) as keeper:
+        ada = keeper.join("ada")
+        ada.register(GRAPH, told(), tensors(GRAPH).items())
+        answer = ada.query(network(12), ASKED).answer
+        assert answer.cold
+        assert "cut short" in answer.warnings[0]

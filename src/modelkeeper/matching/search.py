@@ -14,7 +14,7 @@ An exact search has no use for them: whatever may reach the best bucket by its b
 order, and in descending order of bounds hardly anything else is.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypedDict
@@ -43,6 +43,7 @@ class Wanted(TypedDict, total=False):
     floor: float
     among: Keys | None
     budget: int | None
+    stop: Callable[[], bool] | None
 
 
 @dataclass(frozen=True, order=True)
@@ -58,7 +59,7 @@ class Found:
     """What a search found, the most similar first; of equals the smallest key first."""
 
     matches: tuple[Match, ...]
-    proven: bool  # False: the budget ended the search, a better model may exist
+    proven: bool  # False: the budget, or `stop`, ended the search, a better model may exist
     aligned: int  # how many architectures were aligned
     considered: int  # how many models passed the filter
 
@@ -121,6 +122,7 @@ class Snapshot:
         floor: float = 0.0,
         among: Keys | None = None,
         budget: int | None = None,
+        stop: Callable[[], bool] | None = None,
         threads: int = 1,
     ) -> Found:
         """Every model in the highest buckets that hold one, each with its exact similarity.
@@ -131,13 +133,14 @@ class Snapshot:
             floor: A similarity below which a model is of no use.
             among: Only models with these keys. Default: all.
             budget: Stop after about so many alignments; `proven` then says whether the answer is exact.
+            stop: Asked now and then: is what was found up to now enough? `proven` then says likewise.
             threads: How many threads to align on.
         """
         if buckets < 1 or threads < 1 or (budget is not None and budget < 1):
             raise InvalidSetting(
                 "buckets, threads, budget", f"{buckets}, {threads}, {budget}", "give each at least 1"
             )
-        run = _Search(self, child, buckets, floor, threads)
+        run = _Search(self, child, buckets, floor, threads, stop)
         run.collect(among)
         proven = run.align(budget, self.clusters)
         return run.found(proven)
@@ -146,7 +149,15 @@ class Snapshot:
 class _Search:
     """The state of one search: for each candidate (an architecture of a part) a bound, then a similarity."""
 
-    def __init__(self, snapshot: Snapshot, child: Prepared, buckets: int, floor: float, threads: int) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        child: Prepared,
+        buckets: int,
+        floor: float,
+        threads: int,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
         self.parts, self.child, self.buckets, self.floor, self.threads = (
             snapshot.parts,
             child,
@@ -154,6 +165,7 @@ class _Search:
             floor,
             threads,
         )
+        self.stop = stop
         self.lowest = 0  # the lowest bucket that still matters
         self.aligned = self.considered = 0
 
@@ -216,7 +228,7 @@ class _Search:
             chosen = self._reaching(chosen)
             chosen = chosen[np.lexsort((chosen, -rank[chosen]))]
             while len(chosen):
-                if budget is not None and self.aligned >= budget:
+                if (budget is not None and self.aligned >= budget) or (self.stop is not None and self.stop()):
                     return False
                 size = batch if budget is None else min(batch, budget - self.aligned)
                 batch = min(2 * batch, MOST * self.threads)

@@ -40,7 +40,12 @@ def queries(service: Service) -> APIRouter:
         def search() -> Warmth:
             graph, wanted = from_json(bytes(asked.graph)), _checked(asked.query)
             return service.coordinator.query(
-                graph, wanted, viewer=who.viewer, dry_run=asked.dry_run, runners_up=asked.runners_up
+                graph,
+                wanted,
+                viewer=who.viewer,
+                dry_run=asked.dry_run,
+                runners_up=asked.runners_up,
+                seconds=service.settings.query_time,
             )
 
         found = await service.matching.run(who.user.name, search)
