@@ -32,7 +32,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import torch
-from small_nets import EPOCH, FASHION, RATE, Data, accuracy, build, fashion_mnist, train
+from small_nets import EPOCH, RATE, Data, accuracy, build, fashion_mnist, train
 from torch import nn
 
 from characters import GPT, Text, corpus, perplexity, train_characters
@@ -240,7 +240,7 @@ def page(everything: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Measure everything, print and write the tables."""
     options = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    options.add_argument("--data", type=Path, default=FASHION, help="folder of Fashion-MNIST's four files")
+    options.add_argument("--data", type=Path, help="folder of Fashion-MNIST's four files")
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options.add_argument("--only", default="", help="only pairs whose name contains this")
     options.add_argument("--trained", type=Path, help="folder to keep trained networks in")
@@ -268,7 +268,7 @@ def main() -> None:
         (RESULTS / "calibration.md").write_text(text)
 
 
-def vision(source: Path, seeds: list[int], only: str, folder: Path | None) -> Iterator[dict[str, Any]]:
+def vision(source: Path | None, seeds: list[int], only: str, folder: Path | None) -> Iterator[dict[str, Any]]:
     """Every pair with every seed."""
     data = fashion_mnist(source)
     for seed in seeds:
