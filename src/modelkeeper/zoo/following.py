@@ -90,7 +90,7 @@ class Follower:
             self._index.save(scratch)
             scratch.rename(self._folder / _name(self._seen, scratch))
         except OSError as problem:  # it was only to save time
-            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process has just saved the same
+            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another has just saved it
                 _log.warning("the search index could not be saved in %s: %s", self._folder, problem)
             _remove(scratch)
             return
