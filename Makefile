@@ -22,7 +22,7 @@ PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench matching keeper coverage pairs widen narrowing deepening trained constraints clean
+.PHONY: help test demo check format bench matching keeper service soak coverage pairs widen narrowing deepening trained constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ matching: $(READY) ## how fast and how good matching is (ARGS='--sizes 1000 1000
 
 keeper: $(READY) ## how long commands take over a zoo of 10,000 models
 	$(BIN)/python benchmarks/keeper.py $(ARGS)
+
+service: $(READY) ## what HTTP adds to a query, how fast weights travel, how much memory a service takes
+	$(BIN)/python benchmarks/service.py $(ARGS)
+
+soak: $(READY) ## kill a service again and again while 16 clients use it, for five minutes
+	$(BIN)/python benchmarks/soak.py $(ARGS)
 
 coverage: $(READY) ## describe every real architecture there is, and count
 	$(BIN)/python benchmarks/coverage.py $(ARGS)

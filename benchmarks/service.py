@@ -12,12 +12,12 @@ Queries are dry runs (search, choice and plan; no weights). Transfers are the be
 
 import argparse
 import contextlib
-import http.server
 import json
 import os
 import platform
 import re
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -304,11 +304,10 @@ def fetched(url: str, target: Path) -> None:
 @contextlib.contextmanager
 def static_server(folder: Path) -> Iterator[str]:
     """Python's own, in a process of its own."""
-    code = "import sys; from http.server import *; test(SimpleHTTPRequestHandler, port=int(sys.argv[1]))"
-    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as free:
-        port = free.server_address[1]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-c", code, str(port)],
+        [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"],
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
