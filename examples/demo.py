@@ -198,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--plot", type=Path, default=Path("demo.png"), help="where the plot is written")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)  # the networks are so small that threads would wait for each other
-    console = Console() if Console().is_terminal else Console(width=110)
+    console = Console() if Console().is_terminal else Console(width=120)
     with (
         tempfile.TemporaryDirectory() as scratch,
         ModelKeeperClient(chosen.zoo or scratch, on_error="raise") as client,
@@ -278,7 +278,8 @@ def table(races: list[Race]) -> Table:
     for what in ("start", "end", "steps to\ncold's best", f"steps to\n{MARGIN} below it"):
         headings += [f"{what}\n{way}" for way in ("cold", "warm")]
     for heading in headings:
-        grid.add_column(heading, justify="left" if heading == "parent" else "right")
+        named = heading == "parent"
+        grid.add_column(heading, justify="left" if named else "right", min_width=11 if named else None)
     rows = [_row(each) for each in races]
     for seed, (each, row) in enumerate(zip(races, rows, strict=True)):
         late = [each.warm.steps_to(target) is None for target in _targets(each)]

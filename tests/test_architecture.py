@@ -21,6 +21,7 @@ ORDER = (
     "metrics",
     "selection",
     "transform",
+    "calibration",
     "render",
     "comparison",
     "transferring",

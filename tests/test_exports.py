@@ -35,13 +35,20 @@ EXPORTS = {
     "modelkeeper.transform": ["Entry", "Plan", "apply", "make_plan"],
     "modelkeeper.frontends": ["frontend_for"],
     "modelkeeper.frontends.torch": [
+        "EXAMPLES",
         "MODEL",
+        "Program",
+        "calibrate",
+        "collect",
         "describe",
         "difference",
         "example",
+        "example_of",
         "load",
         "read",
         "recalibrate",
+        "record",
+        "run",
     ],
 }
 

@@ -46,6 +46,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     runners_up: tuple[Rival, ...] = ()
     considered: int = 0  # models that passed the filters
     aligned: int = 0  # architectures that were compared layer by layer
+    calibration: dict[str, Any] | None = None  # what was fitted on examples, by which measure, and the cost
     warnings: tuple[str, ...] = ()
     seconds: dict[str, float] = {}  # by stage
     dry_run: bool = False
@@ -148,6 +149,13 @@ def report(answer: Answer, most: int = MOST_SHOWN) -> "RenderableType":
             else Text("Approximate, since:")
         )
         lines += [plain(f"  {doubt}") for doubt in answer.doubts]
+    if answer.calibration:
+        found = answer.calibration
+        verdict = "kept" if found["kept"] else "not kept: the model has the weights of the plain transfer"
+        cost = f"on {found['examples']:,} examples in {found['seconds']:.1f} s"
+        change = f"{found['plain']:.4g} before, {found['calibrated']:.4g} after"
+        lines.append(plain(f"Calibrated {cost}: {found['fitted']} layers fitted."))
+        lines.append(plain(f"{found['measure'].capitalize()}: {change}; {verdict}."))
     if answer.runners_up:
         table = Table(header_style="bold", title="not taken", title_justify="left")
         for heading in ("model", "similarity", "quality", "why"):

@@ -13,6 +13,7 @@ is an error at once, since nobody else could notice it.
 
 import contextlib
 import getpass
+import logging
 import os
 import threading
 import time
@@ -27,11 +28,13 @@ import msgspec
 from modelkeeper.answers import Answer
 from modelkeeper.coordinator import Coordinator
 from modelkeeper.errors import (
+    CannotDescribe,
     InvalidMeta,
     InvalidMetric,
     InvalidSetting,
     InvalidWeights,
     ModelRefused,
+    NoProgram,
     UnknownFramework,
     UnknownModel,
 )
@@ -41,8 +44,10 @@ from modelkeeper.metrics import number
 from modelkeeper.remote import RemoteCoordinator, address
 from modelkeeper.settings import MEMORY, Settings
 from modelkeeper.zoo.records import Record
+from modelkeeper.zoo.zoo import MAX_PROGRAM
 
 M = TypeVar("M")
+_log = logging.getLogger("modelkeeper")
 
 URI = "MODELKEEPER_URI"
 TOKEN = "MODELKEEPER_TOKEN"
@@ -125,6 +130,9 @@ class ModelKeeperClient:
         *,
         example_inputs: Any = None,
         dry_run: bool = False,
+        calibrate: Any = None,
+        labels: Any = None,
+        progress: bool = False,
     ) -> tuple[M, Answer]:
         """Load the most fitting known weights into `model`, in place.
 
@@ -137,6 +145,11 @@ class ModelKeeperClient:
                 (names or ids to prefer), exclude, minimum_similarity, policy.
             example_inputs: What the model runs on, if that cannot be found from the model itself.
             dry_run: Find and plan, but change nothing.
+            calibrate: Examples of the data it will be trained on (tensors, pairs (x, y), dicts, a
+                DataLoader): where the transfer is not exact, its layers are fitted to what the parent
+                computes on them. They stay on this machine; `modelkeeper.transfer` says more.
+            labels: Of the examples, for a head that the parent cannot teach.
+            progress: Show a bar while layers are fitted.
 
         Returns:
             The model, and what was done: parent, similarity, what was copied, widened, narrowed, inserted
@@ -161,6 +174,8 @@ class ModelKeeperClient:
             loaded = time.perf_counter() - begun
             spent = {"describe": described, **warmth.answer.seconds, "load": loaded}
             answer = msgspec.structs.replace(warmth.answer, seconds=spent)
+            if calibrate is not None and not (dry_run or answer.cold or answer.exact):
+                answer = self._calibrated(model, warmth, answer, (calibrate, labels), progress)
         if trouble:
             answer = Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
         return model, answer
@@ -192,8 +207,35 @@ class ModelKeeperClient:
             told = msgspec.structs.replace(told, parent=started.parent or "", similarity=started.similarity)
         with self._guard("The model was not registered", (InvalidWeights,)):
             graph = frontend.describe(model, example_inputs)
-            return self.coordinator.register(graph, told, frontend.read(model), owner=self._user).record
+            return self.coordinator.register(
+                graph, told, frontend.read(model), owner=self._user, program=_program(model, example_inputs)
+            ).record
         return None
+
+    def _calibrated(
+        self, model: Any, warmth: Any, answer: Answer, examples: tuple[Any, Any], progress: bool
+    ) -> Answer:
+        """Fit the model's layers to the parent's. If that fails, the model has the plain weights."""
+        from modelkeeper.calibration import calibrated
+        from modelkeeper.transferring import shown
+
+        begun = time.perf_counter()
+        found = None
+        frontend = frontend_for(model)
+        with self._guard("The model starts warm, but uncalibrated") as trouble, warmth.lender() as lender:
+            if lender.program is None:
+                raise NoProgram(answer.parent_name, "it was registered without one")
+            program = frontend.Program.from_bytes(lender.program)
+            batches = frontend.collect(*examples, frontend.EXAMPLES)
+            with shown(progress) as told:
+                found = calibrated(model, lender.plan, program, lender.tensors, batches, progress=told)
+        spent = answer.seconds | {"calibrate": time.perf_counter() - begun}
+        return msgspec.structs.replace(
+            answer,
+            seconds=spent,
+            warnings=(*answer.warnings, *trouble),
+            calibration=None if found is None else found.to_dict(),
+        )
 
     @contextlib.contextmanager
     def training(
@@ -289,6 +331,16 @@ class Run(Generic[M]):
             InvalidMetric: A number cannot be so.
         """
         self.metrics |= {name: number(name, value) for name, value in metrics.items()}
+
+
+def _program(model: Any, example_inputs: Any) -> bytes:
+    """What a model computes, for those who start from it; nothing if that cannot be written down."""
+    try:
+        found: bytes = frontend_for(model).record(model, example_inputs).to_bytes()
+    except (NoProgram, CannotDescribe) as problem:
+        _log.info("registered without a program: %s", problem)
+        return b""
+    return found if len(found) <= MAX_PROGRAM else b""
 
 
 def login() -> str:

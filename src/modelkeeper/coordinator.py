@@ -9,9 +9,12 @@ It knows graphs and arrays, no framework; whoever holds a model (a client) descr
 queries and registrations need (NumPy, matching, transforming) is imported when they come.
 """
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -61,11 +64,34 @@ class Lineage(Struct, frozen=True):
         }
 
 
+@dataclass(frozen=True)
+class Lender:
+    """A parent, for whoever wants to run it beside the child: the plan, its own tensors, and its program."""
+
+    plan: "Plan"
+    tensors: "Mapping[str, Array]"
+    program: bytes | None
+
+
 class Warmth:
     """What a query found: the answer, and the weights that go with it."""
 
-    def __init__(self, answer: Answer, plan: "Plan | None" = None, source: "Weights | None" = None) -> None:
-        self.answer, self.plan, self._source = answer, plan, source
+    def __init__(
+        self,
+        answer: Answer,
+        plan: "Plan | None" = None,
+        source: "Weights | None" = None,
+        program: Callable[[], bytes | None] = lambda: None,
+    ) -> None:
+        self.answer, self.plan, self._source, self._program = answer, plan, source, program
+
+    @contextlib.contextmanager
+    def lender(self) -> "Iterator[Lender | None]":
+        """The parent itself; None for a cold start, or a dry run."""
+        if self.plan is None or self._source is None:
+            yield None
+        else:
+            yield Lender(self.plan, self._source, self._program())
 
     def weights(self) -> "Iterator[tuple[str, Array]]":
         """The child's tensors by name, each made when it is asked for; none for a cold start.
@@ -161,7 +187,7 @@ class Coordinator:
             if not dry_run:
                 self._lent(parent, search, viewer)
             answer = search.answer(choice, parent, plan, tuple(warnings), dry_run)
-            return Warmth(answer, plan, source)
+            return Warmth(answer, plan, source, partial(self.zoo.program, parent))
         return Warmth(search.answer(choice, None, None, tuple(warnings), dry_run))
 
     def lend(self, graph: Graph, query: "Query", parent: str, viewer: Viewer | None = None) -> Warmth:
@@ -176,7 +202,7 @@ class Coordinator:
         record = self.show(parent, viewer)
         if record.state != ACTIVE:
             raise UnknownModel(parent)
-        plan = plan_from(self.zoo.catalog, record, graph, query)
+        plan = plan_from(record, self.zoo.catalog.graph(record.graph), graph, query)
         return Warmth(Answer(parent=record.id), plan, self.zoo.weights(record))
 
     def _lent(self, parent: Record, search: "Search", viewer: Viewer | None) -> None:
@@ -196,6 +222,7 @@ class Coordinator:
         *,
         owner: str = "",
         model_id: str = "",
+        program: bytes = b"",
     ) -> Registered:
         """Take a trained model into the zoo: see `Zoo.register`.
 
@@ -204,7 +231,7 @@ class Coordinator:
         """
         if told.parent and not is_id(told.parent):
             told = msgspec.structs.replace(told, parent=self.show(told.parent).id)
-        return self.zoo.register(graph, told, tensors, owner, model_id)
+        return self.zoo.register(graph, told, tensors, owner, model_id, program)
 
     def models(
         self,

@@ -4,6 +4,9 @@ ModelKeeperError
 ├── InvalidGraph         a graph breaks its own rules, or its bytes are no graph
 ├── UnknownFramework     no front end takes this model
 ├── CannotDescribe       the model did not run on the inputs there were
+├── NoProgram            a model cannot be written down as a program
+├── InvalidProgram       a program breaks its own rules, or cannot run on what it is given
+├── CannotCalibrate      examples or models do not serve to calibrate
 ├── InvalidWeights       weights do not fit the model they were meant for
 ├── InvalidPairs         an alignment names layers that are not there, or one of them twice
 ├── CannotGather         a tensor cannot be filled from another one in the way that was asked for
@@ -62,6 +65,41 @@ class CannotDescribe(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"cannot describe {self.model}: {self.problem}. {self.advice}"
+
+
+class NoProgram(ModelKeeperError):
+    """A model cannot be written down as a program. Without one it can lend its weights, uncalibrated."""
+
+    def __init__(self, model: str, problem: str) -> None:
+        super().__init__(model, problem)
+        self.model, self.problem = model, problem
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model} has no program: {self.problem}. It can lend its weights, but not be run elsewhere."
+        )
+
+
+class InvalidProgram(ModelKeeperError):
+    """A program breaks its own rules, or cannot run on what it is given."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(where, problem)
+        self.where, self.problem = where, problem
+
+    def __str__(self) -> str:
+        return f"invalid program: {self.where}: {self.problem}"
+
+
+class CannotCalibrate(ModelKeeperError):
+    """Examples or models do not serve to calibrate. The child is as it was."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(problem, advice)
+        self.problem, self.advice = problem, advice
+
+    def __str__(self) -> str:
+        return f"cannot calibrate: {self.problem}. {self.advice}."
 
 
 class InvalidWeights(ModelKeeperError):

@@ -77,6 +77,7 @@ class UploadRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     size: int  # of the safetensors file, in bytes
     checksum: str  # its SHA-256
     owner: str = ""  # who registers; a coordinator with users knows better
+    program: bytes = b""  # what the model computes; for those who calibrate
 
 
 class UploadState(Struct, frozen=True, kw_only=True):

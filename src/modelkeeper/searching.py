@@ -22,7 +22,6 @@ from modelkeeper.metrics import Metric, gap, standing
 from modelkeeper.selection import Candidate, Choice, expected_benefit, select
 from modelkeeper.settings import Settings
 from modelkeeper.transform import Plan, make_plan
-from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import ACTIVE, Filter, Record, Viewer
 from modelkeeper.zoo.zoo import Zoo
 
@@ -96,7 +95,9 @@ class Search:
     def plan(self, parent: Record) -> Plan:
         """What the parent would lend."""
         if parent.key not in self._plans:
-            self._plans[parent.key] = plan_from(self._zoo.catalog, parent, self._graph, self._query)
+            self._plans[parent.key] = plan_from(
+                parent, self._zoo.catalog.graph(parent.graph), self._graph, self._query
+            )
             self._clock("plan")
         return self._plans[parent.key]
 
@@ -176,9 +177,8 @@ class Search:
         return ranked
 
 
-def plan_from(catalog: Catalog, parent: Record, graph: Graph, query: Query) -> Plan:
+def plan_from(parent: Record, theirs: Graph, graph: Graph, query: Query) -> Plan:
     """What a parent would lend to a model. The head goes along if both predict the same things."""
-    theirs = catalog.graph(parent.graph)
     same = parent.data == query.data and parent.task == (query.task or parent.task)
     return make_plan(theirs, graph, align(theirs, graph), same_task=same)
 

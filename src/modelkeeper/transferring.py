@@ -7,18 +7,21 @@ fits is copied, what is wider or narrower is gathered unit by unit over whole sp
 as the identity. Where the target contains the source, it computes what the source computes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from modelkeeper.errors import InvalidWeights
+from modelkeeper.calibration import calibrated
+from modelkeeper.errors import InvalidSetting, InvalidWeights
 from modelkeeper.frontends import frontend_for
+from modelkeeper.frontends.aims import Calibration
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Alignment, align
-from modelkeeper.render import as_text, plan_table
+from modelkeeper.render import as_text, calibration_table, plan_table
 from modelkeeper.transform import Plan, apply, make_plan
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -31,11 +34,12 @@ class Report:
     plan: Plan
     alignment: Alignment
     difference: float | None = None  # of the two models' outputs on random inputs, if that was asked for
+    calibration: Calibration | None = None  # what was fitted on examples, if that was asked for and of use
 
     @property
     def exact(self) -> bool:
         """Does the target now compute what the source computes, in evaluation mode?"""
-        return self.plan.exact
+        return self.plan.exact  # what is exact is not calibrated
 
     @property
     def similarity(self) -> float:
@@ -56,7 +60,8 @@ class Report:
         ]
 
     def __str__(self) -> str:
-        return as_text(plan_table(self.plan, self.similarity, self.difference))
+        text = as_text(plan_table(self.plan, self.similarity, self.difference))
+        return text if self.calibration is None else f"{text}\n{as_text(calibration_table(self.calibration))}"
 
 
 def transfer(
@@ -70,6 +75,11 @@ def transfer(
     noise: float = 0.0,
     shrink_perturb: tuple[float, float] | None = None,
     verify: bool = False,
+    calibrate: Any = None,
+    labels: Any = None,
+    program: Any = None,
+    progress: Callable[[int, int, str], None] | bool = False,
+    **budget: Any,
 ) -> Report:
     """Load the weights of `source` into `target`, in place.
 
@@ -84,13 +94,32 @@ def transfer(
         shrink_perturb: Two factors, for the weights that are transferred and for the target's own initial
             values, which are added: a start between warm and cold, e.g. (0.5, 0.2). Never exact.
         verify: Run both models on random inputs and report by how much they differ.
+        calibrate: Examples to fit the target's layers on, so that they compute what the source's do: tensors,
+            pairs (x, y), dicts, a DataLoader, an iterator. Without gradients, in the time of some dozen
+            training steps, for whatever is narrower, shallower or of another family. Where the transfer is
+            exact nothing is fitted, and where held-out examples say that fitting does not help, nothing is
+            changed. Train on with small steps, about a tenth of the rate from scratch: large ones spoil it.
+        labels: Of the examples, for a head that the source cannot teach.
+        program: The source's program, to calibrate from a Graph: what `record` made of the model.
+        progress: Shows a bar while layers are fitted; or a function that is told of each.
+        budget: examples (at most 2,048), seconds (as 100 training steps), memory (1 GiB of activations).
 
     Raises:
         CannotDescribe: A model did not run on the inputs there were.
         InvalidWeights: The weights do not fit the source's graph. The target is unchanged.
         InvalidSetting: `noise` is negative or no number.
+        CannotCalibrate: The examples do not serve. The target is unchanged.
+        NoProgram: One of the models cannot be taken apart. The target has the weights, uncalibrated.
+        InvalidProgram: The program does not run on the examples. The target has the weights, uncalibrated.
     """
     frontend = frontend_for(target)
+    if calibrate is not None and shrink_perturb is not None:
+        raise InvalidSetting("shrink_perturb", str(shrink_perturb), "calibrated weights are not perturbed")
+    if calibrate is not None:
+        most = budget.get("examples", frontend.EXAMPLES)
+        calibrate = frontend.collect(calibrate, labels, most)
+        if example_inputs is None:
+            example_inputs = frontend.example_of(target, calibrate)
     child = frontend.describe(target, example_inputs)
     if isinstance(source, Graph):
         if weights is None:
@@ -107,8 +136,28 @@ def transfer(
     if shrink_perturb is not None:
         made = _shrink_perturb(made, dict(frontend.read(target)), child, *shrink_perturb)
     frontend.load(target, dict(made))
+    made_of = source if program is None and not isinstance(source, Graph) else program
+    fitted = None
+    if calibrate is not None and made_of is not None:
+        with shown(progress) as told:
+            fitted = calibrated(target, plan, made_of, tensors, calibrate, progress=told, **budget)
     found = frontend.difference(source, target, example_inputs) if verify else None
-    return Report(plan, alignment, found)
+    return Report(plan, alignment, found, fitted)
+
+
+@contextmanager
+def shown(
+    progress: Callable[[int, int, str], None] | bool,
+) -> Iterator[Callable[[int, int, str], None] | None]:
+    """A bar in the terminal, if that was asked for."""
+    if progress is not True:
+        yield progress or None
+        return
+    from rich.progress import Progress
+
+    with Progress(transient=True) as bar:
+        task = bar.add_task("calibrating")
+        yield lambda done, total, layer: bar.update(task, completed=done, total=total, description=layer)
 
 
 def _shrink_perturb(

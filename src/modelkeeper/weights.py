@@ -51,7 +51,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
     return found
 
 
-_SMALL = frozenset(dtype_of(name) for name in _CODES if "float16" in name or "float8" in name)
+SMALL_FLOATS = frozenset(dtype_of(name) for name in _CODES if "float16" in name or "float8" in name)
 
 
 def holds_nan(array: Array) -> bool:
@@ -63,7 +63,7 @@ def holds_nan(array: Array) -> bool:
         return found and bool(np.isnan(flat).any())  # infinities may cancel to NaN in the sum
     if array.dtype == np.complex64:
         return bool(np.isnan(array).any())
-    return array.dtype in _SMALL and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
+    return array.dtype in SMALL_FLOATS and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
 
 
 class Spec(Struct, frozen=True):

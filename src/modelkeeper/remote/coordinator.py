@@ -6,6 +6,8 @@ The methods are those of `modelkeeper.coordinator.Coordinator`, and so are resul
 says that the coordinator cannot be reached. Who asks is known by the token.
 """
 
+import contextlib
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import httpx
 import msgspec
 
 from modelkeeper.answers import Answer
-from modelkeeper.coordinator import Lineage
+from modelkeeper.coordinator import Lender, Lineage
 from modelkeeper.errors import (
     CoordinatorUnreachable,
     CorruptWeights,
@@ -32,7 +34,8 @@ from modelkeeper.protocol import MAX_LISTED, PREFIX, QueryRequest, UploadState, 
 from modelkeeper.remote.calls import Calls
 from modelkeeper.remote.receiving import download, receive
 from modelkeeper.remote.spool import Entry, Spool, default_spool
-from modelkeeper.weights import Array
+from modelkeeper.searching import plan_from
+from modelkeeper.weights import Array, open_file
 from modelkeeper.zoo.records import Event, Filter, Record, Registration
 from modelkeeper.zoo.zoo import Registered, Swept
 
@@ -59,6 +62,26 @@ class RemoteWarmth:
             graph = msgspec.Raw(to_json(self._graph))
             request = WeightsRequest(graph=graph, query=self._query, parent=self.answer.parent)
             yield from receive(self._calls, msgspec.json.encode(request), self._graph)
+
+    @contextlib.contextmanager
+    def lender(self) -> Iterator[Lender | None]:
+        """The parent itself, for whoever wants to run it; None for a cold start, or a dry run.
+
+        Raises:
+            CoordinatorUnreachable: It does not come.
+        """
+        if self.answer.parent is None or self.answer.dry_run:
+            yield None
+            return
+        place = f"/models/{self.answer.parent}"
+        record = self._calls.ask("GET", place, Record)
+        theirs = from_json(bytes(self._calls.ask("GET", f"{place}/graph", msgspec.Raw)))
+        program = self._calls.ask("GET", f"{place}/program", bytes | None)  # type: ignore[arg-type]
+        with tempfile.TemporaryDirectory(prefix="modelkeeper-") as folder:
+            path = Path(folder) / "model.safetensors"
+            download(self._calls, record, path)
+            with open_file(path) as tensors:
+                yield Lender(plan_from(record, theirs, self._graph, self._query), tensors, program)
 
 
 class RemoteCoordinator:
@@ -97,6 +120,7 @@ class RemoteCoordinator:
         *,
         owner: str = "",
         model_id: str = "",
+        program: bytes = b"",
     ) -> Registered:
         """Take a trained model into the zoo. What cannot be sent now waits in the spool.
 
@@ -105,7 +129,7 @@ class RemoteCoordinator:
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
             CoordinatorUnreachable, ZooUnusable, NotAllowed, QuotaExceeded: It waits in the spool.
         """
-        entry = self.spool.keep(self.url, graph, told, tensors, owner, model_id)
+        entry = self.spool.keep(self.url, graph, told, tensors, owner, model_id, program)
         with entry.alone():
             return self.send(entry)
 

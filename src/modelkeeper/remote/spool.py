@@ -89,6 +89,7 @@ class Spool:
         tensors: Iterable[tuple[str, Array]],
         owner: str,
         model_id: str,
+        program: bytes = b"",
     ) -> Entry:
         """Write a model into the spool.
 
@@ -114,6 +115,7 @@ class Spool:
                 size=size,
                 checksum=digest.hexdigest(),
                 owner=owner,
+                program=program,
             )
             waiting = Waiting(url, request)
             (scratch / _REQUEST).write_bytes(msgspec.json.encode(waiting))

@@ -142,6 +142,11 @@ def records(service: Service) -> APIRouter:
         )
         return Response(text, media_type="application/json")
 
+    @router.get("/models/{model}/program")
+    async def program(model: Id, who: Reader) -> Response:
+        """The program of a model in base64, or null: what it computes, as plain data."""
+        return reply(await run(lambda: coordinator.zoo.program(coordinator.show(model, who.viewer))))
+
     @router.get("/models/{model}/" + WEIGHTS, responses=_STREAM)
     async def weights(model: Id, request: Request, who: Reader) -> Response:
         """The weights of a model as they were registered. The ETag is their SHA-256."""

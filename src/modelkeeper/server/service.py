@@ -129,7 +129,9 @@ class Service:
             raise CorruptWeights(identity, "what has arrived has another checksum than what was announced")
         told, graph = self._told(request, holder), read_graph(bytes(request.graph))
         try:
-            done = self.coordinator.register(graph, told, staged, owner=announced.owner, model_id=identity)
+            done = self.coordinator.register(
+                graph, told, staged, owner=announced.owner, model_id=identity, program=request.program
+            )
         except (InvalidWeights, ModelRefused):
             self.uploads.forget(identity)  # sending it again would not help
             raise

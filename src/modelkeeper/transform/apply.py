@@ -9,7 +9,6 @@ them already.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from modelkeeper.errors import CannotGather, InvalidWeights
@@ -19,8 +18,7 @@ from modelkeeper.transform.importance import Importance, folded
 from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.spaces import TensorPair
 from modelkeeper.transform.units import MEAN, NOTHING, Index, Shares
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from modelkeeper.weights import SMALL_FLOATS, Array, dtype_of, holds_nan
 
 # What a norm does to a unit that is new: nothing. (Zero would never learn: its reader is zero, too.)
 _NEUTRAL = {"gain": 1.0, "variance": 1.0}
@@ -116,13 +114,13 @@ class _Run:
             raise InvalidWeights(tensor.name, "the parent's weights do not hold it") from None
         if not isinstance(array, np.ndarray):
             raise InvalidWeights(tensor.name, f"a {type(array).__name__}, not an array")
-        if array.dtype.kind not in "biufc" and array.dtype not in _FLOATS:
+        if array.dtype.kind not in "biufc" and array.dtype not in SMALL_FLOATS:
             raise InvalidWeights(tensor.name, f"an array of {array.dtype}, not of numbers")
         if tuple(array.shape) != tensor.shape:
             raise InvalidWeights(
                 tensor.name, f"shape {tuple(array.shape)}, the parent's graph says {tensor.shape}"
             )
-        if _holds_nan(array):
+        if holds_nan(array):
             raise InvalidWeights(tensor.name, "the parent's weights hold NaN: its training has failed")
         return array
 
@@ -154,7 +152,7 @@ class _Run:
         if scale != 1 and maps:
             factor = np.full(shape[0], scale) if maps[0].factor is None else maps[0].factor * scale
             maps[0] = AxisMap(maps[0].index, factor)
-        if not np.issubdtype(array.dtype, np.inexact) and array.dtype not in _FLOATS:
+        if not np.issubdtype(array.dtype, np.inexact) and array.dtype not in SMALL_FLOATS:
             maps = [AxisMap(each.index, None) for each in maps]
         if all(each.index is None and each.factor is None for each in maps):
             return array.reshape(pair.child.shape)  # as it is: whoever loads it copies it
@@ -228,20 +226,3 @@ def _resampled(array: Array, axis: int, matrix: Array) -> Array:
     moved = np.moveaxis(array, axis, 0)
     made = np.tensordot(matrix, moved.astype(np.float64), 1).astype(array.dtype)
     return np.ascontiguousarray(np.moveaxis(made, 0, axis))
-
-
-def _holds_nan(array: Array) -> bool:
-    """One pass over the numbers: a sum of squares is NaN just when one of them is."""
-    if array.dtype in (np.float32, np.float64):
-        flat = array.reshape(-1)
-        return bool(np.isnan(np.dot(flat, flat)))
-    return array.dtype in _FLOATS and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
-
-
-def dtype_of(name: str) -> np.dtype[Any]:
-    """A NumPy type by the name a graph gives it."""
-    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
-    return found
-
-
-_FLOATS = frozenset(dtype_of(name) for name in ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"))

@@ -42,6 +42,10 @@ class Maps:
         self._fills = fills
         self._spaces: dict[tuple[int, int], UnitMap] = {}
 
+    def anew(self) -> "Maps":
+        """The same, with no unit map made yet: for another importance."""
+        return Maps(self._parent, self._child, self._partners, self._fills, self._seed)
+
     # -- judging --------------------------------------------------------------------------------
 
     def judge(self, ours: Axis, theirs: Axis) -> Verdict:

@@ -33,6 +33,7 @@ from modelkeeper.weights import CHUNK, Weights
 from modelkeeper.zoo.records import is_id
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
+PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
 MODELS, STAGING = "models", "staging"
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
 

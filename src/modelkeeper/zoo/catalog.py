@@ -57,7 +57,11 @@ class Catalog:
         self._turn: contextlib.AbstractContextManager[Any] = (
             threading.RLock() if _in_memory(url) else contextlib.nullcontext()
         )
-        self._prepare_schema()
+        try:
+            self._prepare_schema()
+        except ZooUnusable:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let go of the database."""

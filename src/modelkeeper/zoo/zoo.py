@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.errors import CorruptWeights, InvalidMeta, InvalidWeights, ModelKeeperError, ModelRefused
+from modelkeeper.errors import (
+    CorruptWeights,
+    InvalidMeta,
+    InvalidWeights,
+    ModelKeeperError,
+    ModelRefused,
+    ZooUnusable,
+)
 from modelkeeper.graph import Graph, to_json
 from modelkeeper.metrics import Metric, standing
 from modelkeeper.settings import Settings
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.staged import Staged
 
 NEAR = 0.9  # models at least so similar are near-twins
+MAX_PROGRAM = 8 * 2**20  # bytes
 MOST_TWINS = 64  # looked at for one new model
 _log = logging.getLogger("modelkeeper")
 
@@ -93,7 +101,11 @@ class Zoo:
         """Open a zoo; a new home is made."""
         self.settings = settings
         if not settings.in_memory and not settings.catalog:
-            settings.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                settings.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as problem:
+                advice = "Choose another folder, or make this one yours."
+                raise ZooUnusable(str(settings.folder), problem.strerror or str(problem), advice) from problem
         self.catalog = Catalog(settings.catalog_url)
         self._opening = threading.Lock()
         self._blobs: Blobs | None = None
@@ -143,14 +155,15 @@ class Zoo:
         tensors: "Iterable[tuple[str, Array]] | Staged",
         owner: str,
         model_id: str = "",
+        program: bytes = b"",
     ) -> Registered:
         """Take a model in. When this returns, the model is on the disk and can become a parent.
 
         With a `model_id` (16 hexadecimal digits) it may be sent again: the same weights with the same id
-        are registered once.
+        are registered once. With a `program` those who start from it can calibrate.
 
         Raises:
-            InvalidMeta: `model_id` is no id.
+            InvalidMeta: `model_id` is no id, or the program is too long.
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
             TooLargeToMatch: The graph has more layers than an alignment takes.
@@ -158,11 +171,13 @@ class Zoo:
         """
         from modelkeeper.matching import prepare
         from modelkeeper.weights import Header, stream
-        from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, WEIGHTS
+        from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, PROGRAM, WEIGHTS
         from modelkeeper.zoo.staged import Staged
 
         if model_id and not is_id(model_id):
             raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+        if len(program) > MAX_PROGRAM:
+            raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
         prepared = prepare(graph)
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
         staged = tensors if isinstance(tensors, Staged) else None
@@ -211,8 +226,10 @@ class Zoo:
             else:
                 written = folder.write(WEIGHTS, chunks)
             record = msgspec.structs.replace(record, bytes=written.bytes, checksum=written.checksum)
-            for name, small in ((GRAPH, text), (CONFIG, card.config(record)), (CARD, card.card(record))):
-                folder.write(name, [small])
+            small = {GRAPH: text, CONFIG: card.config(record), CARD: card.card(record), PROGRAM: program}
+            for name, content in small.items():
+                if content:
+                    folder.write(name, [content])
             detail = f"{record.name}: {told.metric}; {admission.reason}"
             event = Event(at=now, action="registered", model=record.id, user=owner, detail=detail)
             added = self.catalog.add(record, text, prepared.to_bytes(), event, folder.publish)
@@ -284,6 +301,15 @@ class Zoo:
                     raise CorruptWeights(record.id, "its checksum is not that of what was registered")
             self._verified.add(record.id)
         return weights
+
+    def program(self, record: Record) -> bytes | None:
+        """The program that a model was registered with, or None. Its front end checks it before it runs."""
+        from modelkeeper.zoo.blobs import PROGRAM
+
+        try:
+            return self.blobs.read(f"{record.folder}/{PROGRAM}")
+        except FileNotFoundError:
+            return None
 
     def pin(self, record: Record, pinned: bool, user: str = "") -> None:
         """Keep a model whatever it is worth, or no longer."""

@@ -5,12 +5,34 @@
     load(model, {name: array})                 in place, all or nothing
     difference(model, other)                   do they compute the same?
     recalibrate(model, batches)                statistics of batch norms, from data
+    program = record(model)                    what it computes, to be run without its code: `run`
+    calibrate(child, ...)                      fit layers to a parent's activations, on examples
 
 Names are those of the user's own code, whatever wraps the model; tied tensors go by their first name.
 """
 
 from modelkeeper.frontends.torch.behaviour import difference, recalibrate
+from modelkeeper.frontends.torch.calibrate import EXAMPLES, calibrate, example_of
+from modelkeeper.frontends.torch.capture import record
 from modelkeeper.frontends.torch.describe import MODEL, describe, example
+from modelkeeper.frontends.torch.examples import collect
+from modelkeeper.frontends.torch.program import Program
+from modelkeeper.frontends.torch.running import run
 from modelkeeper.frontends.torch.weights import load, read
 
-__all__ = ["MODEL", "describe", "difference", "example", "load", "read", "recalibrate"]
+__all__ = [
+    "EXAMPLES",
+    "MODEL",
+    "Program",
+    "calibrate",
+    "collect",
+    "describe",
+    "difference",
+    "example",
+    "example_of",
+    "load",
+    "read",
+    "recalibrate",
+    "record",
+    "run",
+]

@@ -82,6 +82,7 @@ class Assembly:
     def __init__(self, solver: Solver, degrees: Degrees) -> None:
         self.layers: list[Layer] = []
         self.tensors = Tensors(solver, degrees)
+        self.values: dict[int, Value] = {}  # a node -> the value that is its output
         self._origins: dict[int, Origin] = {}
         self._names: dict[str, int] = {}
         self._sources: dict[int, int] = {}  # a bare tensor -> its node
@@ -89,10 +90,14 @@ class Assembly:
     def build(self, trace: Trace, names: Sequence[str]) -> None:
         """Walk the trace and make the nodes: inputs, layers and merges, outputs."""
         for value, name in zip(trace.inputs, names, strict=True):
-            self._origins[value.number] = Flow(self._node(name, "input"))
+            node = self._node(name, "input")
+            self._origins[value.number], self.values[node] = Flow(node), value
         for step in trace.steps:
             origins = [self._origin(value) for value in step.inputs]
+            before = len(self.layers)
             result = self._step(step, origins)
+            if isinstance(result, Flow) and result.node >= before:
+                self.values[result.node] = step.outputs[0]
             many = len(step.outputs) > 1
             for n, value in enumerate(step.outputs):
                 if value.step is step:
@@ -101,7 +106,7 @@ class Assembly:
         for value in trace.outputs:
             origin = self._origin(value)
             flow = self._flow(origin) if origin is not None else None
-            self._node("output", "output", [flow] if flow else [])
+            self.values[self._node("output", "output", [flow] if flow else [])] = value
 
     def leftover(self, owned: Sequence[Owned], touched: set[str]) -> None:
         """Tensors that no live step uses go with a layer of the same module, or into one that says so."""

@@ -24,7 +24,7 @@ from modelkeeper.frontends.torch.quiet import quietly
 from modelkeeper.frontends.torch.record import CPU, META, Owned, Recorder, Recording, map_tensors, tensors_in
 from modelkeeper.frontends.torch.rules import RULES
 from modelkeeper.frontends.torch.spaces import Inference
-from modelkeeper.frontends.torch.trace import Trace, trace
+from modelkeeper.frontends.torch.trace import Trace, Value, trace
 from modelkeeper.graph import Graph, Note
 
 MODEL = nn.Module
@@ -63,6 +63,8 @@ class Account:
     trace: Trace
     solver: Solver
     spaces: dict[int, int]  # the number of an atom -> the space it is in the graph
+    values: dict[int, Value]  # the number of a layer -> its output, for layers that data flows through
+    inputs: Inputs  # what it ran on
 
 
 def study(
@@ -89,7 +91,15 @@ def study(
     ]
     notes += [Note("conflict", where, "no placement of shares is exact here") for where in conflicts]
     graph = Graph("torch", tuple(assembly.layers), tuple(assembly.tensors.spaces), tuple(notes))
-    return Account(graph, run, inference.solver, assembly.tensors.numbers)
+    return Account(graph, run, inference.solver, assembly.tensors.numbers, assembly.values, inputs)
+
+
+def listen(model: nn.Module, example_inputs: Any, *, outputs: Outputs = None, real: bool = False) -> Trace:
+    """What a model does with its inputs, and no more: the first half of `study`."""
+    with quietly(model) as bare:
+        recording, inputs, returned, _ = _run(bare, owned_tensors(model), example_inputs, real)
+        tensors = list(tensors_in((inputs.args, dict(inputs.kwargs))))
+        return trace(recording, tensors, list(tensors_in(pick_outputs(returned, outputs))))
 
 
 def example(shape: Iterable[int], dtype: str = "float32") -> Tensor:

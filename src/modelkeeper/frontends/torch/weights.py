@@ -85,7 +85,7 @@ def _array(each: Owned) -> Array:
 
 
 def _fitting(name: str, value: Any, target: Tensor) -> Tensor:
-    source = value.detach() if isinstance(value, Tensor) else _tensor(name, value)
+    source = as_tensor(name, value)
     if target.is_meta:
         raise InvalidWeights(name, "the model is on the meta device; materialise it first (model.to_empty)")
     if source.is_meta:
@@ -97,7 +97,10 @@ def _fitting(name: str, value: Any, target: Tensor) -> Tensor:
     return source
 
 
-def _tensor(name: str, value: Any) -> Tensor:
+def as_tensor(name: str, value: Any) -> Tensor:
+    """A tensor of an array's numbers, in its memory where that is possible."""
+    if isinstance(value, Tensor):
+        return value.detach()
     array = np.asarray(value)
     carrier, dtype = _TORCH.get(array.dtype, (None, None))
     if carrier is not None:

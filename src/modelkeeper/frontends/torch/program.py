@@ -1,0 +1,320 @@
+"""A model as a list of tensor operations: what a parent's activations can be computed with, and no more.
+
+Whoever calibrates a child has to run its parent, without the parent's source code and without trusting who
+registered it. A program is plain data: numbered values, and steps that each apply one operation of a fixed
+list (`operations`) to earlier values. There are no loops, branches, calls, names of files or functions;
+nothing is written to but new tensors.
+
+    program = record(model, inputs)                  `capture`: from two passes on shapes
+    program = Program.from_bytes(data)               hostile until checked: a valid program or InvalidProgram
+    found = run(program, tensors, inputs)            `running`: {layer's name: its output}
+
+Values are numbered in order: inputs, the model's tensors, constants, results of the steps. Sizes that follow
+the batch are written as multiples of it. Before a program from elsewhere runs, its steps run on shapes alone:
+what would make too large a value, or too many of them, is refused before anything is computed.
+
+The other form that was considered is torch.export (benchmarks/results/programs.md, on real architectures): it
+takes longer to make and to load, is larger, and its archive is read by code that also unpickles.
+"""
+
+import bisect
+import itertools
+import math
+import zlib
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import torch
+from msgspec import Struct
+from torch import Tensor
+
+from modelkeeper.errors import InvalidProgram
+from modelkeeper.frontends.torch.operations import Parameter, signature
+
+FORMAT = "modelkeeper.program"
+VERSION = 1
+MAX_BYTES = 32 * 2**20
+MAX_STEPS = 50_000
+MAX_VALUES = 200_000
+MAX_LIST = 4_096  # in one argument, and of results of one step
+MAX_RANK = 16
+MAX_TEXT = 512
+MAX_ELEMENTS = 2**28  # of one value
+MAX_CONSTANTS = 2**25  # numbers in all constants
+DTYPES = {
+    name: getattr(torch, name)
+    for name in "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64".split()
+}
+SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+
+
+class Hole(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What is filled in when the program runs: one of the three."""
+
+    v: int = -1  # the value of this number
+    b: int = 0  # so many times the batch size
+    f: str = ""  # a number that JSON does not have
+
+
+Item = None | bool | int | float | Hole
+Argument = None | bool | int | float | str | Hole | tuple[Item, ...]
+Size = int | Hole
+
+
+class Taken(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An input, or a tensor of the model."""
+
+    name: str
+    dtype: str
+    shape: tuple[Size, ...]
+
+
+class Constant(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Numbers that the model's code made, compressed (zlib); one slice, along axes that follow the batch."""
+
+    dtype: str
+    shape: tuple[Size, ...]
+    data: bytes
+
+
+class Step(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One operation: its arguments in the order of its schema, and how many values it makes."""
+
+    operation: str
+    arguments: tuple[Argument, ...]
+    results: int = 1
+
+
+class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
+    """A model that can be run without its code. Checked when it is built, wherever it comes from."""
+
+    inputs: tuple[Taken, ...]
+    tensors: tuple[Taken, ...]
+    constants: tuple[Constant, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    layers: dict[str, int]  # the number of the value that each layer of the model's graph puts out
+    format: str = FORMAT
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @cached_property
+    def first(self) -> int:
+        """The number of the first value that a step makes."""
+        return len(self.inputs) + len(self.tensors) + len(self.constants)
+
+    @cached_property
+    def first_values(self) -> list[int]:
+        """The number of the first value that each step makes."""
+        return list(itertools.accumulate((step.results for step in self.steps), initial=self.first))[:-1]
+
+    @cached_property
+    def unpacked(self) -> list[Tensor]:
+        """The numbers of the constants."""
+        return [_numbers(constant) for constant in self.constants]
+
+    def maker(self, value: int) -> int:
+        """The step that makes a value, or -1 if none does."""
+        return bisect.bisect_right(self.first_values, value) - 1
+
+    @cached_property
+    def last_use(self) -> dict[int, int]:
+        """The last step that reads each value; outputs and layers are read by whoever asked for them."""
+        return {
+            value: number for number, step in enumerate(self.steps) for value in references(step.arguments)
+        }
+
+    def shortcuts_first(self) -> "Program":
+        """The same in another order: of several operands, the one that takes fewer steps comes first."""
+        makers = (
+            [self.maker(value) for value in range(self.first_values[-1] + self.steps[-1].results)]
+            if self.steps
+            else []
+        )
+        operands = [
+            sorted({makers[v] for v in references(step.arguments) if makers[v] >= 0}) for step in self.steps
+        ]
+        cost = [0] * len(self.steps)
+        for number, before in enumerate(operands):
+            cost[number] = 1 + sum(cost[each] for each in before)  # counts shared steps often: only compared
+        order: list[int] = []
+        done = [False] * len(self.steps)
+        for output in self.outputs:
+            stack = [(makers[output], False)] if makers[output] >= 0 else []
+            while stack:
+                number, ready = stack.pop()
+                if ready:
+                    order.append(number)
+                elif not done[number]:
+                    done[number] = True
+                    stack.append((number, True))
+                    stack += [(each, False) for each in sorted(operands[number], key=lambda n: -cost[n])]
+        return self._reordered(order)
+
+    def _reordered(self, order: list[int]) -> "Program":
+        new = list(range(self.first))
+        new += [-1] * (len(self.steps) and self.first_values[-1] + self.steps[-1].results - self.first)
+        known = self.first
+        for number in order:
+            for place in range(self.steps[number].results):
+                new[self.first_values[number] + place] = known
+                known += 1
+
+        def item(each: Any) -> Any:
+            return Hole(v=new[each.v]) if isinstance(each, Hole) and each.v >= 0 else each
+
+        steps = [
+            Step(
+                self.steps[number].operation,
+                tuple(
+                    tuple(map(item, a)) if isinstance(a, tuple) else item(a)
+                    for a in self.steps[number].arguments
+                ),
+                self.steps[number].results,
+            )
+            for number in order
+        ]
+        layers = {name: new[value] for name, value in self.layers.items() if new[value] >= 0}
+        outputs = tuple(new[value] for value in self.outputs)
+        return Program(self.inputs, self.tensors, self.constants, tuple(steps), outputs, layers)
+
+    def to_bytes(self) -> bytes:
+        """One JSON document. The same program always gives the same bytes."""
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> "Program":
+        """The program that `to_bytes` wrote. Anything else raises InvalidProgram and says what is wrong."""
+        if len(data) > MAX_BYTES:
+            raise InvalidProgram("document", f"{len(data):,} bytes; at most {MAX_BYTES:,}")
+        try:
+            head = msgspec.json.decode(data, type=_Head)
+            if head.format != FORMAT or head.version != VERSION:
+                found = f"{head.format[:40]!r} version {head.version}"
+                raise InvalidProgram(
+                    "document", f"it is {found}, this modelkeeper reads {FORMAT!r} {VERSION}"
+                )
+            return msgspec.json.decode(data, type=Program)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise InvalidProgram("document", str(error)) from error
+
+
+class _Head(Struct):
+    format: str = ""
+    version: int = 0
+
+
+# -- checking ---------------------------------------------------------------------------------------
+
+
+def _check(program: Program) -> None:
+    for what, count, most in (
+        ("steps", len(program.steps), MAX_STEPS),
+        ("values", program.first, MAX_VALUES),
+        ("layers", len(program.layers), MAX_VALUES),
+        ("outputs", len(program.outputs), MAX_LIST),
+    ):
+        if count > most:
+            raise InvalidProgram(what, f"{count:,} of them; at most {most:,}")
+    if not program.inputs:
+        raise InvalidProgram("inputs", "it takes none")
+    for entering in (program.inputs, program.tensors, program.constants):
+        for each in entering:
+            _check_shape(each)
+    unpacked = sum(math.prod(n for n in each.shape if isinstance(n, int)) for each in program.constants)
+    if unpacked > MAX_CONSTANTS:
+        raise InvalidProgram("constants", f"{unpacked:,} numbers; at most {MAX_CONSTANTS:,}")
+    program.unpacked  # noqa: B018 (raises where a constant cannot be read)
+    known = program.first
+    for number, step in enumerate(program.steps):
+        where = f"step {number} ({step.operation[:80]})"
+        _check_step(where, step, known)
+        known += step.results
+        if known > MAX_VALUES:
+            raise InvalidProgram(where, f"more than {MAX_VALUES:,} values")
+    for name, value in (*program.layers.items(), *(("output", value) for value in program.outputs)):
+        if len(name) > MAX_TEXT or not 0 <= value < known:
+            raise InvalidProgram(f"layer {name[:80]!r}", f"no value {value} among {known}")
+
+
+def _check_shape(taken: Taken | Constant) -> None:
+    name = taken.name[:80] if isinstance(taken, Taken) else "a constant"
+    if isinstance(taken, Taken) and len(taken.name) > MAX_TEXT:
+        raise InvalidProgram(name, f"a name of {len(taken.name):,} characters")
+    if taken.dtype not in DTYPES:
+        raise InvalidProgram(name, f"dtype {taken.dtype[:40]!r}; known are {', '.join(DTYPES)}")
+    if len(taken.shape) > MAX_RANK:
+        raise InvalidProgram(name, f"{len(taken.shape)} axes; at most {MAX_RANK}")
+    sizes = [1 if isinstance(size, Hole) else size for size in taken.shape]
+    if any(isinstance(size, Hole) and not (size.b > 0 and size == Hole(b=size.b)) for size in taken.shape):
+        raise InvalidProgram(name, "an axis that is neither a number nor a multiple of the batch")
+    if min(sizes, default=0) < 0 or math.prod(sizes) > MAX_ELEMENTS:
+        raise InvalidProgram(name, f"shape {sizes}: a negative size, or more than {MAX_ELEMENTS:,} elements")
+
+
+def _numbers(constant: Constant) -> Tensor:
+    """What a constant holds, unpacked to no more than its shape asks for."""
+    shape = [1 if isinstance(size, Hole) else size for size in constant.shape]
+    dtype = DTYPES[constant.dtype]
+    size = math.prod(shape) * dtype.itemsize
+    try:
+        data = zlib.decompressobj().decompress(constant.data, size + 1)
+    except zlib.error as error:
+        raise InvalidProgram("a constant", f"its numbers cannot be read: {error}") from error
+    if len(data) != size:
+        raise InvalidProgram("a constant", f"{len(data):,} bytes or more, not {size:,} for shape {shape}")
+    return (
+        torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape)
+        if size
+        else torch.empty(shape, dtype=dtype)
+    )
+
+
+def _check_step(where: str, step: Step, known: int) -> None:
+    found = signature(step.operation)
+    if found is None:
+        raise InvalidProgram(where, "not on the list of operations that a program may consist of")
+    most, least = len(found.parameters), found.required
+    if not least <= len(step.arguments) <= most:
+        raise InvalidProgram(where, f"{len(step.arguments)} arguments; it takes {least} to {most}")
+    if not 1 <= step.results <= MAX_LIST or (not found.lists and step.results != found.results):
+        raise InvalidProgram(where, f"{step.results} results; it gives {found.results}")
+    for parameter, argument in zip(found.parameters, step.arguments, strict=False):
+        _check_argument(f"{where}, {parameter.name}", parameter, argument, known)
+    given = dict(zip((each.name for each in found.parameters), step.arguments, strict=False))
+    # These would write to running statistics, or draw random numbers.
+    if given.get("training") or given.get("train") or given.get("dropout_p"):
+        raise InvalidProgram(where, "it is to run as in training")
+    if given.get("use_input_stats") and given.get("running_mean") is not None:
+        raise InvalidProgram(where, "it is to update its statistics")
+
+
+def _check_argument(where: str, parameter: Parameter, argument: Argument, known: int) -> None:
+    items = argument if isinstance(argument, tuple) else (argument,)
+    if len(items) > MAX_LIST:
+        raise InvalidProgram(where, f"a list of {len(items):,}; at most {MAX_LIST:,}")
+    for item in items:
+        if isinstance(item, Hole) and (
+            (item.v >= 0) + (item.b > 0) + (item.f in SPECIAL) != 1 or item.b < 0 or item.v >= known
+        ):
+            raise InvalidProgram(where, f"it refers to value {item.v} of {known}, or to several things")
+        if isinstance(item, str) and (len(item) > MAX_TEXT or (parameter.dtype and item not in DTYPES)):
+            raise InvalidProgram(where, f"{item[:40]!r} is no value of it")
+        reference = isinstance(item, Hole) and item.v >= 0
+        number = isinstance(item, (int, float)) and not parameter.many  # torch makes a tensor of it
+        if parameter.tensor != reference and item is not None and not (parameter.tensor and number):
+            raise InvalidProgram(where, "a tensor where a number belongs, or the other way round")
+    if argument is None and not parameter.optional:
+        raise InvalidProgram(where, "nothing given")
+
+
+def references(arguments: Iterable[Argument]) -> Iterable[int]:
+    """The numbers of the values that some arguments name."""
+    for argument in arguments:
+        for item in argument if isinstance(argument, tuple) else (argument,):
+            if isinstance(item, Hole) and item.v >= 0:
+                yield item.v
