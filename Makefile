@@ -23,7 +23,7 @@ ARGS ?=
 TRAINING = PYTHONPATH=benchmarks $(BIN)/python -m training
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench matching keeper coverage pairs widen narrowing deepening trained programs calibration evaluate evaluate-quick evaluation-page constraints clean
+.PHONY: help test demo check format bench matching keeper service soak coverage pairs widen narrowing deepening trained programs calibration evaluate evaluate-quick evaluation-page constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,12 @@ matching: $(READY) ## how fast and how good matching is (ARGS='--sizes 1000 1000
 
 keeper: $(READY) ## how long commands take over a zoo of 10,000 models
 	$(BIN)/python benchmarks/keeper.py $(ARGS)
+
+service: $(READY) ## what HTTP adds to a query, how fast weights travel, how much memory a service takes
+	$(BIN)/python benchmarks/service.py $(ARGS)
+
+soak: $(READY) ## kill a service again and again while 16 clients use it, for five minutes
+	$(BIN)/python benchmarks/soak.py $(ARGS)
 
 coverage: $(READY) ## describe every real architecture there is, and count
 	$(BIN)/python benchmarks/coverage.py $(ARGS)
