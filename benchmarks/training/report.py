@@ -115,6 +115,34 @@ def cluster_table(by_workload: dict[str, dict[str, list[Outcome]]]) -> str:
     return "\n".join(lines)
 
 
+def kind_table(by_workload: dict[str, dict[str, list[Outcome]]], found: dict[str, list[Record]]) -> str:
+    """Which warm starts help? By what the keeper knew, and by the score right after the transfer."""
+    kinds: dict[str, list[Outcome]] = {}
+    for name, by in by_workload.items():
+        data = {(each["seed"], each["job"]): each["data"] for each in found[name]}
+        for each in by.get("keeper", []):
+            record = each.record
+            if record["parent"] is None:
+                continue
+            start = record["scores"][0] / max(each.scratch["scores"])
+            if data[record["seed"], record["parent"]] != record["data"]:
+                kind = "parent of another data set"
+            elif record["exact"]:
+                kind = "exact"
+            else:
+                kind = f"approximate, starts {'above' if start >= 0.5 else 'below'} half of the plateau"
+            kinds.setdefault(f"{kind}, {WORKLOADS[name].title.lower()}", []).append(each)
+    lines = [
+        "| start | jobs | speed-up, job by job | after the budget, points |",
+        "| --- | ---: | --- | ---: |",
+    ]
+    for kind, these in sorted(kinds.items()):
+        speedups = ", ".join(f"{value:.2g}" for value in sorted(each.speedup() for each in these))
+        gain = 100 * mean(each.gain for each in these if each.gain is not None)
+        lines.append(f"| {kind} | {len(these)} | {speedups} | {gain:+.2f} |")
+    return "\n".join(lines)
+
+
 def rate_table(by_workload: dict[str, dict[str, list[Outcome]]], all_records: dict[str, list[Record]]) -> str:
     """Which learning rate each arm was given."""
     lines = [
@@ -170,6 +198,7 @@ def main() -> None:
         "rates": rate_table(by_workload, found),
         "speedup 99": main_table(by_workload, 0.99),
         "speedup 100": main_table(by_workload, 1.0),
+        "kinds": kind_table(by_workload, found),
         "cluster": cluster_table(by_workload),
         **findings.parts(chosen.records),
     }

@@ -16,7 +16,7 @@ import argparse
 import copy
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.utils import parameters_to_vector
 from training.arms import (
     Start,
     aligned_as,
@@ -276,7 +275,7 @@ def landscape(bench: Bench, path: Path) -> None:
             warm_start(bench.zoo, model, bench.job)
         seen: list[tuple[int, torch.Tensor, float]] = []
         train(model, data, rate, bench.seed, bench.budget, watch=_watch(data, seen))
-        last = parameters_to_vector(model.parameters()).detach()
+        last = _flat(model.parameters())
         append(
             path,
             {
@@ -294,10 +293,15 @@ def landscape(bench: Bench, path: Path) -> None:
 def _watch(data: Task, seen: list[tuple[int, torch.Tensor, float]]) -> Callable[[int, nn.Module], None]:
     def watch(step: int, model: nn.Module) -> None:
         if step % 100 == 0:
-            where = parameters_to_vector(model.parameters()).detach().clone()
+            where = _flat(model.parameters())
             seen.append((step, where, _variance(model, data)))
 
     return watch
+
+
+def _flat(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+    """All numbers in a row, copied, whatever their layout in memory."""
+    return torch.cat([each.detach().reshape(-1) for each in tensors])
 
 
 def _variance(model: nn.Module, data: Task, batches: int = 8) -> float:
@@ -308,7 +312,7 @@ def _variance(model: nn.Module, data: Task, batches: int = 8) -> float:
         twin.zero_grad()
         chosen = torch.arange(number * data.batch, (number + 1) * data.batch)
         torch.autograd.backward(data.loss(twin, chosen))
-        found.append(parameters_to_vector([p.grad for p in twin.parameters() if p.grad is not None]))
+        found.append(_flat(p.grad for p in twin.parameters() if p.grad is not None))
     return float(np.round(torch.stack(found).var(0).sum().item(), 6))
 
 
