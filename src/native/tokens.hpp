@@ -16,12 +16,13 @@ namespace modelkeeper {
 struct Token {
     static constexpr size_t AXES = 8, FIELDS = 8 + AXES;
     int64_t group, detail, norm_group, rank, groups, weight, norm_weight, norm_width;
+    static constexpr size_t STAGE = 4;  // this one is no axis, but says how often halved what lies behind is
     int64_t axes[AXES];  // sizes of the main tensor: out, in, then the kernel; unused ones are 1
 
     bool operator==(const Token &other) const { return std::memcmp(this, &other, sizeof(Token)) == 0; }
     bool pointwise() const {  // a 1x1 convolution, or linear
         for (size_t i = 2; i < AXES; ++i)
-            if (axes[i] != 1) return false;
+            if (axes[i] != 1 && i != STAGE) return false;
         return true;
     }
 };

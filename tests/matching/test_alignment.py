@@ -296,13 +296,48 @@ def test_a_huge_layer_weighs_more_than_a_tiny_one() -> None:
     assert align(two(16, 4096), child).similarity > align(two(8, 512), child).similarity + 0.2
 
 
+@pytest.mark.parametrize(
+    ("parent", "child"), [((10, 2), (8, 3)), ((8, 3), (12, 2)), ((8, 1), (16, 3)), ((8, 2), (12, 1))]
+)
+@pytest.mark.parametrize("pooled", [True, False])
+def test_stages_go_with_stages(parent: tuple[int, int], child: tuple[int, int], pooled: bool) -> None:
+    """Plain networks of other widths and depths: like widths in another stage do not tempt."""
+    from torch import nn
+
+    from modelkeeper.frontends.torch import describe
+
+    def plain(width: int, depth: int) -> nn.Module:
+        layers: list[nn.Module] = []
+        before = 3
+        for stage in range(3):
+            for number in range(depth):
+                stride = 2 if not pooled and stage and not number else 1
+                layers += [nn.Conv2d(before, width << stage, 3, stride, 1), nn.ReLU()]
+                before = width << stage
+            layers += [nn.MaxPool2d(2)] if pooled and stage < 2 else []
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 10))
+
+    first, second = describe(plain(*parent)), describe(plain(*child))
+    stages = [[stage for stage in range(3) for _ in range(depth)] for depth in (parent[1], child[1])]
+    places = [
+        {
+            number: place
+            for place, number in enumerate(n for n, x in enumerate(graph.layers) if x.kind == "conv")
+        }
+        for graph in (first, second)
+    ]
+    for theirs, ours in align(first, second).pairs:
+        if first.layers[theirs].kind == "conv":
+            assert stages[0][places[0][theirs]] == stages[1][places[1][ours]]
+
+
 def test_attributes_and_what_lies_on_an_edge_matter() -> None:
     plain = net.vgg((8, 8))
     layer = plain.layers[3]
     strided = net.replaced(
         plain, 3, Layer(layer.name, layer.kind, layer.inputs, layer.tensors, {"stride": (2, 2)})
     )
-    assert 0.9 < align(plain, strided).similarity < 1.0
+    assert 0.85 < align(plain, strided).similarity < 1.0
     rewired = net.replaced(
         plain, 3, Layer(layer.name, layer.kind, (net.Edge(layer.inputs[0].source, ("tanh",)),), layer.tensors)
     )

@@ -9,6 +9,7 @@ on structure alone: not on names, nor on the order in which layers or branches w
     Prepared.layers    for each element the layer it stands for, and the norm folded into it
 """
 
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -137,11 +138,12 @@ def prepare(graph: Graph) -> Prepared:
     seen: dict[object, tuple[int, int, tuple[str, tuple[int, ...]]]] = {}  # layers alike are looked at once
     chosen, content, keys = [], [], []
     offsets, sources, labels = [0], [], []
+    stages = _stages(graph)
     for v in nodes:
         layer, norm = layers[v], layers[norm_of[v]] if v in norm_of else None
-        described = _content(layer), _content(norm) if norm else None
+        described = _content(layer), _content(norm) if norm else None, stages[v]
         if described not in seen:
-            number_of = known.setdefault(token(layer, norm), len(known))
+            number_of = known.setdefault(token(layer, norm, stages[v]), len(known))
             seen[described] = number_of, number(repr(described)), (layer.kind, shape(layer))
         number_of, hashed, key = seen[described]
         chosen.append(number_of)
@@ -190,6 +192,24 @@ def _foldable(layers: Sequence[Layer], users: Sequence[Sequence[int]]) -> dict[i
 def _content(layer: Layer) -> object:
     tensors = tuple((t.role, t.buffer, t.live, t.shape) for t in layer.tensors)
     return layer.kind, tuple(sorted(layer.attributes.items())), tensors
+
+
+def _stages(graph: Graph) -> list[int]:
+    """For each layer, how often what it puts out is halved on the way to the end: on the way that does most."""
+    layers, found = graph.layers, [0] * len(graph.layers)
+    for number, layer in reversed(list(enumerate(layers))):  # what reads a layer comes behind it
+        stride = layer.attributes.get("stride", ())
+        halved = int(layer.kind == "conv" and isinstance(stride, tuple) and max(stride, default=1) > 1)
+        for edge in layer.inputs:
+            pools = 0 if layer.kind in ("linear", "output") else sum(map(_halves, edge.via))
+            found[edge.source] = max(found[edge.source], found[number] + halved + pools)
+    return [0 if layer.kind == "input" else stage for layer, stage in zip(layers, found, strict=True)]
+
+
+def _halves(text: str) -> bool:
+    """Is an operation on an edge a pooling that leaves fewer places?"""
+    pool = re.match(r"(?:max|avg)_pool\dd(?:_with_indices)?\[([0-9x]+)(?:,([0-9x]*))?", text)
+    return pool is not None and any(part not in ("", "1") for part in (pool[2] or pool[1]).split("x"))
 
 
 def _label(edge: Edge, position: int) -> int:

@@ -18,6 +18,11 @@ Every further layer inserted and every further axis changed lowers the similarit
 both graphs (chains, residual, dense and inception blocks, transformers). Elsewhere (NAS cells, towers,
 wiring at random) it does in most cases; how often not is in benchmarks/results/matching-quality.md.
 
+Layers of networks that halve what they look at, again and again, belong to a stage: how often it is still
+halved behind them. A layer of another stage has learned to look at other things, whatever its width: each
+stage apart costs as much as an eighth of the width. Stages are counted from the end, because networks for
+small and for large pictures differ in how they begin.
+
 A token is what matching knows of a layer: 16 numbers, laid out as `Token` in tokens.hpp.
 """
 
@@ -51,8 +56,11 @@ BELOW_ONE = 1.0 - 2.0**-20  # the most that two different architectures reach
 BUCKETS = 10  # of similarity: what the mapper chooses among
 
 AXES = 8
+STAGE = 4  # the axis that is none: it tells stages apart ...
+ANOTHER_STAGE = 8  # ... which costs as much as an eighth of the width: more than like widths can make up for
+MOST_STAGES = 8
 FIELDS = 8 + AXES
-VERSION = 2  # raise it when anything above or in the kernel's forms changes: prepared graphs are made anew
+VERSION = 3  # raise it when anything above or in the kernel's forms changes: prepared graphs are made anew
 
 KNOBS: NDArray[np.int64] = np.array([SHAPE_ROOTS, DETAIL, EDGE, EDGE_OTHERWISE], np.int64)
 
@@ -104,8 +112,8 @@ def kernel_rank(layer: Layer) -> int:
     return sum(axis.role == "kernel" for axis in tensor.axes) if tensor else 0
 
 
-def token(layer: Layer, norm: Layer | None) -> tuple[int, ...]:
-    """What matching knows of a layer and the norm folded into it."""
+def token(layer: Layer, norm: Layer | None, stage: int = 0) -> tuple[int, ...]:
+    """What matching knows of a layer, the norm folded into it, and the stage of the network it is in."""
     sizes, rank = shape(layer), kernel_rank(layer)
     groups = layer.attributes.get("groups", 1)
     assert isinstance(groups, int)
@@ -117,9 +125,9 @@ def token(layer: Layer, norm: Layer | None) -> tuple[int, ...]:
         rank = 0
     if mixing == "depthwise":
         groups = 1  # follows from the width
-    axes = [max(1, size) for size in sizes[: AXES - 1]]
-    axes.append(max(1, math.prod(sizes[AXES - 1 :])))
-    axes += [1] * (AXES - len(axes))
+    axes = [max(1, size) for size in sizes[: AXES - 2]]
+    axes += [1] * (AXES - 2 - len(axes)) + [max(1, math.prod(sizes[AXES - 2 :]))]
+    axes.insert(STAGE, ANOTHER_STAGE ** min(stage, MOST_STAGES))
     detail = (_attributes(layer), [(t.role, t.buffer, t.live) for t in layer.tensors], layer.kind)
     return (
         number(repr(group)),
