@@ -57,7 +57,11 @@ class Catalog:
         self._turn: contextlib.AbstractContextManager[Any] = (
             threading.RLock() if _in_memory(url) else contextlib.nullcontext()
         )
-        self._prepare_schema()
+        try:
+            self._prepare_schema()
+        except BaseException:
+            self.close()  # nobody else could: there is no catalog
+            raise
 
     def close(self) -> None:
         """Let go of the database."""
