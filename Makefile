@@ -20,12 +20,13 @@ TORCH := torch==2.13.0
 
 PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
+TRAINING = PYTHONPATH=benchmarks $(BIN)/python -m training
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench matching keeper coverage pairs widen narrowing deepening trained programs calibration constraints clean
+.PHONY: help test demo check format bench matching keeper service soak coverage pairs widen narrowing deepening trained programs calibration evaluate evaluate-quick evaluation-page constraints clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: $(READY) ## run the tests (ARGS='-k fingerprint' to choose)
 	$(BIN)/python -m pytest -n 2 $(ARGS)
@@ -54,6 +55,12 @@ matching: $(READY) ## how fast and how good matching is (ARGS='--sizes 1000 1000
 keeper: $(READY) ## how long commands take over a zoo of 10,000 models
 	$(BIN)/python benchmarks/keeper.py $(ARGS)
 
+service: $(READY) ## what HTTP adds to a query, how fast weights travel, how much memory a service takes
+	$(BIN)/python benchmarks/service.py $(ARGS)
+
+soak: $(READY) ## kill a service again and again while 16 clients use it, for five minutes
+	$(BIN)/python benchmarks/soak.py $(ARGS)
+
 coverage: $(READY) ## describe every real architecture there is, and count
 	$(BIN)/python benchmarks/coverage.py $(ARGS)
 
@@ -78,6 +85,18 @@ programs: $(READY) ## can real models be run without their code? compared with t
 
 calibration: $(READY) ## fit smaller networks to trained ones, layer by layer, and train them on
 	$(BIN)/python benchmarks/calibration.py $(ARGS)
+
+evaluate: $(READY) ## does it shorten training? all workloads and studies; goes on where it was stopped
+	$(TRAINING).run --workers 2 $(ARGS)
+	$(TRAINING).studies
+	$(TRAINING).report
+
+evaluate-quick: $(READY) ## the same on the first six jobs of three workloads, below 20 minutes on two idle cores
+	$(TRAINING).run --workers 2 --workloads images grid ensemble --jobs 6 $(ARGS)
+	$(TRAINING).report
+
+evaluation-page: $(READY) ## make docs/evaluation.md anew from what has been run
+	$(TRAINING).report
 
 constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins

@@ -32,7 +32,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import torch
-from small_nets import EPOCH, FASHION, RATE, Data, accuracy, build, fashion_mnist, train
+from small_nets import EPOCH, RATE, Data, accuracy, build, fashion_mnist, train
 from torch import nn
 
 from characters import GPT, Text, corpus, perplexity, train_characters
@@ -203,7 +203,7 @@ def page(everything: list[dict[str, Any]]) -> str:
         f"smallest budget tried ({', '.join(map(str, BUDGETS))}) that reaches 99 % of what "
         f"{PLATEAU_EPOCHS * EPOCH} steps from scratch reach (the plateau), the cost of calibration included. "
         f"Rates: {WARM['plain']:g} after a plain transfer, {WARM['calibrated']:g} after a calibrated one, "
-        "the best of 0.005 to 0.03 for each. Seeds 0 and 1 also served to choose these, and how to calibrate.",
+        "the best of 0.005 to 0.03 for each. Seeds 0 and 1 also served to choose these and how to calibrate.",
         "",
         "| pair | parent | plateau | init | start | after 188 steps | steps to 99 % | cost in steps |",
         "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
@@ -240,7 +240,7 @@ def page(everything: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Measure everything, print and write the tables."""
     options = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    options.add_argument("--data", type=Path, default=FASHION, help="folder of Fashion-MNIST's four files")
+    options.add_argument("--data", type=Path, help="folder of Fashion-MNIST's four files")
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options.add_argument("--only", default="", help="only pairs whose name contains this")
     options.add_argument("--trained", type=Path, help="folder to keep trained networks in")
@@ -268,7 +268,7 @@ def main() -> None:
         (RESULTS / "calibration.md").write_text(text)
 
 
-def vision(source: Path, seeds: list[int], only: str, folder: Path | None) -> Iterator[dict[str, Any]]:
+def vision(source: Path | None, seeds: list[int], only: str, folder: Path | None) -> Iterator[dict[str, Any]]:
     """Every pair with every seed."""
     data = fashion_mnist(source)
     for seed in seeds:

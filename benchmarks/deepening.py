@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from narrowing import INPUT, WARM, spread
-from small_nets import EPOCH, FASHION, RATE, Data, accuracy, build, fashion_mnist, train
+from small_nets import EPOCH, RATE, Data, accuracy, build, fashion_mnist, train
 
 from modelkeeper import transfer
 
@@ -36,7 +36,7 @@ def measure(noise: float | None, parent: torch.nn.Module, data: Data, seed: int)
 def main() -> None:
     """Train the parents, measure each noise, print and write the table."""
     options = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    options.add_argument("--data", type=Path, default=FASHION, help="folder of Fashion-MNIST's four files")
+    options.add_argument("--data", type=Path, help="folder of Fashion-MNIST's four files")
     options.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options.add_argument("--epochs", type=int, default=2, help="of the parents")
     chosen = options.parse_args()

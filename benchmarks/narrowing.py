@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from small_nets import BATCH, EPOCH, FASHION, RATE, Data, accuracy, build, fashion_mnist, train
+from small_nets import BATCH, EPOCH, RATE, Data, accuracy, build, fashion_mnist, train
 from torch import Tensor, nn
 
 from modelkeeper import transfer
@@ -105,7 +105,7 @@ def unlabelled(data: Data, seed: int) -> list[Tensor]:
 def main() -> None:
     """Train the parents, measure every operator, print and write the table."""
     options = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    options.add_argument("--data", type=Path, default=FASHION, help="folder of Fashion-MNIST's four files")
+    options.add_argument("--data", type=Path, help="folder of Fashion-MNIST's four files")
     options.add_argument("--seeds", type=int, nargs="+", default=[3, 4, 5])
     chosen = options.parse_args()
     torch.set_num_threads(1)

@@ -7,18 +7,15 @@ on Fashion-MNIST as Debian packages it, cut to 12,000 training images: 188 steps
 SGD with a cosine schedule, batches of 64. Budgets are counted in steps, never in seconds.
 """
 
-import gzip
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, relu
+from training import data
 
-FASHION = Path("/usr/share/datasets/fashion-mnist")
 EPOCH, BATCH = 188, 64
 IMAGES = EPOCH * BATCH
 RATE = 0.1  # from scratch
@@ -34,26 +31,20 @@ class Data:
     test_labels: Tensor
 
 
-def fashion_mnist(folder: Path) -> Data:
+def fashion_mnist(folder: Path | None = None) -> Data:
     """All test images and the first training images."""
+    train, labels, test, test_labels = data.images("fashion-mnist", folder)
 
-    def read(name: str) -> Tensor:
-        path = folder / f"{name}-ubyte.gz"
-        if not path.exists():
-            sys.exit(
-                f"{path} is missing. On Debian or Ubuntu: apt-get install dataset-fashion-mnist. Elsewhere, "
-                f"download the four files of Fashion-MNIST and name their folder: --data PATH."
-            )
-        raw = gzip.decompress(path.read_bytes())
-        sizes = np.frombuffer(raw, ">i4", raw[3], 4)
-        return torch.tensor(np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3]).reshape(sizes))
-
-    def images(name: str) -> Tensor:
-        found = read(f"{name}-images-idx3")[:, None].float() / 255
+    def images(raw: data.Array) -> Tensor:
+        found = torch.tensor(raw)[:, None].float() / 255
         return ((found - 0.286) / 0.353).contiguous(memory_format=torch.channels_last)
 
-    train, labels = images("train")[:IMAGES], read("train-labels-idx1").long()[:IMAGES]
-    return Data(train, labels, images("t10k"), read("t10k-labels-idx1").long())
+    return Data(
+        images(train[:IMAGES]),
+        torch.tensor(labels[:IMAGES]).long(),
+        images(test),
+        torch.tensor(test_labels).long(),
+    )
 
 
 class Block(nn.Module):

@@ -367,6 +367,10 @@ def test_a_broken_home_is_a_cold_start_and_a_warning(tmp_path: Path, spoil: Any)
     model = net()
     before = state(model)
     client = ModelKeeperClient(tmp_path / "zoo")
+    if spoil is file_instead_of_models:  # nobody looks there before there are models
+        with pytest.warns(KeeperWarning, match=r"The model was not registered\. ZooUnusable"):
+            assert give(client, model) is None
+        return
     with pytest.warns(KeeperWarning, match="The model starts cold") as warned:
         warmed, meta = client.query_for_model(model, meta=META)
     assert warned[0].filename == __file__
@@ -586,3 +590,66 @@ def test_the_answer_prints_as_a_report() -> None:
     assert "similarity 0.750" in " ".join(str(answer).split())
     assert "and 2 more" in str(answer)
     assert "Considered 1,234 models" in str(answer)
+
+
+# -- calibration ----------------------------------------------------------------------------------
+
+
+def teach(client: ModelKeeperClient) -> tuple[nn.Module, torch.Tensor]:
+    """A registered parent whose outputs depend on its inputs, and examples of these."""
+    parent = net(16)
+    examples = torch.randn(256, 6, generator=torch.Generator().manual_seed(1))
+    give(client, parent)
+    return parent, examples
+
+
+def test_examples_bring_a_narrower_model_near_its_parent(client: ModelKeeperClient) -> None:
+    parent, examples = teach(client)
+    errors = {}
+    for calibrate in (None, [examples]):
+        model, answer = client.query_for_model(net(8, seed=3), META, calibrate=calibrate)
+        with torch.no_grad():
+            errors[calibrate is None] = (model(examples) - parent(examples)).square().mean().item()
+        assert (answer.calibration is None) == (calibrate is None)
+    assert errors[False] < errors[True] / 2
+    assert answer.calibration is not None
+    assert answer.calibration["kept"]
+    assert answer["calibration"]["fitted"] >= 1
+    assert "Calibrated on" in str(answer)
+    assert json.dumps(answer.to_dict(), allow_nan=False)
+
+
+def test_an_exact_start_is_not_calibrated(client: ModelKeeperClient) -> None:
+    parent, examples = teach(client)
+    model, answer = client.query_for_model(net(24, seed=3), META, calibrate=[examples])
+    assert (answer.exact, answer.calibration) == (True, None)
+    with torch.no_grad():
+        torch.testing.assert_close(model(examples), parent(examples), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "program", [None, b"{}", b'{"format": "modelkeeper.program", "version": 99}', b"\xff"]
+)
+def test_without_a_usable_program_a_model_starts_warm_but_uncalibrated(
+    tmp_path: Path, program: bytes | None
+) -> None:
+    with ModelKeeperClient(tmp_path / "zoo") as client:
+        _, examples = teach(client)
+        (path,) = (tmp_path / "zoo").glob("models/*/program.json")
+        path.unlink() if program is None else path.write_bytes(program)
+        plain, _ = client.query_for_model(net(8, seed=3), META)
+        with pytest.warns(KeeperWarning, match="warm, but uncalibrated"):
+            model, answer = client.query_for_model(net(8, seed=3), META, calibrate=[examples])
+        assert same(state(model), state(plain))
+        assert (answer.cold, answer.calibration, len(answer.warnings)) == (False, None, 1)
+
+
+def test_examples_that_do_not_serve_leave_a_plain_warm_start(tmp_path: Path) -> None:
+    with ModelKeeperClient(tmp_path / "zoo") as client:
+        _, examples = teach(client)
+        plain, _ = client.query_for_model(net(8, seed=3), META)
+        for bad in (examples * float("nan"), examples[:0], examples[:, :2]):
+            with pytest.warns(KeeperWarning, match="warm, but uncalibrated"):
+                model, answer = client.query_for_model(net(8, seed=3), META, calibrate=[bad])
+            assert same(state(model), state(plain))
+            assert not answer.cold

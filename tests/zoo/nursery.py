@@ -76,7 +76,7 @@ def main(home: str, path: str, kills: int) -> None:
         start = time.monotonic()
         for graph in GRAPHS:
             zoos.register(coordinator, graph)
-        longest = CHILDREN * LIFE * (time.monotonic() - start) / len(GRAPHS)
+        longest = min(1.2, CHILDREN * LIFE * (time.monotonic() - start) / len(GRAPHS))
     acknowledged = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     rng = random.Random(0)
     alive: dict[int, tuple[int, float]] = {}  # process -> where it says that it has begun, end of its life

@@ -40,8 +40,7 @@ def test_a_newer_schema_is_refused(url: str) -> None:
     with catalog._engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     catalog.close()
-    expected = rf"version 9999, this modelkeeper knows {schema.VERSION}.*Upgrade modelkeeper"
-    with pytest.raises(ZooUnusable, match=expected):
+    with pytest.raises(ZooUnusable, match=rf"9999, this modelkeeper knows {schema.VERSION}\. Upgrade"):
         Catalog(url)
 
 

@@ -9,12 +9,11 @@ from fastapi.responses import StreamingResponse
 
 from modelkeeper.coordinator import Warmth
 from modelkeeper.errors import InvalidMeta
-from modelkeeper.graph import from_json
 from modelkeeper.meta import Query as Asked
 from modelkeeper.meta import read_query
 from modelkeeper.protocol import MAX_LISTED, SAFETENSORS, QueryRequest, WeightsRequest
 from modelkeeper.server.bodies import Admin, Reader, Writer, read_json, reply, takes, wanted_range
-from modelkeeper.server.service import Service
+from modelkeeper.server.service import Service, read_graph
 from modelkeeper.zoo.blobs import WEIGHTS
 from modelkeeper.zoo.records import STORED, Filter, Record, checked_name
 
@@ -38,7 +37,7 @@ def queries(service: Service) -> APIRouter:
         asked = await read_json(request, QueryRequest)
 
         def search() -> Warmth:
-            graph, wanted = from_json(bytes(asked.graph)), _checked(asked.query)
+            graph, wanted = read_graph(bytes(asked.graph)), _checked(asked.query)
             return service.coordinator.query(
                 graph,
                 wanted,

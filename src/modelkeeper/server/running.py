@@ -38,7 +38,8 @@ def listen(settings: ServiceSettings) -> socket.socket:
         InvalidSetting: The address is taken, or is not of this machine.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named: asyncio else does not switch Nagle's delay off, which costs 40 ms a reply.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((settings.host.strip("[]"), settings.port))

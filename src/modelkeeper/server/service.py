@@ -1,5 +1,6 @@
 """What do all routes share? The coordinator, accounts, uploads, limits and counters of one service."""
 
+import functools
 import hashlib
 import os
 import re
@@ -18,7 +19,7 @@ from modelkeeper.errors import (
     NotAllowed,
     QuotaExceeded,
 )
-from modelkeeper.graph import from_json
+from modelkeeper.graph import Graph, from_json
 from modelkeeper.meta import checked
 from modelkeeper.protocol import UploadRequest, UploadState, WeightsRequest, weights_key
 from modelkeeper.server.limits import Matching, Rates
@@ -35,6 +36,7 @@ PIECE = 2**20  # bytes handed to the network at a time
 MOST_WARM = 16  # streams that are begun again without planning again
 MOST_CHECKSUMS = 1000
 MAX_FRAMEWORK = 40
+SMALL = 2**18  # bytes of a graph that is worth remembering
 
 
 class Service:
@@ -60,7 +62,7 @@ class Service:
         key = weights_key(parent.checksum, bytes(request.graph), request.query)
         found = self._warm.pop(key, None)
         if found is None:
-            graph = from_json(bytes(request.graph))
+            graph = read_graph(bytes(request.graph))
             found = self.coordinator.lend(graph, request.query, parent.id, holder.viewer)
         self._warm[key] = found
         while len(self._warm) > MOST_WARM:
@@ -98,7 +100,7 @@ class Service:
         if re.fullmatch(r"[0-9a-f]{64}", request.checksum) is None:
             raise InvalidMeta("checksum", repr(request.checksum[:80]), "give a SHA-256 in hexadecimal")
         self._told(request, holder)
-        graph = from_json(bytes(request.graph))
+        graph = read_graph(bytes(request.graph))
         if len(graph.framework) > MAX_FRAMEWORK:
             raise InvalidGraph("framework", f"{graph.framework[:40]!r}…; at most {MAX_FRAMEWORK} characters")
         header = Header.of(stored_tensors(graph))
@@ -125,7 +127,7 @@ class Service:
         if staged.written.checksum != request.checksum:
             self.uploads.forget(identity)
             raise CorruptWeights(identity, "what has arrived has another checksum than what was announced")
-        told, graph = self._told(request, holder), from_json(bytes(request.graph))
+        told, graph = self._told(request, holder), read_graph(bytes(request.graph))
         try:
             done = self.coordinator.register(
                 graph, told, staged, owner=announced.owner, model_id=identity, program=request.program
@@ -195,6 +197,16 @@ class Service:
         if most is not None and kept + sum(sending) + size > most:
             problem = f"{kept + sum(sending) + size:,} bytes of weights, {most:,} are allowed"
             raise QuotaExceeded(problem, "Remove some of your models.")
+
+
+@functools.lru_cache(maxsize=64)
+def _read_small(text: bytes) -> Graph:
+    return from_json(text)
+
+
+def read_graph(text: bytes) -> Graph:
+    """A graph from its JSON. Trials of one search ask for few architectures again and again."""
+    return _read_small(text) if len(text) <= SMALL else from_json(text)
 
 
 def _first(own: int | None, common: int | None) -> int | None:

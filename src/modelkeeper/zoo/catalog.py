@@ -59,8 +59,8 @@ class Catalog:
         )
         try:
             self._prepare_schema()
-        except BaseException:
-            self.close()  # nobody else could: there is no catalog
+        except ZooUnusable:
+            self.close()
             raise
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ is called by the count of changes that it holds and a checksum of its files.
 """
 
 import contextlib
+import errno
 import logging
 import os
 import secrets
@@ -89,7 +90,8 @@ class Follower:
             self._index.save(scratch)
             scratch.rename(self._folder / _name(self._seen, scratch))
         except OSError as problem:  # it was only to save time
-            _log.warning("the search index could not be saved in %s: %s", self._folder, problem)
+            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another has just saved it
+                _log.warning("the search index could not be saved in %s: %s", self._folder, problem)
             _remove(scratch)
             return
         for clock, path in older[1:]:  # a process may be about to open the newest of them

@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.errors import CorruptWeights, InvalidMeta, InvalidWeights, ModelKeeperError, ModelRefused
+from modelkeeper.errors import (
+    CorruptWeights,
+    InvalidMeta,
+    InvalidWeights,
+    ModelKeeperError,
+    ModelRefused,
+    ZooUnusable,
+)
 from modelkeeper.graph import Graph, to_json
 from modelkeeper.metrics import Metric, standing
 from modelkeeper.settings import Settings
@@ -94,7 +101,11 @@ class Zoo:
         """Open a zoo; a new home is made."""
         self.settings = settings
         if not settings.in_memory and not settings.catalog:
-            settings.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                settings.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as problem:
+                advice = "Choose another folder, or make this one yours."
+                raise ZooUnusable(str(settings.folder), problem.strerror or str(problem), advice) from problem
         self.catalog = Catalog(settings.catalog_url)
         self._opening = threading.Lock()
         self._blobs: Blobs | None = None

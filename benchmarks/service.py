@@ -1,0 +1,394 @@
+"""What does HTTP cost, and how much memory does a service take? `make service`
+
+One run prints, and writes to benchmarks/results/service.json and service.md:
+    queries per second and latencies at 1, 8 and 32 clients over a zoo of 10,000 models, embedded and over
+    HTTP, each half of the time in turn; clients are threads of this process
+    how fast a model of 1 GB goes up and down, beside a copy of the file and a plain static file server, with
+    and without checksums; and gathered for a wider child
+    how much memory the service takes while 2 GB go through it, up, down and gathered
+
+Queries are dry runs (search, choice and plan; no weights). Transfers are the best of several, on loopback.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+from keeper import make_zoo, resized
+from soak import network
+
+from modelkeeper.coordinator import Coordinator
+from modelkeeper.graph import Graph, from_json
+from modelkeeper.meta import Query, read_registration
+from modelkeeper.remote import RemoteCoordinator
+from modelkeeper.settings import Settings
+from modelkeeper.weights import Array
+
+RESULTS = Path(__file__).parent / "results"
+CLIENTS = (1, 8, 32)
+GB = 10**9
+
+
+def main() -> None:
+    """Measure all of it."""
+    parser = argparse.ArgumentParser(description="How fast and how large is a service?")
+    parser.add_argument("--records", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=8.0, help="for each number of clients")
+    parser.add_argument("--transfer", type=float, default=1.0, help="GB of the model that is timed")
+    parser.add_argument(
+        "--memory", type=float, default=2.0, help="GB of the model that memory is watched with"
+    )
+    parser.add_argument("--runs", type=int, default=3)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="modelkeeper-service-") as folder:
+        report = {
+            "machine": {
+                "cores": os.cpu_count(),
+                "python": platform.python_version(),
+                "load": os.getloadavg(),
+            },
+            "queries": measure_queries(Path(folder) / "queries", options.records, options.seconds),
+            "transfer": measure_transfer(Path(folder) / "transfer", options.transfer, options.runs),
+            "memory": measure_memory(Path(folder) / "memory", options.memory),
+        }
+    text = summary(report)
+    print(text)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "service.json").write_text(json.dumps(report, indent=1) + "\n")
+    (RESULTS / "service.md").write_text(text)
+
+
+class Service:
+    """A `modelkeeper serve` in a process of its own."""
+
+    def __init__(self, home: Path) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "modelkeeper",
+            "serve",
+            "--no-auth",
+            "--home",
+            str(home),
+            "--port",
+            "0",
+        ]
+        self._log = (home.parent / "service.log").open("w+")
+        self.process = subprocess.Popen(command, stderr=self._log)
+        for _ in range(600):
+            said = Path(self._log.name).read_text()
+            if found := re.search(r"listens at (\S+)", said):
+                self.url = found[1]
+                break
+            time.sleep(0.1)
+
+    def memory(self, kind: str = "RssAnon") -> int:
+        """Bytes that it holds, without files that are mapped."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.findall(rf"{kind}:\s+([0-9]+)", status)[0]) * 1024
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[dict[str, int]]:
+        """How much memory it had at the beginning of a block, and at most."""
+        found = {"before": self.memory(), "most": 0}
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(0.01):
+                found["most"] = max(found["most"], self.memory())
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield found
+        finally:
+            done.set()
+            thread.join()
+
+    def stop(self) -> None:
+        """End it."""
+        self.process.terminate()
+        self.process.wait(60)
+        self._log.close()
+
+
+@contextlib.contextmanager
+def service(home: Path) -> Iterator[Service]:
+    """A service for a block."""
+    home.mkdir(parents=True, exist_ok=True)
+    made = Service(home)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+# -- queries ------------------------------------------------------------------------------------
+
+
+def measure_queries(folder: Path, records: int, seconds: float) -> dict[str, Any]:
+    """Embedded and over HTTP, at several numbers of clients."""
+    import random
+
+    folder.mkdir(parents=True)
+    make_zoo(folder, records, max(1, records // 5))
+    rng = random.Random(1)
+    base = from_json((folder / "relative.json").read_bytes())
+    asked = [resized(base, rng.uniform(0.7, 1.4), rng) for _ in range(32)]
+    embedded = Coordinator(Settings(home=str(folder / "zoo")))
+    wanted = Query(data="CIFAR-10")
+    found: dict[str, Any] = {"records": records}
+    with service(folder / "zoo") as running:
+        remote = RemoteCoordinator(running.url, timeout=300, spool=folder / "spool")
+
+        def ask(coordinator: Coordinator | RemoteCoordinator, number: int) -> None:
+            coordinator.query(asked[number % len(asked)], wanted, dry_run=True)
+
+        ask(embedded, 0)  # the index is made
+        ask(remote, 0)
+        found["pairs"] = measure_pairs(partial(ask, embedded), partial(ask, remote), 2 * seconds)
+        for clients in CLIENTS:
+            found[str(clients)] = {
+                "embedded": measure_clients(partial(ask, embedded), clients, seconds),
+                "http": measure_clients(partial(ask, remote), clients, seconds),
+            }
+        found["memory"] = running.memory()
+        remote.close()
+    embedded.close()
+    return found
+
+
+def measure_pairs(
+    first: Callable[[int], None], second: Callable[[int], None], seconds: float
+) -> dict[str, float]:
+    """Both in turn with the same question, by one client: what the second takes longer, in milliseconds."""
+    here: list[float] = []
+    there: list[float] = []
+    until, number = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        for call, into in ((first, here), (second, there)):
+            begun = time.perf_counter()
+            call(number)
+            into.append(1000 * (time.perf_counter() - begun))
+        number += 1
+    gap = [b - a for a, b in zip(here, there, strict=True)]
+    return {
+        "embedded p50": round(statistics.median(here), 2),
+        "http p50": round(statistics.median(there), 2),
+        "added p50": round(statistics.median(gap), 2),
+        "added, of medians": round(statistics.median(there) - statistics.median(here), 2),
+        "queries": number,
+    }
+
+
+def measure_clients(call: Callable[[int], None], clients: int, seconds: float) -> dict[str, float]:
+    """Queries per second, and latencies in milliseconds."""
+    spent: list[float] = []
+    until = time.monotonic() + seconds
+
+    def work(number: int) -> None:
+        while time.monotonic() < until:
+            begun = time.perf_counter()
+            call(number)
+            spent.append(1000 * (time.perf_counter() - begun))
+            number += clients
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(clients)]
+    begun = time.monotonic()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    took = time.monotonic() - begun
+    p50, p99 = np.percentile(spent, (50, 99))
+    return {
+        "per second": round(len(spent) / took, 1),
+        "p50": round(float(p50), 1),
+        "p99": round(float(p99), 1),
+    }
+
+
+# -- transfers ----------------------------------------------------------------------------------
+
+
+def large(size: float, width: int = 2048) -> tuple[Graph, Iterator[tuple[str, Array]]]:
+    """A model of about so many GB, and its weights one by one."""
+    graph = network(width, max(1, round(size * GB / (4 * width * width))))
+    one = np.random.default_rng(0).standard_normal((width, width), np.float32)
+    return graph, ((name, one) for name in graph.tensors)
+
+
+def told() -> Any:
+    """What is said of a model."""
+    return read_registration({"data": "none", "task": "t", "accuracy": 0.9, "name": "large"}, "large")
+
+
+def measure_transfer(folder: Path, size: float, runs: int) -> dict[str, Any]:
+    """MB per second of each way to move a model; the best of several."""
+    graph, tensors = large(size)
+    found: dict[str, list[float]] = {}
+
+    def timed(what: str, work: Callable[[], object]) -> None:
+        begun = time.perf_counter()
+        work()
+        found.setdefault(what, []).append(time.perf_counter() - begun)
+
+    with service(folder / "zoo") as running:
+        remote = RemoteCoordinator(running.url, timeout=120, spool=folder / "spool")
+        entry = remote.spool.keep(running.url, graph, told(), tensors, "", "")
+        whole = entry.weights.stat().st_size
+        kept = folder / "model.safetensors"
+        shutil.copyfile(entry.weights, kept)
+        entry.forget()
+        with static_server(folder) as url:
+            for number in range(runs):
+                timed("copy of the file, flushed", lambda: copied(kept, folder / "copy"))
+                timed("static server, to a file", lambda: fetched(f"{url}/{kept.name}", folder / "copy"))
+                graph, tensors = large(size)
+                waiting = remote.spool.keep(running.url, graph, told(), tensors, "", "")
+                done: list[Any] = []
+                timed("upload from the spool, registered", lambda: done.append(remote.send(waiting)))  # noqa: B023
+                record = done[0].record
+                path = f"{running.url}/v1/models/{record.id}/model.safetensors"
+                timed("download to a file, unchecked", lambda: fetched(path, folder / "copy"))  # noqa: B023
+                timed("download to a file, checked", lambda: remote.download(record, folder / "copy"))  # noqa: B023
+                answer = remote.query(graph, Query(task="t"))
+                timed("the same model's weights, gathered", lambda: [0 for _ in answer.weights()])  # noqa: B023
+                wider = network(2112, len(graph.tensors))
+                answer = remote.query(wider, Query(task="t"))
+                timed("a wider model's weights, gathered", lambda: [0 for _ in answer.weights()])  # noqa: B023
+                remote.remove(record.id)
+                del number
+        remote.close()
+    return {
+        "bytes": whole,
+        "MB/s": {what: round(whole / 1e6 / min(spent)) for what, spent in found.items()},
+        "seconds": {what: [round(each, 2) for each in spent] for what, spent in found.items()},
+    }
+
+
+def copied(source: Path, target: Path) -> None:
+    """Copy a file, and wait for the disk."""
+    target.unlink(missing_ok=True)
+    with source.open("rb") as file, target.open("wb") as into:
+        shutil.copyfileobj(file, into, 2**20)
+        into.flush()
+        os.fsync(into.fileno())
+
+
+def fetched(url: str, target: Path) -> None:
+    """What a plain HTTP client does."""
+    target.unlink(missing_ok=True)
+    with httpx.stream("GET", url, timeout=120) as reply, target.open("wb") as into:
+        for chunk in reply.iter_raw():
+            into.write(chunk)
+
+
+@contextlib.contextmanager
+def static_server(folder: Path) -> Iterator[str]:
+    """Python's own, in a process of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    for _ in range(100):
+        with contextlib.suppress(httpx.HTTPError):
+            httpx.head(url)
+            break
+        time.sleep(0.1)
+    try:
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def measure_memory(folder: Path, size: float) -> dict[str, Any]:
+    """Bytes that the service takes more than before, while a model goes through it."""
+    with service(folder / "zoo") as running:
+        remote = RemoteCoordinator(running.url, timeout=120, spool=folder / "spool")
+        small, tensors = large(0.02)
+        remote.register(small, told(), tensors)
+        dict(remote.query(small, Query(task="t")).weights())  # what comes with the first of each
+        with running.watched() as up:
+            graph, tensors = large(size)
+            record = remote.register(graph, told(), tensors).record
+        with running.watched() as down:
+            remote.download(record, folder / "copy")
+        with running.watched() as gathered:
+            wider = network(2112, len(graph.tensors))
+            for _ in remote.query(wider, Query(task="t")).weights():
+                pass
+        remote.close()
+    taken = {"upload": up, "download": down, "gathered": gathered}
+    return {
+        "bytes": record.bytes,
+        "before": up["before"],
+        "more": {what: max(0, each["most"] - up["before"]) for what, each in taken.items()},
+    }
+
+
+def summary(report: dict[str, Any]) -> str:
+    """The report as a page."""
+    queries, transfer, memory = report["queries"], report["transfer"], report["memory"]
+    lines = [
+        "# A coordinator behind HTTP",
+        "",
+        f"`make service`, on {report['machine']['cores']} cores that others used, too "
+        f"(load {report['machine']['load'][0]:.1f} at the start).",
+        "",
+        f"Queries over {queries['records']:,} models (dry runs), milliseconds:",
+        "",
+        "| clients | embedded: queries/s | p50 | p99 | HTTP: queries/s | p50 | p99 |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for clients in map(str, CLIENTS):
+        here, there = queries[clients]["embedded"], queries[clients]["http"]
+        cells = [f"{row[key]:,.1f}" for row in (here, there) for key in ("per second", "p50", "p99")]
+        lines.append(f"| {clients} | {' | '.join(cells)} |")
+    pairs = queries["pairs"]
+    lines += [
+        "",
+        f"One client, the same question embedded and over HTTP in turn ({pairs['queries']} times): p50 "
+        f"{pairs['embedded p50']:.1f} and {pairs['http p50']:.1f} ms; HTTP adds {pairs['added p50']:.1f} ms.",
+        "",
+        f"A model of {transfer['bytes'] / GB:.2f} GB, the best of several runs:",
+        "",
+        "| way | MB/s |",
+        "| --- | ---: |",
+        *(f"| {what} | {rate:,} |" for what, rate in transfer["MB/s"].items()),
+        "",
+        f"Memory of the service while a model of {memory['bytes'] / GB:.2f} GB goes through it: "
+        f"{memory['before'] / 1e6:.0f} MB before, and at most so much more:",
+        "",
+        "| way | MB |",
+        "| --- | ---: |",
+        *(f"| {what} | {more / 1e6:.0f} |" for what, more in memory["more"].items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

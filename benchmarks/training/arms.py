@@ -1,0 +1,288 @@
+"""How does a training begin? From scratch, with the copy that people make by hand, with the paper's
+operators, or with the keeper.
+
+    scratch    as initialised
+    copy       from the best model so far on the same data: every tensor with the same name and shape
+    paper      from the keeper's parent, aligned as the keeper aligns it, but with the operators as the
+               paper describes them: replicate and add noise (wider), largest weights (narrower), identity
+               with noise (deeper); statistics of batch norms stay behind, a head that fits is taken
+    keeper     whatever ModelKeeper does
+
+Where there is no parent, an arm begins as from scratch.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from training.tasks import task
+from training.workloads import Job
+from training.zoo import Trained, Zoo
+
+from modelkeeper import ModelKeeperClient, transfer
+from modelkeeper.errors import ModelRefused
+from modelkeeper.frontends.torch import describe, load, read
+from modelkeeper.graph import Atom, Graph
+from modelkeeper.matching import align
+from modelkeeper.matching.twins import twin_pairs
+from modelkeeper.transform import Plan, apply, make_plan
+
+Array = np.ndarray[Any, np.dtype[Any]]
+ARMS = ("scratch", "keeper", "copy", "paper")
+REPLICA_NOISE, IDENTITY_NOISE = 0.05, 0.05  # relative to the weights' deviation; absolute
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a training begins with."""
+
+    parent: int | None = None  # number of the job that lends
+    similarity: float = 0.0
+    score: float = 0.0  # the parent's
+    exact: bool = False
+    covered: float = 0.0  # share of the parameters that come from the parent
+    seconds: float = 0.0
+
+
+def begin(arm: str, zoo: Zoo, model: nn.Module, job: Job, chosen: int | None = None) -> Start:
+    """Prepare a model as an arm does, in place.
+
+    Args:
+        arm: One of ARMS.
+        zoo: What the job may see.
+        model: The job's network, newly initialised.
+        job: What it is and what it is trained on.
+        chosen: For the paper's operators: the parent.
+    """
+    if arm == "keeper":
+        return warm_start(zoo, model, job)
+    if arm == "copy":
+        return copy_by_name(zoo, model, job)
+    if arm == "paper" and chosen is not None:
+        return lend(next(each for each in zoo if each.number == chosen), model, job, paper_operators)
+    return Start()
+
+
+# -- the keeper ---------------------------------------------------------------------------------------
+
+
+class Keeper:
+    """A client with the models of a zoo in it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.client = ModelKeeperClient(":memory:", on_error="raise", threads=1, **settings)
+        self.known: list[Trained] = []
+        self.client.query_for_model(nn.Linear(1, 1))  # what is imported by the first query is not timed
+
+    def holds(self, zoo: Zoo) -> bool:
+        """Is everything it holds in that zoo?"""
+        return list(zoo[: len(self.known)]) == self.known
+
+    def learn(self, zoo: Zoo) -> None:
+        """Register what it does not hold yet. It may refuse some: that is its business."""
+        for each in zoo[len(self.known) :]:
+            with contextlib.suppress(ModelRefused):
+                meta = {**about(each.job), "accuracy": each.score, "name": str(each.number)}
+                self.client.register_model(each.model(), meta=meta)
+            self.known.append(each)
+
+
+_keepers: dict[str, Keeper] = {}
+
+
+def warm_start(zoo: Zoo, model: nn.Module, job: Job, **settings: Any) -> Start:
+    """Ask the keeper for a parent and take its weights. Only the query is timed: the zoo was there before."""
+    keeper = _keepers.get(str(settings))
+    if keeper is None or not keeper.holds(zoo):
+        keeper = _keepers[str(settings)] = Keeper(**settings)
+    keeper.learn(zoo)
+    begun = time.process_time()
+    _, answer = keeper.client.query_for_model(model, meta=about(job))
+    spent = time.process_time() - begun
+    if answer.parent is None:
+        return Start(seconds=spent)
+    parent = next(each for each in zoo if each.number == int(answer.parent_name))
+    return Start(
+        parent.number,
+        answer.similarity or 0.0,
+        parent.score,
+        answer.exact,
+        answer.transferred / 100,
+        spent,
+    )
+
+
+def about(job: Job) -> dict[str, str]:
+    """What a training script would say of a job."""
+    return {"data": job.data, "task": "language" if task(job.data).language else "classification"}
+
+
+_graphs: dict[str, Graph] = {}
+
+
+def similarity(parent: Trained, child: Graph) -> float:
+    """Of a registered model to a new one."""
+    return align(graph_of(parent.job), child).similarity
+
+
+def graph_of(job: Job) -> Graph:
+    """A job's network without its weights; described once."""
+    key = f"{job.spec} {job.data}"
+    if key not in _graphs:
+        _graphs[key] = describe(job.build(0))
+    return _graphs[key]
+
+
+# -- lending ------------------------------------------------------------------------------------------
+
+Pairs = Sequence[tuple[int, int]]
+Operators = Callable[[nn.Module, nn.Module, bool], tuple[float, bool, float]]
+
+
+def lend(parent: Trained, model: nn.Module, job: Job, operators: Operators) -> Start:
+    """Take the weights of a parent that has been chosen."""
+    lender = parent.model()
+    begun = time.process_time()
+    alike, exact, covered = operators(lender, model, parent.job.data == job.data)
+    return Start(parent.number, alike, parent.score, exact, covered, time.process_time() - begun)
+
+
+def modelkeeper_operators(parent: nn.Module, model: nn.Module, same: bool) -> tuple[float, bool, float]:
+    """As `modelkeeper.transfer` does it."""
+    report = transfer(parent, model, same_task=same)
+    return report.similarity, report.exact, coverage(report.plan)
+
+
+def only(*actions: str) -> Operators:
+    """Ours, but a tensor that needs another operator keeps its initial values."""
+
+    def operators(parent: nn.Module, model: nn.Module, same: bool) -> tuple[float, bool, float]:
+        plan, alike = planned(parent, model, same)
+        taken = {entry.tensor for entry in plan.entries if entry.action in actions}
+        made = {name: array for name, array in apply(plan, dict(read(parent))) if name in taken}
+        load(model, made)
+        return alike, False, coverage(plan, taken)
+
+    return operators
+
+
+def aligned_as(pairs: Pairs) -> Operators:
+    """Ours, with an alignment that somebody else made."""
+
+    def operators(parent: nn.Module, model: nn.Module, same: bool) -> tuple[float, bool, float]:
+        ours, theirs = describe(model), describe(parent)
+        plan = make_plan(theirs, ours, pairs, same_task=same)
+        load(model, dict(apply(plan, dict(read(parent)))))
+        return align(theirs, ours).similarity, plan.exact, coverage(plan)
+
+    return operators
+
+
+def planned(parent: nn.Module, model: nn.Module, same: bool) -> tuple[Plan, float]:
+    """What `transfer` would do, and how similar the two are."""
+    ours, theirs = describe(model), describe(parent)
+    alignment = align(theirs, ours)
+    pairs = twin_pairs(theirs, ours) or alignment.pairs
+    return make_plan(theirs, ours, pairs, same_task=same), alignment.similarity
+
+
+def coverage(plan: Plan, taken: set[str] | None = None) -> float:
+    """The share of the child's parameters that come from the parent."""
+    total = sum(entry.parameters for entry in plan.entries)
+    came = sum(
+        entry.parameters
+        for entry in plan.entries
+        if entry.source and (taken is None or entry.tensor in taken)
+    )
+    return came / max(1, total)
+
+
+def copy_by_name(zoo: Zoo, model: nn.Module, job: Job) -> Start:
+    """What people do by hand."""
+    parent = max(
+        (each for each in zoo if each.job.data == job.data), key=lambda each: each.score, default=None
+    )
+    if parent is None:
+        return Start()
+    theirs, mine = parent.model().state_dict(), model.state_dict()
+    fitting = [name for name in mine if name in theirs and mine[name].shape == theirs[name].shape]
+    with torch.no_grad():
+        for name in fitting:
+            mine[name].copy_(theirs[name])
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    covered = sum(sizes.get(name, 0) for name in fitting) / sum(sizes.values())
+    return Start(parent.number, similarity(parent, describe(model)), parent.score, covered == 1, covered)
+
+
+# -- the paper's operators ---------------------------------------------------------------------------
+
+
+def paper_operators(parent: nn.Module, model: nn.Module, same: bool) -> tuple[float, bool, float]:
+    """Net2Net with noise, largest weights, noisy identities, no running statistics."""
+    plan, alike = planned(parent, model, same=True)
+    weights, own = dict(read(parent)), dict(read(model))
+    chance = np.random.default_rng(0)
+    made: dict[str, Array] = {}
+    for entry in plan.entries:
+        tensor = plan.child.tensors[entry.tensor]
+        if tensor.buffer:
+            continue
+        if entry.action == "inserted":
+            roles = [axis.role for axis in tensor.axes]
+            if "out" in roles and "in" in roles:
+                made[entry.tensor] = _noisy_identity(tensor.shape, roles, chance)
+        elif entry.source:
+            made[entry.tensor] = _net2net(plan, entry.tensor, weights, own[entry.tensor], chance)
+    load(model, {name: array.astype(own[name].dtype) for name, array in made.items()})
+    return alike, False, coverage(plan, set(made))
+
+
+def _net2net(
+    plan: Plan, name: str, weights: dict[str, Array], own: Array, chance: np.random.Generator
+) -> Array:
+    """Along each axis: copies of a unit, each read by an equal share; or the units of the largest weights."""
+    pair = plan.pairs[name]
+    array = weights[pair.parent.name]
+    order = [number for number in pair.axes if number is not None]
+    array = array.transpose(order + [n for n in range(array.ndim) if n not in order])
+    array = array.reshape([array.shape[n] for n in range(len(order))])
+    absent = np.zeros(own.shape, bool)
+    if array.ndim != own.ndim:
+        return own
+    wider = False
+    for position, (ours, theirs) in enumerate(pair.expressions()):
+        index, factor = plan.maps.gather(ours, theirs, lambda space: largest(plan.parent, weights, space))
+        array = np.take(array, np.maximum(index, 0), position)
+        shape = [-1 if n == position else 1 for n in range(array.ndim)]
+        counts = np.bincount(index[index >= 0], minlength=theirs.size)[np.maximum(index, 0)]
+        if not (factor == 1).all():
+            array = array / counts.reshape(shape)
+        wider |= bool((counts > 1).any())
+        absent |= (index < 0).reshape(shape)
+    if wider and array.ndim > 1:
+        array = array + chance.normal(scale=REPLICA_NOISE * array.std(), size=array.shape)
+    return np.where(absent, own, array)
+
+
+def _noisy_identity(shape: tuple[int, ...], roles: list[str], chance: np.random.Generator) -> Array:
+    made = np.zeros(shape)
+    view = np.moveaxis(made, (roles.index("out"), roles.index("in")), (0, 1))
+    middle = tuple(size // 2 for size in view.shape[2:])
+    for unit in range(view.shape[0]):
+        view[(unit, unit % view.shape[1], *middle)] = 1
+    return made + chance.normal(scale=IDENTITY_NOISE, size=shape)
+
+
+def largest(graph: Graph, weights: dict[str, Array], space: int) -> Array:
+    """The absolute weights of each unit, summed over all tensors of the space."""
+    found = np.zeros(graph.spaces[space].size)
+    for name, tensor in graph.tensors.items():
+        for number, axis in enumerate(tensor.axes):
+            if isinstance(axis.of, Atom) and axis.of.space == space and not tensor.buffer:
+                found += np.abs(np.moveaxis(weights[name], number, 0).reshape(len(found), -1)).sum(1)
+    return found

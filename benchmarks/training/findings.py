@@ -1,0 +1,172 @@
+"""What did the studies find? Tables from their records."""
+
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from training.loop import EVERY
+from training.measures import Record, counted, steps_to
+from training.run import records
+from training.workloads import WORKLOADS
+
+Key = tuple[str, int, int]
+
+
+def parts(folder: Path) -> dict[str, str]:
+    """The tables by name; those of studies that have not been run are missing."""
+    makers = {
+        "selection": ("parents", selection_table),
+        "ablations": ("ablations", ablation_table),
+        "rate advice": ("rates", rates_table),
+        "other data": ("others", others_table),
+        "memorised": ("memorised", memorised_table),
+    }
+    found = {name: (records(folder / f"study-{study}.jsonl"), make) for name, (study, make) in makers.items()}
+    return {name: make(these) for name, (these, make) in found.items() if these}
+
+
+def key_of(record: Record) -> Key:
+    """Which job it is."""
+    return record["workload"], record["seed"], record["job"]
+
+
+def charged(record: Record) -> int:
+    """The steps to 99 % of the run from scratch."""
+    return counted(record, 0.99 * record["target"], record["budget"])
+
+
+def grouped(these: list[Record]) -> dict[Key, list[Record]]:
+    """By job."""
+    by: dict[Key, list[Record]] = defaultdict(list)
+    for each in these:
+        by[key_of(each)].append(each)
+    return by
+
+
+def selection_table(these: list[Record]) -> str:
+    """For each job: what each policy chose, the best there was, and what predicted the order."""
+    from scipy.stats import spearmanr  # type: ignore[import-untyped]
+
+    lines = [
+        "| job | parents | from scratch | best parent | buckets | benefit | ρ similarity | ρ accuracy "
+        "| ρ benefit |",
+        "| --- |" + " ---: |" * 8,
+    ]
+    regrets: dict[str, list[float]] = defaultdict(list)
+    rhos: dict[str, list[float]] = defaultdict(list)
+    for (workload, seed, job), mine in sorted(grouped(these).items()):
+        scratch = next((each for each in mine if each["variant"] == "scratch"), None)
+        tried = {each["variant"]: charged(each) for each in mine if each["variant"] != "scratch"}
+        if scratch is None or len(tried) < 2:
+            continue
+        known, chosen = scratch["known"], scratch["chosen"]
+        best = min(tried.values())
+        cells = []
+        for policy in ("buckets", "benefit"):
+            taken = tried.get(str(chosen[policy]), charged(scratch))
+            regrets[policy].append(taken / best)
+            cells.append(f"{taken}")
+        for what in ("similarity", "score", "benefit"):
+            rho = spearmanr(
+                [known[each][what] for each in tried], [-steps for steps in tried.values()]
+            ).statistic
+            if rho == rho:
+                rhos[what].append(float(rho))
+            cells.append(f"{rho:.2f}")
+        title = _title(workload, seed, job)
+        lines.append(f"| {title} | {len(tried)} | {charged(scratch)} | {best} | " + " | ".join(cells) + " |")
+    text = "\n".join(lines)
+    if regrets:
+        parts = "; ".join(f"{policy} {mean(each):.2f}, {max(each):.2f}" for policy, each in regrets.items())
+        text += f"\n\nSteps taken relative to the best parent, mean and worst: {parts}. "
+        parts = "; ".join(f"{what} {mean(each):.2f}" for what, each in rhos.items())
+        text += f"Mean rank correlation with the realised speed-up: {parts}."
+    return text
+
+
+def ablation_table(these: list[Record]) -> str:
+    """Each variant against all of it, on the same jobs."""
+    by = grouped(these)
+    variants = list(dict.fromkeys(each["variant"] for each in these))
+    lines = ["| variant | jobs | steps, relative to all of it | median | never |", "| --- |" + " ---: |" * 4]
+    for variant in variants:
+        ratios, never = [], 0
+        for mine in by.values():
+            whole = next((each for each in mine if each["variant"] == "all"), None)
+            other = next((each for each in mine if each["variant"] == variant), None)
+            if whole is None or other is None:
+                continue
+            ratios.append((charged(other), charged(whole)))
+            never += steps_to(other, 0.99 * other["target"]) is None
+        total = sum(a for a, _ in ratios) / sum(b for _, b in ratios)
+        lines.append(
+            f"| {variant} | {len(ratios)} | {total:.2f} | {median(a / b for a, b in ratios):.2f} | {never} |"
+        )
+    return "\n".join(lines)
+
+
+def rates_table(these: list[Record]) -> str:
+    """Job by job: the steps to 99 % and the best score, at each share of the rate from scratch."""
+    lines = [
+        "| job | parent / plateau | exact | covered | share of the rate: steps to 99 %, best score |",
+        "| --- | ---: | --- | ---: | --- |",
+    ]
+    for (workload, seed, job), mine in sorted(grouped(these).items()):
+        first = mine[0]
+        cells = "; ".join(
+            f"×{each['variant']}: {_or_never(each)}, {max(each['scores']):.3f}"
+            for each in sorted(mine, key=lambda e: -float(e["variant"]))
+        )
+        lines.append(
+            f"| {_title(workload, seed, job)} | {first['score'] / first['target']:.3f} | "
+            f"{'yes' if first['exact'] else 'no'} | {first['covered']:.0%} | {cells} |"
+        )
+    return "\n".join(lines)
+
+
+def others_table(these: list[Record]) -> str:
+    """Parents of other data sets only."""
+    lines = [
+        "| job | start with | steps to 99 % | best score | plateau from scratch |",
+        "| --- | --- |" + " ---: |" * 3,
+    ]
+    for (workload, seed, job), mine in sorted(grouped(these).items()):
+        lines += [
+            f"| {_title(workload, seed, job)} | {each['variant']} | {_or_never(each)} | "
+            f"{max(each['scores']):.3f} | {each['target']:.3f} |"
+            for each in mine
+        ]
+    return "\n".join(lines)
+
+
+def memorised_table(these: list[Record]) -> str:
+    """A parent that knows its pictures by heart."""
+    by: dict[str, list[Any]] = defaultdict(list)
+    for each in these:
+        by[each["variant"]].append(each)
+    targets = {each["seed"]: max(each["scores"]) for each in by["scratch"]}
+    lines = [
+        "| start | parent: train, validation | after 100 steps | after the budget | steps to 99 % |",
+        "| --- | ---: | ---: | ---: | --- |",
+    ]
+    for variant, mine in by.items():
+        parent = ""
+        if "score" in mine[0]:
+            parent = f"{mean(e['train'] for e in mine):.3f}, {mean(e['score'] for e in mine):.3f}"
+        early = mean(e["scores"][e["steps"].index(5 * EVERY)] for e in mine)
+        late = mean(mean(e["scores"][-3:]) for e in mine)
+        steps = ", ".join(
+            str(steps_to(e, 0.99 * targets[e["seed"]]) or "never") for e in mine if e["seed"] in targets
+        )
+        lines.append(f"| {variant} | {parent} | {early:.3f} | {late:.3f} | {steps} |")
+    return "\n".join(lines)
+
+
+def _title(workload: str, seed: int, job: int) -> str:
+    return f"{WORKLOADS[workload].title}, seed {seed}, job {job}"
+
+
+def _or_never(record: Record) -> str:
+    found = steps_to(record, 0.99 * record["target"])
+    return "never" if found is None else str(found)

@@ -1,0 +1,222 @@
+"""Make the page from the records: docs/evaluation.md and its plots. `make evaluation-page`
+
+    python -m training.report [--records FOLDER] [--page docs/evaluation.md]
+
+Nothing is trained here. Whatever has been run so far is reported, and how much of the whole that is. The
+words around the tables are in page.md; {{name}} there is where a table of that name goes.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any
+
+from training import figures, findings
+from training.arms import ARMS
+from training.measures import Outcome, Record, best_rate, outcome
+from training.run import RESULTS, SCREENED, records
+from training.workloads import WORKLOADS
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "evaluation.md"
+TEMPLATE = Path(__file__).parent / "page.md"
+TITLES = {"keeper": "ModelKeeper", "copy": "name-and-shape copy", "paper": "paper's operators"}
+
+
+def outcomes(found: list[Record]) -> dict[str, list[Outcome]]:
+    """By arm: each job of one workload against the same job from scratch, at each arm's own rate."""
+    rates = WORKLOADS[found[0]["workload"]].rates
+    screened = [each for each in found if each["seed"] == 0 and each["job"] < SCREENED]
+    by: dict[str, list[Outcome]] = {}
+    for arm in ARMS:
+        if arm == "scratch" or not any(each["arm"] == arm for each in screened):
+            continue
+        rate, cold = best_rate(screened, arm, rates), best_rate(screened, "scratch", rates)
+        scratch = {(e["seed"], e["job"]): e for e in found if e["arm"] == "scratch" and e["rate"] == cold}
+        by[arm] = []
+        for key, base in sorted(scratch.items()):
+            these = [each for each in found if each["arm"] == arm and (each["seed"], each["job"]) == key]
+            # A cold start is a training from scratch, and takes the rate that suits that.
+            wanted = [
+                each for each in these if each["rate"] == (rate if each["parent"] is not None else cold)
+            ]
+            by[arm] += [outcome(each, base) for each in wanted]
+    return by
+
+
+def summary(these: list[Outcome], share: float = 0.99) -> dict[str, Any]:
+    """Of several jobs with one arm."""
+    speedups = [each.speedup(share) for each in these]
+    gains = [100 * each.gain for each in these if each.gain is not None] or [float("nan")]
+    return {
+        "jobs": len(these),
+        "cold": sum(each.record["parent"] is None for each in these),
+        "never": sum(not each.reached[share] for each in these),
+        "total": sum(e.cold_steps[share] for e in these) / sum(e.steps[share] for e in these),
+        "seconds": sum(e.cold_seconds[share] for e in these) / sum(e.seconds[share] for e in these),
+        "mean": mean(speedups),
+        "median": median(speedups),
+        "worst": min(speedups),
+        "gain": mean(gains),
+        "error": stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else 0.0,
+    }
+
+
+def main_table(by_workload: dict[str, dict[str, list[Outcome]]], share: float) -> str:
+    """The paper's table 1."""
+    lines = [
+        "| workload | arm | jobs (cold) | all steps | all seconds | mean | median | worst | never "
+        "| after the budget, points |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, by in by_workload.items():
+        shared = {(o.record["seed"], o.record["job"]) for o in by.get("paper", [])}
+        rows = [("ModelKeeper", by.get("keeper", []))]
+        if shared and len(shared) < len(by.get("keeper", [])):
+            rows.append(("ModelKeeper, jobs of the baselines", _only(by.get("keeper", []), shared)))
+        rows += [(TITLES[arm], by[arm]) for arm in ("paper", "copy") if by.get(arm)]
+        lines += [_row(WORKLOADS[name].title, title, these, share) for title, these in rows if these]
+    pooled = {arm: [o for by in by_workload.values() for o in by.get(arm, [])] for arm in TITLES}
+    lines += [_row("all", TITLES[arm], these, share) for arm, these in pooled.items() if these]
+    return "\n".join(lines)
+
+
+def _only(these: list[Outcome], jobs: set[tuple[int, int]]) -> list[Outcome]:
+    return [each for each in these if (each.record["seed"], each.record["job"]) in jobs]
+
+
+def _row(workload: str, title: str, these: list[Outcome], share: float) -> str:
+    found = summary(these, share)
+    complete = all(each.gain is not None for each in these)
+    return (
+        f"| {workload} | {title} | {found['jobs']} ({found['cold']}) | {found['total']:.2f} | "
+        f"{found['seconds']:.2f} | {found['mean']:.2f} | {found['median']:.2f} | {found['worst']:.2f} | "
+        f"{found['never']} | " + (f"{found['gain']:+.2f} ± {found['error']:.2f} |" if complete else "|")
+    )
+
+
+def cluster_table(by_workload: dict[str, dict[str, list[Outcome]]]) -> str:
+    """What a whole arrival sequence takes, until every job is at 99 %."""
+    lines = [
+        "| workload | seed | jobs | from scratch, s | ModelKeeper, s | saved |",
+        "| --- |" + " ---: |" * 5,
+    ]
+    for name, by in by_workload.items():
+        for seed in sorted({o.record["seed"] for o in by.get("keeper", [])}):
+            these = [o for o in by["keeper"] if o.record["seed"] == seed]
+            cold, warm = sum(o.cold_seconds[0.99] for o in these), sum(o.seconds[0.99] for o in these)
+            lines.append(
+                f"| {WORKLOADS[name].title} | {seed} | {len(these)} | {cold:.0f} | {warm:.0f} | "
+                f"{100 * (1 - warm / cold):.0f} % |"
+            )
+    return "\n".join(lines)
+
+
+def kind_table(by_workload: dict[str, dict[str, list[Outcome]]], found: dict[str, list[Record]]) -> str:
+    """Which warm starts help? By what the keeper knew, and by the score right after the transfer."""
+    kinds: dict[str, list[Outcome]] = {}
+    for name, by in by_workload.items():
+        data = {(each["seed"], each["job"]): each["data"] for each in found[name]}
+        for each in by.get("keeper", []):
+            record = each.record
+            if record["parent"] is None:
+                continue
+            start = record["scores"][0] / max(each.scratch["scores"])
+            if data[record["seed"], record["parent"]] != record["data"]:
+                kind = "parent of another data set"
+            elif record["exact"]:
+                kind = "exact"
+            else:
+                kind = f"approximate, starts {'above' if start >= 0.5 else 'below'} half of the plateau"
+            kinds.setdefault(f"{kind}, {WORKLOADS[name].title.lower()}", []).append(each)
+    lines = [
+        "| start | jobs | speed-up, job by job | after the budget, points |",
+        "| --- | ---: | --- | ---: |",
+    ]
+    for kind, these in sorted(kinds.items()):
+        speedups = ", ".join(f"{value:.2g}" for value in sorted(each.speedup() for each in these))
+        gain = 100 * mean(each.gain for each in these if each.gain is not None)
+        lines.append(f"| {kind} | {len(these)} | {speedups} | {gain:+.2f} |")
+    return "\n".join(lines)
+
+
+def rate_table(by_workload: dict[str, dict[str, list[Outcome]]], all_records: dict[str, list[Record]]) -> str:
+    """Which learning rate each arm was given."""
+    lines = [
+        "| workload | grid | scratch | " + " | ".join(TITLES.values()) + " |",
+        "| --- | --- |" + " ---: |" * 4,
+    ]
+    for name in by_workload:
+        screened = [e for e in all_records[name] if e["seed"] == 0 and e["job"] < SCREENED]
+        rates = WORKLOADS[name].rates
+        arms = ["scratch", *(arm for arm in TITLES if any(e["arm"] == arm for e in screened))]
+        cells = " | ".join(f"{best_rate(screened, arm, rates):g}" for arm in arms)
+        lines.append(f"| {WORKLOADS[name].title} | {', '.join(f'{r:g}' for r in rates)} | {cells} |")
+    return "\n".join(lines)
+
+
+def extent_table(all_records: dict[str, list[Record]]) -> str:
+    """How much of the whole has been run."""
+    lines = ["| workload | jobs a seed | of | seeds | trainings |", "| --- |" + " ---: |" * 4]
+    for name, found in all_records.items():
+        seeds = sorted({each["seed"] for each in found})
+        per = [len({e["job"] for e in found if e["seed"] == seed}) for seed in seeds]
+        lines.append(
+            f"| {WORKLOADS[name].title} | {', '.join(map(str, per))} | {WORKLOADS[name].count} | "
+            f"{', '.join(map(str, seeds))} | {len(found)} |"
+        )
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    """What all of it ran on."""
+    import torch
+
+    return (
+        f"{os.cpu_count()} cores ({platform.machine()}), one thread a training, PyTorch {torch.__version__}"
+    )
+
+
+def main() -> None:
+    """Tables and plots into the page; the numbers behind them into summary.json."""
+    options = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    options.add_argument("--records", type=Path, default=RESULTS)
+    options.add_argument("--page", type=Path, default=PAGE)
+    chosen = options.parse_args()
+    found = {
+        name: [each for path in sorted(chosen.records.glob(f"{name}-[0-9]*.jsonl")) for each in records(path)]
+        for name in WORKLOADS
+    }
+    found = {name: these for name, these in found.items() if any(e["arm"] == "keeper" for e in these)}
+    by_workload = {name: outcomes(these) for name, these in found.items()}
+    parts = {
+        "machine": machine(),
+        "extent": extent_table(found),
+        "rates": rate_table(by_workload, found),
+        "speedup 99": main_table(by_workload, 0.99),
+        "speedup 100": main_table(by_workload, 1.0),
+        "kinds": kind_table(by_workload, found),
+        "cluster": cluster_table(by_workload),
+        **findings.parts(chosen.records),
+    }
+    text = TEMPLATE.read_text()
+    for name in re.findall(r"{{([\w ]+)}}", text):
+        text = text.replace("{{" + name + "}}", parts.get(name, "(not run)"))
+    figures.draw(by_workload, found, chosen.records, chosen.page.parent / "images")
+    for line in re.findall(r"^!.*$", text, re.MULTILINE):
+        if not (chosen.page.parent / line.split("(")[1].rstrip(")")).exists():
+            text = text.replace(line, "(not run)")
+    chosen.page.write_text(text)
+    numbers = {
+        name: {arm: {str(share): summary(these, share) for share in (0.99, 1.0)} for arm, these in by.items()}
+        for name, by in by_workload.items()
+    }
+    (chosen.records / "summary.json").write_text(json.dumps(numbers, indent=1) + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

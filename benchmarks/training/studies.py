@@ -1,0 +1,395 @@
+"""Smaller questions, on some jobs of the sequences that have been run. `make evaluate`
+
+    parents     every model of the zoo as the parent: which choice is best, and what predicts it?
+    ablations   without width operators, without depth operators, without accuracy in the choice; a zoo that
+                is one fifth or one half poor; a zoo of one, two, four models
+    rates       one third and one tenth of the learning rate after a warm start
+    others      parents from other data sets only, with a fresh head and with the head copied
+    memorised   a parent that knows 320 pictures by heart
+    landscape   distance to where a training ends, and variance of its gradients, along the way
+
+Each writes study-NAME.jsonl next to the records, and goes on where it was when it was killed. A training here
+stops at 99 % of its run from scratch, except where the score after the whole budget is asked for.
+"""
+
+import argparse
+import copy
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from training.arms import (
+    Start,
+    aligned_as,
+    graph_of,
+    lend,
+    modelkeeper_operators,
+    only,
+    paper_operators,
+    similarity,
+    warm_start,
+)
+from training.loop import train
+from training.measures import Record, steps_to
+from training.run import CACHE, RESULTS, Sequence, append, records
+from training.tasks import Task, task
+from training.workloads import WORKLOADS, Job
+from training.zoo import Trained, before, save
+
+from modelkeeper import transfer
+from modelkeeper.matching import align
+from modelkeeper.metrics import metric, standing
+from modelkeeper.selection import Candidate, expected_benefit
+
+POOR = 60  # steps that a poor model was trained for
+BY_HEART, HEART_STEPS = 320, 600
+BUDGET = 800  # of the memorised case
+
+
+class Bench:
+    """One job that has been run, with all that it takes to train it once more."""
+
+    def __init__(self, sequence: Sequence, number: int, jobs: dict[int, Job]) -> None:
+        self.sequence, self.number, self.job = sequence, number, jobs[number]
+        self.seed = 1000 * sequence.seed + number
+        self.zoo = before(sequence.zoo(jobs), number)
+        cold = sequence.rate("scratch")
+        self.scratch = sequence.find(number, "scratch", cold)[0]
+        self.keeper = next(iter(sequence.find(number, "keeper", sequence.rate("keeper"))), None)
+        self.rate, self.cold_rate = sequence.rate("keeper"), cold
+        self.target, self.budget = max(self.scratch["scores"]), int(self.scratch["steps"][-1])
+
+    def fresh(self) -> nn.Module:
+        """The network as it was initialised in the run."""
+        return self.job.build(self.seed)
+
+    def parent(self, number: int) -> Trained:
+        """A model of the zoo."""
+        return next(each for each in self.zoo if each.number == number)
+
+    def record(self, study: str, variant: str, start: Callable[[nn.Module], Start], **options: Any) -> Record:
+        """Train the job once more."""
+        model = self.fresh()
+        begun = start(model)
+        rate = options.get("rate", self.rate)
+        enough = None if options.get("full") else 0.99 * self.target
+        _, curve = train(model, task(self.job.data), rate, self.seed, self.budget, enough)
+        return {
+            "study": study,
+            "variant": variant,
+            "workload": self.sequence.workload.name,
+            "seed": self.sequence.seed,
+            "job": self.number,
+            "rate": rate,
+            **{key: round(v, 4) if isinstance(v, float) else v for key, v in asdict(begun).items()},
+            "steps": curve.steps,
+            "scores": [round(score, 4) for score in curve.scores],
+            "training": round(curve.seconds, 3),
+            "target": self.target,
+            "budget": self.budget,
+        }
+
+
+Variant = tuple[str, Callable[[nn.Module], Start], dict[str, Any]]
+
+
+def parents(bench: Bench) -> Iterator[Variant]:
+    """Every model of the zoo."""
+    for each in bench.zoo:
+        yield str(each.number), partial(lend, each, job=bench.job, operators=modelkeeper_operators), {}
+
+
+def predicted(bench: Bench) -> Record:
+    """What the keeper knew of each parent before any training, and what each policy would choose."""
+    child = graph_of(bench.job)
+    known = {}
+    for each in bench.zoo:
+        peers = [other.score for other in bench.zoo if other.job.data == each.job.data]
+        measured = metric("accuracy", each.score)
+        candidate = Candidate(
+            id=str(each.number),
+            name=str(each.number),
+            similarity=min(1.0, similarity(each, child)),
+            metric=measured,
+            standing=standing(measured, peers),
+            data=each.job.data,
+        )
+        known[str(each.number)] = {
+            "similarity": candidate.similarity,
+            "score": each.score,
+            "benefit": expected_benefit(candidate, bench.job.data),
+        }
+    chosen = {
+        policy: warm_start(bench.zoo, bench.fresh(), bench.job, policy=policy).parent
+        for policy in ("buckets", "benefit")
+    }
+    return {"known": known, "chosen": chosen}
+
+
+def ablations(bench: Bench) -> Iterator[Variant]:
+    """One thing left out at a time; the zoo made worse or smaller."""
+    job, zoo = bench.job, bench.zoo
+    chosen = bench.keeper["parent"] if bench.keeper else None
+    if chosen is None:
+        return
+    parent = bench.parent(chosen)
+    widths = only("copied", "inserted")
+    depths = only("copied", "widened", "narrowed", "resized")
+    yield "all", lambda model: lend(parent, model, job, modelkeeper_operators), {}
+    yield "no width operators", lambda model: lend(parent, model, job, widths), {}
+    yield "no depth operators", lambda model: lend(parent, model, job, depths), {}
+    if parent.job.spec.get("width") not in (None, job.spec.get("width")):
+        # Two networks of one width are aligned stage by stage; so this is how the two should be.
+        twin = Job({**job.spec, "width": parent.job.spec["width"]}, job.data)
+        by_stage = aligned_as(align(graph_of(parent.job), graph_of(twin)).pairs)
+        yield "aligned as at one width", lambda model: lend(parent, model, job, by_stage), {}
+    nearest = max(zoo, key=lambda each: similarity(each, graph_of(job)))
+    yield "no accuracy", lambda model: lend(nearest, model, job, modelkeeper_operators), {}
+    yield "policy benefit", lambda model: warm_start(zoo, model, job, policy="benefit"), {}
+    for share in (0.2, 0.5):
+        poor = spoiled(bench, share)
+        yield f"{share:.0%} poor", partial(warm_start, poor, job=job), {}
+    for size in (1, 2, 4):
+        if size < len(zoo):
+            few = sorted(random.Random(bench.seed).sample(list(zoo), size), key=lambda each: each.number)
+            yield f"zoo of {size}", partial(warm_start, few, job=job), {}
+
+
+def spoiled(bench: Bench, share: float) -> list[Trained]:
+    """The zoo, with some of its models hardly trained."""
+    count = round(share * len(bench.zoo))
+    victims = set(random.Random(bench.seed).sample([each.number for each in bench.zoo], count))
+    found = []
+    for each in bench.zoo:
+        if each.number in victims:
+            path = each.weights.with_name(f"{each.number}-poor.pt")
+            model = each.job.build(each.number)
+            if path.exists():
+                model.load_state_dict(torch.load(path, weights_only=True))
+            else:
+                model, _ = train(model, task(each.job.data), bench.cold_rate, each.number, POOR)
+                save(model, path)
+            each = replace(each, score=round(task(each.job.data).score(model), 4), weights=path)
+        found.append(each)
+    return found
+
+
+def rates(bench: Bench) -> Iterator[Variant]:
+    """The rate from scratch, a third and a tenth of it."""
+    chosen = bench.keeper["parent"] if bench.keeper else None
+    if chosen is None:
+        return
+    parent = bench.parent(chosen)
+    for factor in (1.0, 0.3, 0.1):
+        options = {"rate": round(factor * bench.cold_rate, 6), "full": True}
+        yield f"{factor:g}", lambda model: lend(parent, model, bench.job, modelkeeper_operators), options
+
+
+def others(bench: Bench) -> Iterator[Variant]:
+    """Only models of other data sets: what the keeper does, and the same with the head copied."""
+    zoo = [each for each in bench.zoo if each.job.data != bench.job.data]
+    if not zoo:
+        return
+    chosen = warm_start(zoo, bench.fresh(), bench.job).parent
+    if chosen is None:
+        return
+    parent = next(each for each in zoo if each.number == chosen)
+    yield "fresh head", lambda model: lend(parent, model, bench.job, modelkeeper_operators), {"full": True}
+    if task(parent.job.data).classes == task(bench.job.data).classes:
+        same = replace(parent, job=replace(parent.job, data=bench.job.data))
+        yield "head copied", lambda model: lend(same, model, bench.job, modelkeeper_operators), {"full": True}
+    yield "paper", lambda model: lend(parent, model, bench.job, paper_operators), {"full": True}
+
+
+STUDIES: dict[str, Callable[[Bench], Iterator[Variant]]] = {
+    "parents": parents,
+    "ablations": ablations,
+    "rates": rates,
+    "others": others,
+}
+
+
+# -- two that need no sequence -----------------------------------------------------------------------
+
+
+def memorised(seed: int, path: Path) -> None:
+    """A parent that learned few pictures by heart, and one of the same steps that did not."""
+    whole = task("fashion-mnist")
+    few = replace(whole, inputs=whole.inputs[:BY_HEART], targets=whole.targets[:BY_HEART])
+    small, large = (
+        Job({"kind": "resnet", "width": 8, "depth": 1}),
+        Job({"kind": "resnet", "width": 12, "depth": 1}),
+    )
+    done = {each["variant"] for each in records(path) if each["seed"] == seed}
+    lenders: dict[str, tuple[nn.Module, dict[str, float]]] = {}
+
+    def lender(name: str, data: Task) -> tuple[nn.Module, dict[str, float]]:
+        if name not in lenders:
+            model, _ = train(small.build(seed), data, 0.03, seed, HEART_STEPS)
+            trained_on = replace(data, held_out=data.inputs[:2_000], held_targets=data.targets[:2_000])
+            lenders[name] = model, {"train": trained_on.score(model), "score": whole.score(model)}
+        return lenders[name]
+
+    for name, data in (("scratch", whole), ("memorised", few), ("healthy", whole)):
+        for factors in (None,) if name == "scratch" else (None, (0.5, 0.2)):
+            variant = name if factors is None else f"{name}, shrink and perturb"
+            if variant in done:
+                continue
+            model = large.build(100 + seed)
+            told: dict[str, float] = {}
+            if name != "scratch":
+                parent, told = lender(name, data)
+                transfer(copy.deepcopy(parent), model, shrink_perturb=factors)
+            _, curve = train(model, whole, 0.03, 100 + seed, BUDGET)
+            scores = [round(score, 4) for score in curve.scores]
+            append(
+                path,
+                {
+                    "study": "memorised",
+                    "variant": variant,
+                    "seed": seed,
+                    "steps": curve.steps,
+                    "scores": scores,
+                    **told,
+                },
+            )
+
+
+def landscape(bench: Bench, path: Path) -> None:
+    """How far from where it ends, and how noisy, a training is: cold and warm."""
+    done = {(each["arm"], each["seed"]) for each in records(path)}
+    data = task(bench.job.data)
+    for arm, rate in (("scratch", bench.cold_rate), ("keeper", bench.rate)):
+        if (arm, bench.sequence.seed) in done:
+            continue
+        model = bench.fresh()
+        if arm == "keeper":
+            warm_start(bench.zoo, model, bench.job)
+        seen: list[tuple[int, torch.Tensor, float]] = []
+        train(model, data, rate, bench.seed, bench.budget, watch=_watch(data, seen))
+        last = _flat(model.parameters())
+        append(
+            path,
+            {
+                "arm": arm,
+                "workload": bench.sequence.workload.name,
+                "seed": bench.sequence.seed,
+                "job": bench.number,
+                "steps": [step for step, _, _ in seen],
+                "distance": [round(float((vector - last).norm()), 4) for _, vector, _ in seen],
+                "variance": [variance for _, _, variance in seen],
+            },
+        )
+
+
+def _watch(data: Task, seen: list[tuple[int, torch.Tensor, float]]) -> Callable[[int, nn.Module], None]:
+    def watch(step: int, model: nn.Module) -> None:
+        if step % 100 == 0:
+            where = _flat(model.parameters())
+            seen.append((step, where, _variance(model, data)))
+
+    return watch
+
+
+def _flat(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+    """All numbers in a row, copied, whatever their layout in memory."""
+    return torch.cat([each.detach().reshape(-1) for each in tensors])
+
+
+def _variance(model: nn.Module, data: Task, batches: int = 8) -> float:
+    """Of the gradient, summed over all parameters, from batch to batch; the model is left as it was."""
+    twin = copy.deepcopy(model)
+    found = []
+    for number in range(batches):
+        twin.zero_grad()
+        chosen = torch.arange(number * data.batch, (number + 1) * data.batch)
+        torch.autograd.backward(data.loss(twin, chosen))
+        found.append(_flat(p.grad for p in twin.parameters() if p.grad is not None))
+    return float(np.round(torch.stack(found).var(0).sum().item(), 6))
+
+
+# -- running -----------------------------------------------------------------------------------------
+
+
+def benches(out: Path, weights: Path, name: str, seed: int, numbers: list[int]) -> Iterator[Bench]:
+    """The jobs of a sequence that have been run and are asked for."""
+    sequence = Sequence(WORKLOADS[name], seed, out, weights)
+    jobs: dict[int, Job] = {}
+    for number, job in sequence.jobs(99):
+        if not sequence.find(number, "keeper"):
+            break
+        jobs[number] = job
+    for number in numbers:
+        if number in jobs:
+            yield Bench(sequence, number, jobs)
+
+
+def study(name: str, bench: Bench, path: Path) -> None:
+    """All variants of one study on one job that are not written down yet."""
+    key = (bench.sequence.workload.name, bench.sequence.seed, bench.number)
+    done = {e["variant"] for e in records(path) if (e["workload"], e["seed"], e["job"]) == key}
+    extra = predicted(bench) if name == "parents" and bench.zoo else {}
+    for variant, start, options in STUDIES[name](bench):
+        if variant not in done:
+            record = bench.record(name, variant, start, **options) | extra
+            append(path, record)
+            reached = steps_to(record, 0.99 * record["target"])
+            print(
+                f"{name} {key} {variant}: start {record['scores'][0]:.3f}, 99 % after {reached}", flush=True
+            )
+    if name == "parents" and "scratch" not in done:
+        append(
+            path,
+            {
+                **bench.scratch,
+                **extra,
+                "study": name,
+                "variant": "scratch",
+                "target": bench.target,
+                "budget": bench.budget,
+            },
+        )
+
+
+def main() -> None:
+    """All studies, or those that are named."""
+    options = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    options.add_argument("--out", type=Path, default=RESULTS)
+    options.add_argument("--weights", type=Path, default=CACHE)
+    options.add_argument("--studies", nargs="+", default=[*STUDIES, "memorised", "landscape"])
+    options.add_argument("--workloads", nargs="+", default=["images", "grid", "ensemble"])
+    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    options.add_argument("--jobs", type=int, nargs="+", default=[3, 5, 7])
+    options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    chosen = options.parse_args()
+    with ProcessPoolExecutor(chosen.workers) as pool:
+        for unit in [pool.submit(work, name, chosen) for name in chosen.studies]:
+            unit.result()
+
+
+def work(name: str, chosen: argparse.Namespace) -> None:
+    """One study, in a process of its own, on one core."""
+    torch.set_num_threads(1)
+    path = chosen.out / f"study-{name}.jsonl"
+    for seed in chosen.seeds:
+        if name == "memorised":
+            memorised(seed, path)
+            continue
+        for workload in chosen.workloads:
+            for bench in benches(chosen.out, chosen.weights, workload, seed, chosen.jobs):
+                if name == "landscape":
+                    landscape(bench, path)
+                    break
+                study(name, bench, path)
+
+
+if __name__ == "__main__":
+    main()
