@@ -653,3 +653,25 @@ def test_examples_that_do_not_serve_leave_a_plain_warm_start(tmp_path: Path) -> 
                 model, answer = client.query_for_model(net(8, seed=3), META, calibrate=[bad])
             assert same(state(model), state(plain))
             assert not answer.cold
+
+
+# -- poor models ----------------------------------------------------------------------------------
+
+
+def test_a_model_far_below_its_peers_does_not_lend(tmp_path: Path) -> None:
+    """However similar it is, and though the admission had too few peers to judge by."""
+    with ModelKeeperClient(tmp_path / "zoo", on_error="raise") as client:
+        poor = give(client, net(8, seed=1), accuracy=0.2, name="poor")
+        good = [give(client, net(width), accuracy=0.9, name=f"net{width}") for width in (14, 15, 16)]
+        _, answer = client.query_for_model(net(8, seed=2), META)
+        assert answer.parent in {record.id for record in good}
+        lost = {rival.id: rival.why for rival in answer.runners_up}
+        assert lost[poor.id] == "accuracy 0.2 is far below its peers"
+        _, answer = client.query_for_model(net(8, seed=2), META | {"parents": ["poor"]})
+        assert answer.parent == poor.id
+        _, answer = client.query_for_model(net(8, seed=2), META | {"minimum_similarity": 0.95})
+        assert answer.cold
+        assert "far below its peers" in answer.reason
+    with ModelKeeperClient(tmp_path / "zoo", on_error="raise", admission="off") as client:
+        _, answer = client.query_for_model(net(8, seed=2), META)
+        assert answer.parent == poor.id

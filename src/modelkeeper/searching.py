@@ -28,6 +28,7 @@ from modelkeeper.zoo.zoo import Zoo
 PLANNED = 8  # candidates that get a plan before `benefit` decides
 MOST_RIVALS = 20  # runners-up in an answer
 CUT_SHORT = "the search took too long and was cut short: there may be a better parent"
+MOST_ROUNDS = 8  # searches, if all that was found is far below its peers
 BENEFIT_BUCKETS = 3  # how far down `benefit` looks: accuracy may outweigh a little similarity
 
 
@@ -64,16 +65,42 @@ class Search:
         if query.parents:
             preferred = np.intersect1d(keys, zoo.catalog.keys_named(query.parents))
             found = index.search(prepared, buckets=10, floor=self._minimum, among=preferred, stop=clock.late)
-        if found is None or not found.matches:
-            found = index.search(prepared, buckets=buckets, floor=self._minimum, among=keys, stop=clock.late)
-        self.proven = found.proven
-        self.aligned = found.aligned
-        self.similarity = {match.key: match.similarity for match in found.matches}
-        known = zoo.catalog.with_keys(self.similarity)  # without those that went since they were found
-        self._records = {key: record for key, record in known.items() if record.state == ACTIVE}
+        self.proven, self.aligned = True, 0
+        self.similarity: dict[int, float] = {}
+        self._records: dict[int, Record] = {}
+        self._peers: dict[tuple[str, str, str], list[float]] = {}
+        threshold = settings.admission_threshold
+        self._poor = 0.0 if settings.admission == "off" else 1 / (2 + 2 * threshold)  # as a standing
+        for _ in range(MOST_ROUNDS):
+            if found is None or not found.matches:
+                found = index.search(
+                    prepared, buckets=buckets, floor=self._minimum, among=keys, stop=clock.late
+                )
+            new = self._take(found)
+            if not new or not all(self._outlier(record) for record in new):
+                break
+            # Of the poor, none is taken: look below the buckets that they fill.
+            keys, found = np.setdiff1d(keys, [record.key for record in new]), None
         self._by_id = {record.id: record for record in self._records.values()}
-        self._standing = self._standings()
         clock("search")
+
+    def _take(self, found: Found) -> list[Record]:
+        """Remember what was found, without those that went since."""
+        self.proven, self.aligned = self.proven and found.proven, self.aligned + found.aligned
+        matches = {match.key: match.similarity for match in found.matches}
+        known = self._zoo.catalog.with_keys(matches)
+        new = {key: record for key, record in known.items() if record.state == ACTIVE}
+        self.similarity |= matches
+        self._records |= new
+        groups = {(each.task, each.data, each.metric) for each in new.values() if each.metric}
+        self._peers |= {group: self._zoo.catalog.peers(*group) for group in groups - self._peers.keys()}
+        return list(new.values())
+
+    def _outlier(self, record: Record) -> bool:
+        """Is it far below its peers, and nobody asked for it?"""
+        place = self._candidate(record).standing
+        wanted = {record.id, record.name} & set(self._query.parents)
+        return place is not None and place < self._poor and not wanted
 
     def choose(self) -> Choice:
         candidates = [self._candidate(record) for record in self._records.values()]
@@ -87,6 +114,7 @@ class Search:
             preferred=self._query.parents,
             excluded=self._query.exclude,
             considered=self.considered,
+            poor=self._poor,
         )
 
     def parent(self, choice: Choice) -> Record | None:
@@ -145,15 +173,11 @@ class Search:
             **common,
         )
 
-    def _standings(self) -> dict[tuple[str, str, str], list[float]]:
-        groups = {(each.task, each.data, each.metric) for each in self._records.values() if each.metric}
-        return {group: self._zoo.catalog.peers(*group) for group in groups}
-
     def _candidate(self, record: Record) -> Candidate:
         metric = place = memorised = None
         if record.value is not None:
             metric = Metric(record.metric, record.value, record.lower_is_better)
-            place = standing(metric, self._standing[record.task, record.data, record.metric])
+            place = standing(metric, self._peers[record.task, record.data, record.metric])
             memorised = gap(record.metrics, metric)
         return Candidate(
             id=record.id,

@@ -93,6 +93,7 @@ def select(
     preferred: Collection[str] = (),
     excluded: Collection[str] = (),
     considered: int | None = None,
+    poor: float = 0.0,
 ) -> Choice:
     """Choose a parent.
 
@@ -103,6 +104,7 @@ def select(
         minimum: A candidate less similar than this is not taken.
         preferred: Names or ids. If one of them reaches the minimum, the others have no chance.
         excluded: Names or ids that are not taken. Stronger than `preferred`.
+        poor: A standing among its peers below which a candidate is not taken unless it is preferred.
         considered: How many models the search looked at, if it left out those below the minimum.
 
     Raises:
@@ -116,15 +118,23 @@ def select(
     same = data or ""
     barred = [each for each in candidates if _named(each, excluded)]
     rest = [each for each in candidates if not _named(each, excluded)]
-    eligible = [each for each in rest if each.similarity >= minimum]
+    near = [each for each in rest if each.similarity >= minimum]
+    outliers = [each for each in near if _poor(each, poor) and not _named(each, preferred)]
+    eligible = [each for each in near if each not in outliers]
     below = sorted((each for each in rest if each.similarity < minimum), key=_ties)
     favourites = [each for each in eligible if _named(each, preferred)]
     pool = favourites or eligible
     lost_anyway = [
+        RunnerUp(each, f"{each.metric} is far below its peers") for each in sorted(outliers, key=_ties)
+    ]
+    lost_anyway += [
         RunnerUp(each, f"similarity {_below(each.similarity, minimum, 'the minimum ')}") for each in below
     ] + [RunnerUp(each, "excluded by name") for each in sorted(barred, key=_ties)]
     if not pool:
-        return Choice(None, _cold(below, barred, minimum, considered), tuple(lost_anyway))
+        reason = _cold(below, barred, minimum, considered)
+        if outliers:
+            reason = f"what is similar enough is far below its peers: {lost_anyway[0].candidate.metric}"
+        return Choice(None, reason, tuple(lost_anyway))
 
     first, *others = rank(pool, same)
     reason = why_won(first, pool, same)
@@ -273,6 +283,10 @@ def _cold(below: Ranking, barred: Ranking, minimum: float, considered: int | Non
 def _named(candidate: Candidate, names: Collection[str]) -> bool:
     names = (names,) if isinstance(names, str) else names  # else a name would be a collection of letters
     return candidate.id in names or candidate.name in names
+
+
+def _poor(candidate: Candidate, limit: float) -> bool:
+    return candidate.standing is not None and candidate.standing < limit
 
 
 def _same(candidate: Candidate, data: str) -> bool:
