@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkeeper.errors import InvalidMetric
-from modelkeeper.metrics import Metric, gap, lowers, metric, number, primary, standing, zscore
+from modelkeeper.metrics import Metric, Peers, gap, lowers, metric, number, primary, standing, zscore
 
 fractions = st.floats(0, 1)
 values = st.floats(-1e9, 1e9)
@@ -124,7 +124,7 @@ def test_the_direction_is_a_mirror(peers: list[float], value: float) -> None:
 def test_standing_of_the_median_and_the_order_of_peers(peers: list[float], random: Any) -> None:
     shuffled = random.sample(peers, len(peers))
     one = metric("accuracy", 0.5)
-    assert standing(one, peers) == standing(one, shuffled)
+    assert standing(one, peers) == standing(one, shuffled) == standing(one, Peers.of(peers))
     assert standing(metric("accuracy", float(np.median(peers))), peers) == pytest.approx(0.5)
     assert standing(one, []) == 0.5
 

@@ -161,7 +161,27 @@ def number(name: str, value: object) -> float:
     return result
 
 
-def zscore(metric: Metric, peers: Iterable[float]) -> float:
+class Peers(Struct, frozen=True):
+    """What values of one metric on one data set are like: their median, and their median distance from it.
+
+    Whoever judges many models by the same peers makes it once: it takes a pass over all of them.
+    """
+
+    number: int
+    middle: float = 0.0
+    deviation: float = 0.0
+
+    @classmethod
+    def of(cls, peers: Iterable[float]) -> "Peers":
+        """Sum peers up."""
+        values = [max(-HUGE, min(HUGE, value)) for value in peers]
+        if not values:
+            return cls(0)
+        middle = median(values)
+        return cls(len(values), middle, median(abs(value - middle) for value in values))
+
+
+def zscore(metric: Metric, peers: Iterable[float] | Peers) -> float:
     """By how many spreads is it better (above 0) or worse (below 0) than the median of its peers?
 
         z = ± (value - median) / max(1.4826 * MAD, least)
@@ -171,17 +191,16 @@ def zscore(metric: Metric, peers: Iterable[float]) -> float:
     a small difference is still none. `peers` are values of the same metric on the same data (for
     one place among others its own may be with them); without any, z is 0.
     """
-    values = [max(-HUGE, min(HUGE, value)) for value in peers]
-    if not values:
+    found = peers if isinstance(peers, Peers) else Peers.of(peers)
+    if not found.number:
         return 0.0
-    middle = median(values)
-    least = POINT if _kind(metric.name) in FRACTIONS else SHARE * abs(middle)
-    spread = max(1.4826 * median(abs(value - middle) for value in values), least, 1 / HUGE)
-    z = (max(-HUGE, min(HUGE, metric.value)) - middle) / spread
+    least = POINT if _kind(metric.name) in FRACTIONS else SHARE * abs(found.middle)
+    spread = max(1.4826 * found.deviation, least, 1 / HUGE)
+    z = (max(-HUGE, min(HUGE, metric.value)) - found.middle) / spread
     return -z if metric.lower_is_better else z
 
 
-def standing(metric: Metric, peers: Iterable[float]) -> float:
+def standing(metric: Metric, peers: Iterable[float] | Peers) -> float:
     """Where a model stands among its peers, from 0 (far below) over 0.5 (median) to 1 (far above).
 
     (1 + z / (1 + |z|)) / 2: one spread above the median is 0.75. It grows with quality everywhere, so that

@@ -18,7 +18,7 @@ from modelkeeper.answers import Answer, Rival
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Found, Prepared, align
 from modelkeeper.meta import Query
-from modelkeeper.metrics import Metric, gap, standing
+from modelkeeper.metrics import Metric, Peers, gap, standing
 from modelkeeper.selection import Candidate, Choice, expected_benefit, select
 from modelkeeper.settings import Settings
 from modelkeeper.transform import Plan, make_plan
@@ -68,7 +68,7 @@ class Search:
         self.proven, self.aligned = True, 0
         self.similarity: dict[int, float] = {}
         self._records: dict[int, Record] = {}
-        self._peers: dict[tuple[str, str, str], list[float]] = {}
+        self._peers: dict[tuple[str, str, str], Peers] = {}
         threshold = settings.admission_threshold
         self._poor = 0.0 if settings.admission == "off" else 1 / (2 + 2 * threshold)  # as a standing
         for _ in range(MOST_ROUNDS):
@@ -93,7 +93,8 @@ class Search:
         self.similarity |= matches
         self._records |= new
         groups = {(each.task, each.data, each.metric) for each in new.values() if each.metric}
-        self._peers |= {group: self._zoo.catalog.peers(*group) for group in groups - self._peers.keys()}
+        for group in groups - self._peers.keys():
+            self._peers[group] = Peers.of(self._zoo.catalog.peers(*group))
         return list(new.values())
 
     def _outlier(self, record: Record) -> bool:

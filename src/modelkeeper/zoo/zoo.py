@@ -29,7 +29,7 @@ from modelkeeper.errors import (
     ZooUnusable,
 )
 from modelkeeper.graph import Graph, to_json
-from modelkeeper.metrics import Metric, standing
+from modelkeeper.metrics import Metric, Peers, standing
 from modelkeeper.settings import Settings
 from modelkeeper.zoo import card
 from modelkeeper.zoo.admission import Admission, Verdict, admit
@@ -354,11 +354,12 @@ class Zoo:
         for record in records:
             if record.value is not None:
                 groups.setdefault((record.task, record.data, record.metric), []).append(record.value)
+        peers = {group: Peers.of(values) for group, values in groups.items()}
         for record in records:
             place = 0.5
             if record.value is not None:
-                peers = groups[record.task, record.data, record.metric]
-                place = standing(Metric(record.metric, record.value, record.lower_is_better), peers)
+                metric = Metric(record.metric, record.value, record.lower_is_better)
+                place = standing(metric, peers[record.task, record.data, record.metric])
             yield Item(
                 id=record.id,
                 bytes=record.bytes,
