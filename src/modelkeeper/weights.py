@@ -63,7 +63,8 @@ def holds_nan(array: Array) -> bool:
         return found and bool(np.isnan(flat).any())  # infinities may cancel to NaN in the sum
     if array.dtype == np.complex64:
         return bool(np.isnan(array).any())
-    return array.dtype in SMALL_FLOATS and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
+    with np.errstate(invalid="ignore"):  # a signalling NaN says so when it is cast
+        return array.dtype in SMALL_FLOATS and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
 
 
 class Spec(Struct, frozen=True):
