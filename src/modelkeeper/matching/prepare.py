@@ -195,14 +195,15 @@ def _content(layer: Layer) -> object:
 
 
 def _stages(graph: Graph) -> list[int]:
-    """For each layer, how often what it puts out is halved on the way to the end: on the way that does most."""
+    """For each layer, how often its output is halved on the way to the end: on the way where most often."""
     layers, found = graph.layers, [0] * len(graph.layers)
-    for number, layer in reversed(list(enumerate(layers))):  # what reads a layer comes behind it
+    for place in reversed(range(len(layers))):  # what reads a layer comes behind it
+        layer = layers[place]
         stride = layer.attributes.get("stride", ())
         halved = int(layer.kind == "conv" and isinstance(stride, tuple) and max(stride, default=1) > 1)
         for edge in layer.inputs:
             pools = 0 if layer.kind in ("linear", "output") else sum(map(_halves, edge.via))
-            found[edge.source] = max(found[edge.source], found[number] + halved + pools)
+            found[edge.source] = max(found[edge.source], found[place] + halved + pools)
     return [0 if layer.kind == "input" else stage for layer, stage in zip(layers, found, strict=True)]
 
 
