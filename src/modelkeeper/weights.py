@@ -64,7 +64,9 @@ def holds_nan(array: Array) -> bool:
     if array.dtype == np.complex64:
         return bool(np.isnan(array).any())
     with np.errstate(invalid="ignore"):  # a signalling NaN says so when it is cast
-        return array.dtype in SMALL_FLOATS and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
+        return (
+            array.dtype in SMALL_FLOATS and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
+        )
 
 
 class Spec(Struct, frozen=True):
