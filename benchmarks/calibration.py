@@ -204,9 +204,9 @@ def page(everything: list[dict[str, Any]]) -> str:
         f"{PLATEAU_EPOCHS * EPOCH} steps from scratch reach (the plateau), the cost of calibration included. "
         f"Rates: {WARM['plain']:g} after a plain transfer, {WARM['calibrated']:g} after a calibrated one, "
         "the best of 0.005 to 0.03 for each. Seeds 0 and 1 also served to choose these and how to calibrate. "
-        "At one rate for both (0.03), on these two seeds, calibrated starts reached 99 % later than plain ones "
-        "in two of six cases: after calibration a lower rate is needed. On seed 2 alone a calibrated start is "
-        "ahead across families (234 steps, plain 376) and level at half the width (285, 282).",
+        "At one rate for both (0.03), on these two seeds, calibrated starts reached 99 % later than plain "
+        "ones in two of six cases: after calibration a lower rate is needed. On seed 2 alone a calibrated "
+        "start is ahead across families (234 steps, plain 376) and level at half the width (285, 282).",
         "",
         "| pair | parent | plateau | init | start | after 188 steps | steps to 99 % | cost in steps |",
         "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
