@@ -280,8 +280,8 @@ def test_tied_weights_go_by_any_of_their_names(here: str) -> None:
     head = np.ones((11, 8), np.float32)
     save_file({"head.weight": head, "head.bias": np.zeros(11, np.float32)}, "tied.safetensors")
     found = said("register", "tied.safetensors", "--model", f"{here}:Tied", "--accuracy", "0.5")["record"]
-    with open_file(f"zoo/models/{found['id']}/model.safetensors") as weights:
-        np.testing.assert_array_equal(weights["table.weight"], head)
+    weights = open_file(f"zoo/models/{found['id']}/model.safetensors")
+    np.testing.assert_array_equal(weights["table.weight"], head)
 
 
 def test_what_is_no_file_of_weights_says_so(here: str) -> None:

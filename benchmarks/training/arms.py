@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from narrowing import group_l1
 from torch import nn
 from training.tasks import task
 from training.workloads import Job
@@ -27,7 +28,7 @@ from training.zoo import Trained, Zoo
 from modelkeeper import ModelKeeperClient, transfer
 from modelkeeper.errors import ModelRefused
 from modelkeeper.frontends.torch import describe, load, read
-from modelkeeper.graph import Atom, Graph
+from modelkeeper.graph import Graph
 from modelkeeper.matching import align
 from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform import Plan, apply, make_plan
@@ -256,7 +257,7 @@ def _net2net(
         return own
     wider = False
     for position, (ours, theirs) in enumerate(pair.expressions()):
-        index, factor = plan.maps.gather(ours, theirs, lambda space: largest(plan.parent, weights, space))
+        index, factor = plan.maps.gather(ours, theirs, lambda space: group_l1(plan.parent, weights, space))
         array = np.take(array, np.maximum(index, 0), position)
         shape = [-1 if n == position else 1 for n in range(array.ndim)]
         counts = np.bincount(index[index >= 0], minlength=theirs.size)[np.maximum(index, 0)]
@@ -276,13 +277,3 @@ def _noisy_identity(shape: tuple[int, ...], roles: list[str], chance: np.random.
     for unit in range(view.shape[0]):
         view[(unit, unit % view.shape[1], *middle)] = 1
     return made + chance.normal(scale=IDENTITY_NOISE, size=shape)
-
-
-def largest(graph: Graph, weights: dict[str, Array], space: int) -> Array:
-    """The absolute weights of each unit, summed over all tensors of the space."""
-    found = np.zeros(graph.spaces[space].size)
-    for name, tensor in graph.tensors.items():
-        for number, axis in enumerate(tensor.axes):
-            if isinstance(axis.of, Atom) and axis.of.space == space and not tensor.buffer:
-                found += np.abs(np.moveaxis(weights[name], number, 0).reshape(len(found), -1)).sum(1)
-    return found

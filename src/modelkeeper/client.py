@@ -28,7 +28,6 @@ import msgspec
 from modelkeeper.answers import Answer
 from modelkeeper.coordinator import Coordinator
 from modelkeeper.errors import (
-    CannotDescribe,
     InvalidMeta,
     InvalidMetric,
     InvalidSetting,
@@ -337,7 +336,7 @@ def _program(model: Any, example_inputs: Any) -> bytes:
     """What a model computes, for those who start from it; nothing if that cannot be written down."""
     try:
         found: bytes = frontend_for(model).record(model, example_inputs).to_bytes()
-    except (NoProgram, CannotDescribe) as problem:
+    except Exception as problem:  # noqa: BLE001 (it runs the user's code once more; the weights are what counts)
         _log.info("registered without a program: %s", problem)
         return b""
     return found if len(found) <= MAX_PROGRAM else b""

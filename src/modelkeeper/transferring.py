@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
+from typing import Any
 
 from modelkeeper.calibration import calibrated
 from modelkeeper.errors import InvalidSetting, InvalidWeights
@@ -23,8 +21,7 @@ from modelkeeper.graph import Graph
 from modelkeeper.matching import Alignment, align
 from modelkeeper.render import as_text, calibration_table, plan_table
 from modelkeeper.transform import Plan, apply, make_plan
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from modelkeeper.weights import Array, open_file
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ def transfer(
             raise InvalidWeights("source", "a Graph has no weights; pass weights=")
         if verify:
             raise InvalidWeights("source", "verify=True runs both models, and a Graph cannot run")
-        parent, tensors = source, _File(weights) if isinstance(weights, (str, Path)) else weights
+        parent, tensors = source, open_file(weights) if isinstance(weights, (str, Path)) else weights
     else:
         lender = frontend_for(source)
         parent, tensors = lender.describe(source, example_inputs), dict(lender.read(source))
@@ -169,28 +166,3 @@ def _shrink_perturb(
         if not tensor.buffer and len(tensor.axes) > 1:
             array = (shrink * array + perturb * own[name]).astype(array.dtype)
         yield name, array
-
-
-class _File(Mapping[str, Array]):
-    """The tensors of a safetensors file, each read when it is asked for."""
-
-    def __init__(self, path: str | Path) -> None:
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            self._file = cast(Any, safe_open(path, framework="np"))
-        except (SafetensorError, OSError) as error:
-            raise InvalidWeights(str(path), f"no safetensors file: {error}") from error
-        self._names = dict.fromkeys(self._file.keys())
-
-    def __getitem__(self, name: str) -> Array:
-        if name not in self._names:
-            raise KeyError(name)
-        array: Array = self._file.get_tensor(name)
-        return array
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)

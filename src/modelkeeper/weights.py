@@ -2,7 +2,7 @@
 
     header = Header.of(tensors)                    names, dtypes, shapes -> where each lies
     for chunk in stream(header, arrays): ...       the bytes of a file; one tensor in memory at a time
-    with open_file(path) as weights: ...           a mapping; a tensor is read when it is asked for
+    weights = open_file(path)                      a mapping; a tensor is read when it is asked for
 
 The format is that of the `safetensors` package (8 bytes of length, a JSON header, then the numbers), so
 that files can be used without us. It is read here rather than there because weights come from other people:
@@ -10,7 +10,6 @@ lengths, overlaps and counts are checked before anything is allocated, and a ten
 wherever its bytes are, a file or an object store.
 """
 
-import contextlib
 import math
 import mmap
 import re
@@ -175,6 +174,18 @@ def _names(text: bytes) -> int:
     return found
 
 
+def without_nan(arrays: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
+    """The same tensors, as long as they hold numbers.
+
+    Raises:
+        InvalidWeights: One holds NaN: the training has failed.
+    """
+    for name, array in arrays:
+        if holds_nan(array):
+            raise InvalidWeights(name, "it holds NaN: the training has failed")
+        yield name, array
+
+
 def stream(header: Header, arrays: Iterable[tuple[str, Array]]) -> Iterator[memoryview | bytes]:
     """The bytes of a file with these tensors.
 
@@ -238,8 +249,7 @@ class Weights(Mapping[str, Array]):
         return len(self.header.tensors)
 
 
-@contextlib.contextmanager
-def open_file(path: str | Path) -> Iterator[Weights]:
+def open_file(path: str | Path) -> Weights:
     """The weights in a file, mapped into memory: what is not asked for is not read.
 
     Raises:
@@ -253,5 +263,9 @@ def open_file(path: str | Path) -> Iterator[Weights]:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as problem:
         raise InvalidWeights(str(path), f"it cannot be read: {problem.strerror or problem}") from problem
-    view = memoryview(mapped)  # arrays that outlive the block keep the map alive
-    yield Weights(lambda offset, length: view[offset : offset + length], size)
+    view = memoryview(mapped)  # arrays that point into it keep the map alive
+    try:
+        return Weights(lambda offset, length: view[offset : offset + length], size)
+    except InvalidWeights as problem:
+        where = Path(path).name if problem.name == "file" else problem.name
+        raise InvalidWeights(where, problem.problem) from problem

@@ -229,10 +229,10 @@ def register(
     file = path / _WEIGHTS if path.is_dir() else path
     given = {key: value for key, value in meta.items() if value not in (None, ())} | _measured(metrics)
     if file.is_file() or model.endswith(".safetensors") or path.is_dir():
-        with open_file(file) as weights:
-            given = _beside(file, bool(set(given) & {"accuracy", "metric", "metrics"})) | given
-            told = read_registration(given, file.parent.absolute().name if path.is_dir() else file.stem)
-            graph, tensors = _fitted(file, weights, architecture, shapes)
+        weights = open_file(file)
+        given = _beside(file, bool(set(given) & {"accuracy", "metric", "metrics"})) | given
+        told = read_registration(given, file.parent.absolute().name if path.is_dir() else file.stem)
+        graph, tensors = _fitted(file, weights, architecture, shapes)
     else:
         if architecture is not None:
             raise click.UsageError("--model goes with a file of weights; a factory is the model already.")

@@ -80,8 +80,8 @@ class RemoteWarmth:
         with tempfile.TemporaryDirectory(prefix="modelkeeper-") as folder:
             path = Path(folder) / "model.safetensors"
             download(self._calls, record, path)
-            with open_file(path) as tensors:
-                yield Lender(plan_from(record, theirs, self._graph, self._query), tensors, program)
+            plan = plan_from(record, theirs, self._graph, self._query)
+            yield Lender(plan, open_file(path), program)
 
 
 class RemoteCoordinator:

@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.errors import InvalidWeights, ZooUnusable
+from modelkeeper.errors import ZooUnusable
 from modelkeeper.graph import Graph, to_json
 from modelkeeper.protocol import UploadRequest
-from modelkeeper.weights import Array, Header, holds_nan, stream
+from modelkeeper.weights import Array, Header, stream, without_nan
 from modelkeeper.zoo.records import Registration, is_id, new_id
 from modelkeeper.zoo.zoo import stored_tensors
 
@@ -104,7 +104,7 @@ class Spool:
         try:
             scratch.mkdir(parents=True, mode=0o700)
             with (scratch / _WEIGHTS).open("xb") as file:
-                for chunk in stream(header, _finite(tensors)):
+                for chunk in stream(header, without_nan(tensors)):
                     file.write(chunk)
                     digest.update(chunk)
                     size += len(chunk)
@@ -139,10 +139,3 @@ class Spool:
                     text = (folder / _REQUEST).read_bytes()
                     found.append((folder.stat().st_mtime, folder, msgspec.json.decode(text, type=Waiting)))
         return [Entry(folder, waiting) for _, folder, waiting in sorted(found, key=lambda each: each[:2])]
-
-
-def _finite(tensors: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
-    for name, array in tensors:
-        if holds_nan(array):
-            raise InvalidWeights(name, "it holds NaN: the training has failed")
-        yield name, array

@@ -11,11 +11,8 @@ whoever adds or retires models takes turns by the row that counts changes.
 """
 
 import contextlib
-import os
-import sqlite3
 import threading
 import time
-import weakref
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -28,6 +25,7 @@ from modelkeeper.errors import InvalidGraph, UnknownModel, ZooUnusable
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo import schema
+from modelkeeper.zoo.database import in_memory, open_engine
 from modelkeeper.zoo.records import KEPT, MAX_NAME, PUBLIC, STORED, Event, Filter, Record, Viewer, is_id
 from modelkeeper.zoo.schema import clock, events, graphs, models, tags
 
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-BUSY = 60.0  # seconds to wait for other writers
 MANY = 500  # values in one IN (...): databases have limits
 NEWEST = 2_000  # models whose names are compared with one that is not there
 _FIELDS = [models.c[name] for name in Record.__struct_fields__]
@@ -51,11 +48,11 @@ class Catalog:
             ZooUnusable: It cannot be reached, or a newer modelkeeper made it.
         """
         self.url = url
-        self._engine = _engine(url)
+        self._engine = open_engine(url)
         self._where = self._engine.url.render_as_string(hide_password=True)
         # A database in memory is one connection: threads take turns.
         self._turn: contextlib.AbstractContextManager[Any] = (
-            threading.RLock() if _in_memory(url) else contextlib.nullcontext()
+            threading.RLock() if in_memory(url) else contextlib.nullcontext()
         )
         try:
             self._prepare_schema()
@@ -464,63 +461,6 @@ def _schema_version(connection: sa.Connection) -> str | None:
         return None
     found = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
     return str(found) if found is not None else None
-
-
-def _in_memory(url: str) -> bool:
-    return url in ("sqlite://", "sqlite:///:memory:")
-
-
-def _engine(url: str) -> sa.Engine:
-    options: dict[str, Any] = {}
-    try:
-        if _in_memory(url):
-            options = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
-        elif sa.make_url(url).get_backend_name() == "sqlite":
-            options = {"connect_args": {"timeout": BUSY}}
-        else:
-            options = {"pool_pre_ping": True}
-        engine = sa.create_engine(url, **options)
-    except (SQLAlchemyError, ImportError) as problem:
-        advice = "Give a SQLAlchemy URL, e.g. sqlite:///zoo/catalog.db or postgresql+psycopg://host/name."
-        raise ZooUnusable(repr(url), str(problem), advice) from problem
-    if engine.dialect.name == "sqlite":
-        _speak_sqlite(engine)
-    known = weakref.ref(engine)
-
-    def forget() -> None:  # connections do not survive a fork
-        if (inherited := known()) is not None and not _in_memory(url):
-            inherited.dispose(close=False)
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=forget)
-    return engine
-
-
-def _speak_sqlite(engine: sa.Engine) -> None:
-    """Transactions that begin when we say so, and that are on the disk when they end."""
-
-    @sa.event.listens_for(engine, "connect")
-    def connect(connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # the driver leaves BEGIN to us
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-            _patiently(connection, f"PRAGMA {pragma}")
-
-    @sa.event.listens_for(engine, "begin")
-    def begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql(connection.get_execution_options().get("modelkeeper_begin", "BEGIN"))
-
-
-def _patiently(connection: sqlite3.Connection, statement: str) -> None:
-    """Of two that switch a new file to WAL at once, SQLite refuses one without waiting."""
-    end = time.monotonic() + BUSY
-    while True:
-        try:
-            connection.execute(statement).close()
-            return
-        except sqlite3.OperationalError as problem:
-            if "locked" not in str(problem) or time.monotonic() > end:
-                raise
-            time.sleep(0.01)
 
 
 def _tick(connection: sa.Connection) -> int:

@@ -15,8 +15,7 @@ Work is bounded by a number of choices, not by a clock: the same things always g
 seconds at most. Where the bound on work strikes, the most promising choices go on, the answer is never worse
 than greed, and `gap` says by how much, relatively, a perfect one could be better at most.
 
-A general solver would do too. HiGHS in SciPy takes up to 40 times longer where worths and sizes are
-independent and as long where they are not, needs care with its tolerances where sizes are 10^12, and in
+A general solver would do too. HiGHS in SciPy needs care with its tolerances where sizes are 10^12, and in
 some releases prints to standard output, which would spoil the JSON that commands print.
 """
 

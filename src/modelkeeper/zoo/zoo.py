@@ -170,7 +170,7 @@ class Zoo:
             ZooUnusable: It could not be written. Nothing of it is visible.
         """
         from modelkeeper.matching import prepare
-        from modelkeeper.weights import Header, stream
+        from modelkeeper.weights import Header, stream, without_nan
         from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, PROGRAM, WEIGHTS
         from modelkeeper.zoo.staged import Staged
 
@@ -181,7 +181,7 @@ class Zoo:
         prepared = prepare(graph)
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
         staged = tensors if isinstance(tensors, Staged) else None
-        chunks = tensors.chunks() if isinstance(tensors, Staged) else stream(header, _finite(tensors))
+        chunks = tensors.chunks() if isinstance(tensors, Staged) else stream(header, without_nan(tensors))
         known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
         if known is not None:
             digest = hashlib.sha256()
@@ -428,12 +428,3 @@ def stored_tensors(graph: Graph) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     for name, tensor in graph.tensors.items():
         if tensor.stored:
             yield name, tensor.dtype, tensor.shape
-
-
-def _finite(tensors: "Iterable[tuple[str, Array]]") -> "Iterator[tuple[str, Array]]":
-    from modelkeeper.weights import holds_nan
-
-    for name, array in tensors:
-        if holds_nan(array):
-            raise InvalidWeights(name, "it holds NaN: the training has failed")
-        yield name, array
