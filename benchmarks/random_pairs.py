@@ -1,7 +1,7 @@
 """What happens between models that nobody has paired on purpose? `make random-pairs`
 
 Pairs are drawn from the real architectures: two classifiers for small images, two for large ones, or two
-transformers; often of one family, so that some contain each other. Weights are transferred from one to the
+transformers; often a smaller and a larger one of a family, so that some contain each other. Weights are transferred from one to the
 other. Nothing may crash, and where the plan promises that the child computes what its parent computes, both
 are run in double precision and compared. Most pairs are approximate, and only have to say so.
 Writes benchmarks/results/random_pairs.json and random_pairs.md.
@@ -31,7 +31,7 @@ EXACT = 1e-6
 
 
 def draw(count: int, most: int, seed: int) -> Iterator[tuple[str, str]]:
-    """So many different pairs; in every other one, both have a name that begins with the same word."""
+    """So many different pairs, of each kind in turn; every other one is of relatives, the larger one the child."""
     rng = random.Random(seed)
     groups = [
         cifar_classifiers(),
@@ -40,14 +40,17 @@ def draw(count: int, most: int, seed: int) -> Iterator[tuple[str, str]]:
     ]
     found: set[tuple[str, str]] = set()
     while len(found) < count:
-        group = rng.choice(groups)
-        parent = rng.choice(group)
+        group = groups[len(found) % len(groups)]
+        parent, child = rng.sample(group, 2)
         kin = [name for name in group if family(name) == family(parent)]
-        child = rng.choice(kin if rng.random() < 0.5 and len(kin) > 1 else group)
-        new = parent != child and (parent, child) not in found
-        if new and max(parameters(parent), parameters(child)) <= most:
-            found.add((parent, child))
-            yield parent, child
+        related = rng.random() < 0.5 and len(kin) > 1
+        if related:
+            parent, child = rng.sample(kin, 2)
+        sizes = parameters(parent), parameters(child)
+        if max(sizes) > most or (related and sizes[0] > sizes[1]) or (parent, child) in found:
+            continue
+        found.add((parent, child))
+        yield parent, child
 
 
 def family(name: str) -> str:

@@ -14,10 +14,10 @@ included:
 
 That is exact where only sums and norms lie between makers, norms and readers. A layer norm's own output is no
 such mean: where it runs into the next norm (post-norm transformers), or where something else happens to the
-units, gains take η and nothing else is scaled, and the plan says that it is approximate. Between two norms
-nothing is exact. A unit that moves no statistic of the first norm sits at the mean, so it leaves the norm as its
-bias, a constant; for the second norm it would have to be the mean of gain times normalised input over all
-units, which varies with the input unless all gains are equal; and no norm mixes units, to make it so.
+units, gains take η and nothing else is scaled, and the plan says that it is approximate. From norm to norm it
+cannot be exact: a unit that moves no statistic of the first sits at the mean, so it leaves that norm as its
+bias, a constant; for the second it would have to be the mean over all units of gain times normalised input,
+which varies with the input unless all gains are equal, and no norm mixes units, to make it so.
 """
 
 import re
