@@ -1,10 +1,10 @@
 """What happens between models that nobody has paired on purpose? `make random-pairs`
 
 Pairs are drawn from the real architectures: two classifiers for small images, two for large ones, or two
-transformers; often a smaller and a larger one of a family, so that some contain each other. Weights are transferred from one to the
-other. Nothing may crash, and where the plan promises that the child computes what its parent computes, both
-are run in double precision and compared. Most pairs are approximate, and only have to say so.
-Writes benchmarks/results/random_pairs.json and random_pairs.md.
+transformers; often a smaller and a larger one of a family, so that some contain each other. Weights are
+transferred from one to the other. Nothing may crash, and where the plan promises that the child computes
+what its parent computes, both are run in double precision and compared. Most pairs are approximate, and only
+have to say so. Writes benchmarks/results/random_pairs.json and random_pairs.md.
 """
 
 import argparse
@@ -31,7 +31,7 @@ EXACT = 1e-6
 
 
 def draw(count: int, most: int, seed: int) -> Iterator[tuple[str, str]]:
-    """So many different pairs, of each kind in turn; every other one is of relatives, the larger one the child."""
+    """Different pairs, of each kind in turn; every other one is of relatives, the larger one the child."""
     rng = random.Random(seed)
     groups = [
         cifar_classifiers(),
