@@ -14,7 +14,6 @@ the catalog. What a crash leaves behind belongs to no record, and is swept.
 
 import contextlib
 import hashlib
-import mmap
 import os
 import secrets
 import shutil
@@ -29,7 +28,7 @@ from obstore.exceptions import NotFoundError
 from obstore.store import LocalStore, MemoryStore, ObjectStore, from_url
 
 from modelkeeper.errors import CorruptWeights, ZooUnusable
-from modelkeeper.weights import CHUNK, Weights
+from modelkeeper.weights import CHUNK, Weights, map_file
 from modelkeeper.zoo.records import is_id
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
@@ -128,9 +127,8 @@ class Blobs:
             if self._root is not None:
                 with (self._root / path).open("rb") as file:
                     found = os.fstat(file.fileno()).st_size
-                    view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-                if found == size:
-                    return Weights(lambda offset, length: view[offset : offset + length], size)
+                    if found == size:
+                        return map_file(file)
             else:
                 found = self._store.head(path)["size"]
                 if found == size:
