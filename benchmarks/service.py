@@ -5,6 +5,7 @@ One run prints, and writes to benchmarks/results/service.json and service.md:
     HTTP, each half of the time in turn; clients are threads of this process
     how fast a model of 1 GB goes up and down, beside a copy of the file and a plain static file server, with
     and without checksums; and gathered for a wider child
+    how long a client waits for a coordinator whose packets are dropped, with the default timeout
     how much memory the service takes while 2 GB go through it, up, down and gathered; and a client, while it
     receives 2 GB and copies them into a model that is there already
 
@@ -38,6 +39,7 @@ from keeper import make_zoo, resized
 from soak import network
 
 from modelkeeper.coordinator import Coordinator
+from modelkeeper.errors import CoordinatorUnreachable
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.meta import Query, read_registration
 from modelkeeper.remote import RemoteCoordinator
@@ -69,6 +71,7 @@ def main() -> None:
             },
             "queries": measure_queries(Path(folder) / "queries", options.records, options.seconds),
             "transfer": measure_transfer(Path(folder) / "transfer", options.transfer, options.runs),
+            "dropped": measure_dropped(Path(folder)),
             "memory": measure_memory(Path(folder) / "memory", options.memory),
         }
     text = summary(report)
@@ -340,6 +343,27 @@ def static_server(folder: Path) -> Iterator[str]:
         process.wait()
 
 
+def measure_dropped(folder: Path) -> float:
+    """Seconds until a query gives up; the queue of connections is full, so the system drops what knocks."""
+    graph, lines = network(16, 2), [socket.socket() for _ in range(2)]
+    with socket.socket() as hole:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(0)
+        for line in lines:
+            line.setblocking(False)
+            line.connect_ex(hole.getsockname())
+        remote = RemoteCoordinator(f"http://127.0.0.1:{hole.getsockname()[1]}", spool=folder / "spool")
+        begun = time.perf_counter()
+        with contextlib.suppress(CoordinatorUnreachable):
+            remote.query(graph, Query())
+            raise RuntimeError("a coordinator that is not there has answered")
+        spent = time.perf_counter() - begun
+        remote.close()
+    for line in lines:
+        line.close()
+    return round(spent, 2)
+
+
 def measure_memory(folder: Path, size: float) -> dict[str, Any]:
     """Bytes that service and client take more than before, while a model goes through them."""
     with service(folder / "zoo") as running:
@@ -398,6 +422,8 @@ def summary(report: dict[str, Any]) -> str:
         "| way | MB/s |",
         "| --- | ---: |",
         *(f"| {what} | {rate:,} |" for what, rate in transfer["MB/s"].items()),
+        "",
+        f"A coordinator whose packets are dropped: a query gives up after {report['dropped']:.1f} s.",
         "",
         f"Memory of the service while a model of {taken['bytes'] / GB:.2f} GB goes through it: "
         f"{taken['before'] / 1e6:.0f} MB before, and at most so much more:",

@@ -219,6 +219,22 @@ def test_a_port_that_swallows_everything(tmp_path: Path) -> None:
         client.stop()
 
 
+def test_packets_that_are_dropped(tmp_path: Path) -> None:
+    """A queue of connections that is full: the system then drops what knocks, as a firewall does."""
+    with socket.socket() as hole, contextlib.ExitStack() as knocking:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(0)
+        for _ in range(2):  # one more than the queue takes
+            line = knocking.enter_context(socket.socket())
+            line.setblocking(False)
+            line.connect_ex(hole.getsockname())
+        with pytest.raises(TimeoutError):  # nothing comes back, not even a refusal
+            socket.create_connection(hole.getsockname(), timeout=0.3)
+        client = ModelKeeperClient(f"127.0.0.1:{hole.getsockname()[1]}", timeout=1.0, spool=str(tmp_path))
+        assert "did not answer within 1 s" in starts_cold(client, 9.0)
+        client.stop()
+
+
 def test_nobody_there_and_sent_later(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

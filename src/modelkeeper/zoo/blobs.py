@@ -19,8 +19,9 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from obstore.exceptions import BaseError as StoreError
@@ -31,9 +32,14 @@ from modelkeeper.errors import CorruptWeights, ZooUnusable
 from modelkeeper.weights import CHUNK, Weights, map_file
 from modelkeeper.zoo.records import is_id
 
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
+
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
 MODELS, STAGING = "models", "staging"
+# A store that is down is said so while somebody still waits for the answer.
+_RETRIES: "RetryConfig" = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
 
 
@@ -59,7 +65,7 @@ class Blobs:
             if self.url == "memory://":
                 self._store: ObjectStore = MemoryStore()
             elif "://" in self.url and not self.url.startswith("file://"):
-                self._store = from_url(self.url)
+                self._store = from_url(self.url, retry_config=_RETRIES)
             else:
                 self._root = Path(self.url.removeprefix("file://")).absolute()
                 for name in (MODELS, STAGING):
