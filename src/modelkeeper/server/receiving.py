@@ -110,8 +110,10 @@ async def _receive(service: Service, request: Request, identity: str, at: int, s
                     filling.held = 0
             if at - flushed >= FLUSH and (flushing is None or flushing.done()):
                 flushing, flushed = asyncio.create_task(run(service.uploads.flush, identity)), at
-    finally:
-        for task in (writing, flushing):
-            if task is not None:
-                await task
+    finally:  # nobody else may write to it before this has ended
+        under_way = [task for task in (writing, flushing) if task is not None]
+        if under_way:
+            await asyncio.wait(under_way)
+    for task in under_way:
+        task.result()
     return at
