@@ -6,7 +6,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := torch,server,evaluation,test,lint
+EXTRAS := torch,server,postgresql,evaluation,test,lint
 
 # The project is built without build isolation, so that the tools that build it are pinned as well.
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
