@@ -17,7 +17,8 @@ from modelkeeper.frontends.torch.alongside import Alongside, Chunk, Site
 from modelkeeper.frontends.torch.program import references
 from modelkeeper.frontends.torch.regression import Rows, Solver, Sums, Window, at, patches
 
-RIDGES = (1e-4, 1e-2, 1e-1)  # the held-out examples choose
+RIDGES = (1e-4, 1e-2, 1e-1, 1.0)  # the held-out examples choose
+NEARLY = 1.1  # of fits that are nearly as good the one with the largest penalty: it stands training best
 NOTHING_TO_GAIN = 1e-6  # an error of the gathered weights below which a layer is left alone
 MOST_NUMBERS = 2**25  # of a regression's inputs: 128 MiB
 ROWS = (4_096, 10)  # at least so many rows for a regression, and so many for each input
@@ -93,7 +94,7 @@ class Fitting(Alongside):
         solvers = [fit.solver(ridge, intercept=intercept) for ridge in RIDGES]
         solved = [solver.solve(fit.sums.cross, base.weight, base.bias) for solver in solvers]
         errors = [number(hold.error(*each)) for each in solved]
-        best_of = errors.index(min(errors))
+        best_of = max(n for n, error in enumerate(errors) if error <= NEARLY * min(errors))
         prior_of = base.weight, base.bias
         for weights in (solved[best_of], *fit.sharpen(solvers[best_of], solved[best_of], prior_of)):
             made = Affine(*weights)
@@ -198,9 +199,14 @@ class Fitting(Alongside):
         made = prior
         if best is not None:
             scale = torch.ones_like(best.bias)
-            if aim.norm:  # how large the weights before a norm are decides how fast they learn: keep it
-                before, after = prior.weight.norm(dim=2), best.weight.norm(dim=2)
-                scale = torch.where((before > 0) & (after > 0), before / after.clamp_min(1e-30), scale)
+            if aim.norm:
+                # A norm undoes any scale, but by how much it divides decides how far a training step moves
+                # what comes out. A fit is a difference of large terms: at the size of the weights it would
+                # divide by far less than the parent's norm did, and a few steps would undo the fit.
+                lent = self.tensors[dict(aim.norm_tensors)["variance"]].double().reshape(scale.shape)
+                _, made_here = _statistics(best, fit)
+                known = (lent > 0) & (made_here > 0)
+                scale = torch.where(known, (lent / made_here.clamp_min(1e-30)).sqrt(), scale)
             made = Affine(best.weight * scale[..., None], prior.bias if aim.norm else best.bias)
             weight = made.weight.flatten(0, 1)
             self._set(aim.weight, weight.T if aim.flipped else weight)
