@@ -22,6 +22,7 @@ ORDER = (
     "selection",
     "transform",
     "calibration",
+    "probing",
     "render",
     "comparison",
     "transferring",
