@@ -34,6 +34,7 @@ ORDER = (
     "protocol",
     "server",
     "remote",
+    "starting",
     "client",
     "cli",
     "__main__",

@@ -1,9 +1,10 @@
 """Which start should a training take: warm, calibrated, shrunk or cold? They race, on the user's own batches.
 
-    starts = Starts(model, graph, Probe(batches, loss, optimizer))     the model has its own initial values
-    starts.lend(weights, "resnet20")                                   warm; and shrunk, between warm and cold
-    starts.calibrate(plan, program, tensors)                           fitted on examples that do not race
-    race = starts.race()                                               the model has the winner's weights
+    probe = Probe(batches, loss, optimizer)
+    starts = Starts(model, graph, probe, probe.read(model))     the model has its own initial values
+    starts.lend(weights, "resnet20")                            warm; and shrunk, between warm and cold
+    starts.calibrate(plan, program, tensors)                    fitted on examples that do not race
+    race = starts.race()                                        the model has the winner's weights
 
 A warm start can hurt: the parent was poor, had memorised its examples, knew other data, or its layers do not
 fit. Little of that shows before training, so a few steps are made: `modelkeeper.frontends.races` has the
@@ -11,7 +12,7 @@ rules. The model gets the weights that the winner began with, not those that it 
 training's to find, with its own schedule, from its first batch on.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,19 +47,23 @@ class Probe:
         if self.seconds is not None and not self.seconds > 0:
             raise InvalidSetting("probe_seconds", repr(self.seconds), "give a number of seconds above 0")
 
+    def read(self, model: Any) -> Sequence[Any]:
+        """The batches, as many as may be needed.
+
+        Raises:
+            CannotProbe: They do not serve.
+        """
+        found: Sequence[Any] = frontend_for(model).labelled(self.batches, self.steps // 2 + SPARE)
+        return found
+
 
 class Starts:
     """The starts of one race."""
 
-    def __init__(self, model: Any, graph: Graph, probe: Probe) -> None:
-        """`graph`: of the model, which has its own initial values.
-
-        Raises:
-            CannotProbe: The batches do not serve.
-        """
-        self._model, self._graph, self._probe = model, graph, probe
+    def __init__(self, model: Any, graph: Graph, probe: Probe, batches: Sequence[Any]) -> None:
+        """`graph`: of the model, which has its own initial values; `batches`: what `probe` read."""
+        self._model, self._graph, self._probe, self._batches = model, graph, probe, batches
         self._frontend = frontend_for(model)
-        self._batches = self._frontend.labelled(probe.batches, probe.steps // 2 + SPARE)
         self._weights: dict[str, Mapping[str, Any]] = {}
         self._parents: dict[str, str] = {}
         self._absent: dict[str, str] = {}

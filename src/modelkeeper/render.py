@@ -116,7 +116,8 @@ def race_table(race: Race) -> RenderableType:
     for each in race.runners:
         losses = [f"{number:.4f}" if math.isfinite(number) else "" for number in (each.first, each.loss)]
         table.add_row(each.start, plain(each.parent), str(each.steps), *losses, plain(each.verdict))
-    return Group(table, Text(f"Probed with {race.steps} training steps in {race.seconds:.1f} s"))
+    text = f"{race.steps} training steps in {race.seconds:.1f} s; a loss is that of a start's last batches"
+    return Group(table, Text(text))
 
 
 def as_text(renderable: RenderableType, width: int = 100) -> str:

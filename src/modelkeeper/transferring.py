@@ -140,7 +140,11 @@ def transfer(
         most = budget.get("examples", frontend.EXAMPLES)
         calibrate = frontend.collect(calibrate, labels, most)
         if example_inputs is None:
-            example_inputs = frontend.example_of(target, calibrate)
+            example_inputs = frontend.example_of(target, calibrate.inputs)
+    if trial is not None:
+        batches = trial.read(target)
+        if example_inputs is None:
+            example_inputs = frontend.example_of(target, batches[0].inputs)
     child = frontend.describe(target, example_inputs)
     if isinstance(source, Graph):
         if weights is None:
@@ -160,7 +164,7 @@ def transfer(
     fitted = race = None
     with shown(progress) as told:
         if trial is not None:
-            starts = Starts(target, child, trial)
+            starts = Starts(target, child, trial, batches)
             starts.lend(dict(made))
             if made_of is not None:
                 fitted = starts.calibrate(plan, made_of, tensors, calibrate, progress=told, **budget)

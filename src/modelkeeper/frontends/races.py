@@ -27,7 +27,7 @@ FEWEST = 4  # batches that a race takes
 WINDOW = 0.5  # the share of the batches so far that counts, the last ones
 SURE = 2.0  # standard errors by which a rival has to be ahead of the favourite
 LEAD = 0.75  # of the cold start's loss: a rival has to come below it ...
-FURTHER = 1.2  # ... or, where losses have a floor, has to have come so much further from where that began
+FURTHER = 1.3  # ... or, where losses have a floor, has to have come so much further from where that began
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,15 @@ class Race:
             for each in self.runners
         ]
         return {**asdict(self), "runners": runners}
+
+
+def from_dict(data: Mapping[str, Any]) -> Race:
+    """What `to_dict` gave."""
+    rows: list[dict[str, Any]] = [
+        {key: math.nan if value is None else value for key, value in each.items()} for each in data["runners"]
+    ]
+    runners = [Runner(**row) for row in rows]
+    return Race(**{**data, "runners": tuple(runners)})
 
 
 def heats(rivals: int, batches: int, steps: int) -> list[tuple[int, int]]:
@@ -104,7 +113,7 @@ def worthwhile(rival: Sequence[float], cold: Sequence[float]) -> bool:
     """
     ours, theirs = score(rival), score(cold)
     if math.isinf(ours) and math.isinf(theirs):
-        raise ValueError
+        raise ValueError("no loss is a number")
     if math.isinf(theirs):
         return True
     learned = max(0.0, cold[0] - theirs)

@@ -206,7 +206,7 @@ class _Trial:
             with torch.enable_grad():
                 self._optimizer.zero_grad()
                 found = self._loss(batch, loss)
-                value = float(found)
+                value = float(found.detach())
                 if math.isfinite(value):
                     torch.autograd.backward(found)
                     self._optimizer.step()
