@@ -26,7 +26,7 @@ STEPS = 100  # of all starts together
 FEWEST = 4  # batches that a race takes
 WINDOW = 0.5  # the share of the batches so far that counts, the last ones
 SURE = 2.0  # standard errors by which a rival has to be ahead of the favourite
-LEAD = 0.75  # of the cold start's loss: a rival has to come below it ...
+LEAD = 0.7  # of the cold start's loss: a rival has to come below it ...
 FURTHER = 1.3  # ... or, where losses have a floor, has to have come so much further from where that began
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from modelkeeper.errors import CannotCalibrate
 from modelkeeper.frontends.aims import Aim, Fitted
 from modelkeeper.frontends.torch.alongside import Alongside, Chunk, Site
-from modelkeeper.frontends.torch.program import references
+from modelkeeper.frontends.torch.program import Hole, references
 from modelkeeper.frontends.torch.regression import Rows, Solver, Sums, Window, at, patches
 
 RIDGES = (1e-4, 1e-2, 1e-1, 1.0)  # the held-out examples choose
@@ -225,7 +225,8 @@ class Fitting(Alongside):
     def _norm(self, aim: Aim, site: "Site") -> Fitted:
         """A norm on its own: a line for each unit, from what it normalises to what the parent puts out."""
         operation = self.program.steps[site.step].operation.partition(".")[0]
-        if operation not in ("batch_norm", "layer_norm", "group_norm", "rms_norm"):
+        scaled = self._scaled(aim, site.step) if operation == "mul" else ""
+        if operation not in ("batch_norm", "layer_norm", "group_norm", "rms_norm") and not scaled:
             return Fitted(aim.layer, site.target.layer, f"a {operation}")
         fresh: dict[str, Tensor] = {}
         if aim.norm_tensors:
@@ -236,7 +237,7 @@ class Fitting(Alongside):
         bias = (
             self.tensors[aim.bias].double().reshape(-1, 1) if aim.bias else torch.zeros(len(gain), 1).double()
         )
-        fit, hold = (self._lines(chunks, site, fresh, len(gain)) for chunks in (self._fit, self.hold))
+        fit, hold = (self._lines(chunks, site, fresh, len(gain), scaled) for chunks in (self._fit, self.hold))
         plain = self._lines(self.hold, site, {}, len(gain)) if fresh else hold
         before = plain.error(gain, bias)
         if before < NOTHING_TO_GAIN:
@@ -261,6 +262,17 @@ class Fitting(Alongside):
                 self._set(aim.bias, bias)
         return Fitted(aim.layer, site.target.layer, how, before, after)
 
+    def _scaled(self, aim: Aim, step: int) -> str:
+        """Of a norm that is written out: the argument that its gain multiplies; "" if it is no such."""
+        given = self._given_later(step)
+        names = [name for name in ("self", "other") if isinstance(given.get(name), Hole)]
+        for name, other in zip(names, reversed(names), strict=True):
+            place = given[other].v - len(self.program.inputs)
+            own = 0 <= place < len(self.program.tensors) and self.program.tensors[place].name == aim.weight
+            if own and name != other and self._given(step)[name].ndim > 1:
+                return name
+        return ""
+
     def _seen(self, site: "Site") -> dict[str, Tensor]:
         """The statistics of what a batch norm is given."""
         count, total, squares = 0, torch.zeros(()).double(), torch.zeros(()).double()
@@ -275,13 +287,21 @@ class Fitting(Alongside):
             "running_var": (squares / count - mean.square()).clamp_min(0).float(),
         }
 
-    def _lines(self, chunks: "list[Chunk]", site: "Site", fresh: dict[str, Tensor], units: int) -> Sums:
+    def _lines(
+        self,
+        chunks: "list[Chunk]",
+        site: "Site",
+        fresh: dict[str, Tensor],
+        units: int,
+        scaled: str = "",
+    ) -> Sums:
+        """What a norm makes without its gain and bias; `scaled`: its argument, if it is a product."""
         sums = Sums(units, 1, 1)
         for chunk in chunks:
-            changed: dict[str, Any] = {"weight": None, "bias": None}
-            if "bias" not in chunk.ours.arguments(site.step):
-                del changed["bias"]
-            x = chunk.ours.apply(site.step, **changed, **fresh)[0].movedim(site.axis, -1).flatten(0, -2)
+            given = chunk.ours.arguments(site.step)
+            changed: dict[str, Any] = {name: None for name in ("weight", "bias") if name in given}
+            x = given[scaled] if scaled else chunk.ours.apply(site.step, **changed, **fresh)[0]
+            x = x.movedim(site.axis, -1).flatten(0, -2)
             y = self._wanted(chunk, site).flatten(0, -2)
             if len(x) > ROWS[0]:
                 chosen = torch.randperm(len(x), generator=self._generator)[: ROWS[0]]
