@@ -14,8 +14,8 @@ and the cost of calibrating, are not in these counts but stated.
 
     python benchmarks/probing.py [--seeds 3 4] [--only half] [--kept FILE] [--rates 0.05]
 
-The rule was found on seeds 0 to 2, in part with a calibration that has been changed since: seeds from 3 on are
-fresh. Rows are kept in a file as they are made, and a run goes on where the last was stopped.
+The rule was found on seeds 0 to 2, in part with a calibration that has been changed since: seeds from 3 on
+are fresh. Rows are kept in a file as they are made, and a run goes on where the last was stopped.
 Writes benchmarks/results/probing.json and probing.md.
 """
 
