@@ -29,6 +29,7 @@ ORDER = (
     "transferring",
     "zoo",
     "meta",
+    "advice",
     "answers",
     "searching",
     "coordinator",

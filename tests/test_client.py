@@ -205,7 +205,7 @@ def test_which_parents_are_taken(client: ModelKeeperClient) -> None:
     assert parent(parents=["nobody"]) == "better", "preferred, not demanded"
     assert parent(exclude=["better"]) == parent(exclude=[ids["better"]]) == "good"
     assert parent(exclude=["better", "good", "tagged"]) == ""
-    assert parent(policy="benefit") == "better"
+    assert parent(policy="buckets") == "better"
     wide = net(64, seed=8)
     near = client.query_for_model(wide, meta=META, dry_run=True)[1].similarity
     assert near is not None
@@ -672,6 +672,6 @@ def test_a_model_far_below_its_peers_does_not_lend(tmp_path: Path) -> None:
         _, answer = client.query_for_model(net(8, seed=2), META | {"minimum_similarity": 0.95})
         assert answer.cold
         assert "far below its peers" in answer.reason
-    with ModelKeeperClient(tmp_path / "zoo", on_error="raise", admission="off") as client:
+    with ModelKeeperClient(tmp_path / "zoo", on_error="raise", admission="off", policy="buckets") as client:
         _, answer = client.query_for_model(net(8, seed=2), META)
         assert answer.parent == poor.id

@@ -170,9 +170,9 @@ def test_a_runner_up_wins_when_all_before_it_are_gone(pool: list[Candidate], pol
 unit = st.floats(0, 1)
 
 
-@given(unit, unit, unit, unit, st.floats(-1, 1), unit)
+@given(unit, unit, unit, st.booleans(), st.floats(-1, 1), unit)
 def test_benefit_grows_with_each_part_and_falls_with_memorising(
-    similarity: float, place: float, coverage: float, fidelity: float, memorised: float, more: float
+    similarity: float, place: float, rewired: float, exact: bool, memorised: float, more: float
 ) -> None:
     one = Candidate(
         id="1",
@@ -180,31 +180,62 @@ def test_benefit_grows_with_each_part_and_falls_with_memorising(
         similarity=similarity,
         metric=metric("accuracy", 0.5),
         standing=place,
-        coverage=coverage,
-        fidelity=fidelity,
+        rewired=rewired,
+        exact=exact,
         gap=memorised,
         data="digits",
     )
-    benefit = expected_benefit(one, "digits")
-    assert 0 <= expected_benefit(one, "other") <= benefit <= 1
-    for part in ("standing", "coverage", "fidelity"):
-        raised = max(getattr(one, part), more)
-        assert expected_benefit(msgspec.structs.replace(one, **{part: raised}), "digits") >= benefit
-    assert expected_benefit(msgspec.structs.replace(one, gap=memorised + more), "digits") <= benefit
+
+    def benefit(**other: Any) -> float:
+        return expected_benefit(msgspec.structs.replace(one, **other), "digits")
+
+    assert 0 <= expected_benefit(one, "other") <= benefit() <= 1
+    assert benefit(exact=True) >= benefit()
+    for part in ("standing", "similarity"):
+        assert benefit(**{part: max(getattr(one, part), more)}) >= benefit()
+    assert benefit(rewired=max(rewired, more)) <= benefit()
+    assert benefit(normed=False) <= benefit()
+    assert benefit(gap=memorised + more) <= benefit()
 
 
 def test_benefit_by_hand() -> None:
     def benefit(**parts: Any) -> float:
-        return expected_benefit(candidate("a", 0.6, **{"accuracy": 0.8} | parts), "F")
+        return expected_benefit(candidate("a", 0.6, **{"accuracy": 0.5} | parts), "F")
 
-    assert benefit(exact=True) == pytest.approx(0.8 * 0.6)
-    assert benefit() == pytest.approx(0.8 * 0.6 * 0.8)
-    assert benefit(coverage=0.9, fidelity=0.7) == pytest.approx(0.8 * 0.9 * 0.7)
-    assert benefit(exact=True, gap=0.05) == pytest.approx(0.8 * 0.6)
-    assert benefit(exact=True, gap=0.10) == pytest.approx(0.8 * 0.6 * 0.75)
-    assert benefit(exact=True, gap=0.5) == pytest.approx(0.8 * 0.6 * 0.5)
-    assert benefit(exact=True, data="M") == pytest.approx(0.8 * 0.6 * 0.5)
-    assert benefit(exact=True, accuracy=None) == pytest.approx(0.25 * 0.6)
+    assert benefit() == pytest.approx(0.8 * 0.6 * 0.9)
+    assert benefit(rewired=0.5) == pytest.approx(0.8 * 0.6 * 0.5 * 0.9)
+    assert benefit(rewired=0.5, normed=False) == pytest.approx(0.8 * 0.6 * 0.25 * 0.9)
+    assert benefit(exact=True) == benefit(exact=True, rewired=0.5) == pytest.approx(0.9)
+    assert benefit(exact=True, accuracy=1.0) == 1
+    assert benefit(exact=True, accuracy=0.125) == pytest.approx(0.5 * 0.825)
+    assert benefit(exact=True, gap=0.05) == pytest.approx(0.9)
+    assert benefit(exact=True, gap=0.10) == pytest.approx(0.9 * 0.75)
+    assert benefit(exact=True, gap=0.5) == pytest.approx(0.9 * 0.5)
+    assert benefit(exact=True, data="M") == pytest.approx(0.9 * 0.35)
+    assert benefit(exact=True, accuracy=None) == pytest.approx(0.6 * 0.83)
+
+
+def test_an_exact_parent_wins_over_a_more_similar_one() -> None:
+    pool = [candidate("near", 0.95, 0.8), candidate("within", 0.4, 0.5, exact=True)]
+    choice = select(pool, data="F", policy="benefit")
+    assert choice.parent == pool[1]
+    assert "exact" in choice.reason
+    assert choice.runners_up[0].why_lost.startswith("expected benefit 0.73 below 0.9 (standing 0.80, ")
+    assert select(pool, data="F").parent == pool[0]
+
+
+def test_what_is_expected_to_gain_nothing_is_not_taken() -> None:
+    pool = [candidate("far", 0.35, 0.9), candidate("farther", 0.31, 0.9)]
+    choice = select(pool, data="F", policy="benefit", worth=0.33)
+    assert choice.parent is None
+    assert choice.reason == (
+        "the best expected benefit is 0.274 below 0.33 (standing 0.90, similarity 0.35, not exact): "
+        "from scratch, training is expected to be as fast"
+    )
+    assert [each.candidate.id for each in choice.runners_up] == ["far", "farther"]
+    assert "below 0.33" in choice.runners_up[0].why_lost
+    for easier in ({"preferred": ["FAR"]}, {"worth": 0.2}, {"policy": "buckets"}):
+        assert select(pool, data="F", **{"policy": "benefit", "worth": 0.33} | easier).parent == pool[0]
 
 
 def candidate(key: str, similarity: float, accuracy: float | None = None, **more: Any) -> Candidate:

@@ -7,6 +7,7 @@ operators, or with the keeper.
                paper describes them: replicate and add noise (wider), largest weights (narrower), identity
                with noise (deeper); statistics of batch norms stay behind, a head that fits is taken
     keeper     whatever ModelKeeper does
+    calibrated the same with `calibrate=`: EXAMPLES pictures of those it will be trained on, and their labels
 
 Where there is no parent, an arm begins as from scratch.
 """
@@ -34,7 +35,8 @@ from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform import Plan, apply, make_plan
 
 Array = np.ndarray[Any, np.dtype[Any]]
-ARMS = ("scratch", "keeper", "copy", "paper")
+ARMS = ("scratch", "keeper", "copy", "paper", "calibrated")
+EXAMPLES = 1_024  # that a start is calibrated with
 REPLICA_NOISE, IDENTITY_NOISE = 0.05, 0.05  # relative to the weights' deviation; absolute
 
 
@@ -62,6 +64,8 @@ def begin(arm: str, zoo: Zoo, model: nn.Module, job: Job, chosen: int | None = N
     """
     if arm == "keeper":
         return warm_start(zoo, model, job)
+    if arm == "calibrated":
+        return warm_start(zoo, model, job, EXAMPLES)
     if arm == "copy":
         return copy_by_name(zoo, model, job)
     if arm == "paper" and chosen is not None:
@@ -96,14 +100,19 @@ class Keeper:
 _keepers: dict[str, Keeper] = {}
 
 
-def warm_start(zoo: Zoo, model: nn.Module, job: Job, **settings: Any) -> Start:
+def warm_start(zoo: Zoo, model: nn.Module, job: Job, examples: int = 0, **settings: Any) -> Start:
     """Ask the keeper for a parent and take its weights. Only the query is timed: the zoo was there before."""
+    told: dict[str, Any] = {}
+    if examples:
+        data = task(job.data)
+        told["calibrate"] = data.inputs[: examples // (8 if data.language else 1)]  # 8,192 characters
+        told["labels"] = None if data.language else data.targets[:examples]
     keeper = _keepers.get(str(settings))
     if keeper is None or not keeper.holds(zoo):
         keeper = _keepers[str(settings)] = Keeper(**settings)
     keeper.learn(zoo)
     begun = time.process_time()
-    _, answer = keeper.client.query_for_model(model, meta=about(job))
+    _, answer = keeper.client.query_for_model(model, meta=about(job), **told)
     spent = time.process_time() - begun
     if answer.parent is None:
         return Start(seconds=spent)
@@ -184,12 +193,12 @@ def aligned_as(pairs: Pairs) -> Operators:
     return operators
 
 
-def planned(parent: nn.Module, model: nn.Module, same: bool) -> tuple[Plan, float]:
+def planned(parent: nn.Module, model: nn.Module, same: bool, compose: bool = True) -> tuple[Plan, float]:
     """What `transfer` would do, and how similar the two are."""
     ours, theirs = describe(model), describe(parent)
     alignment = align(theirs, ours)
     pairs = twin_pairs(theirs, ours) or alignment.pairs
-    return make_plan(theirs, ours, pairs, same_task=same), alignment.similarity
+    return make_plan(theirs, ours, pairs, same_task=same, compose=compose), alignment.similarity
 
 
 def coverage(plan: Plan, taken: set[str] | None = None) -> float:
@@ -225,7 +234,7 @@ def copy_by_name(zoo: Zoo, model: nn.Module, job: Job) -> Start:
 
 def paper_operators(parent: nn.Module, model: nn.Module, same: bool) -> tuple[float, bool, float]:
     """Net2Net with noise, largest weights, noisy identities, no running statistics."""
-    plan, alike = planned(parent, model, same=True)
+    plan, alike = planned(parent, model, same=True, compose=False)
     weights, own = dict(read(parent)), dict(read(model))
     chance = np.random.default_rng(0)
     made: dict[str, Array] = {}

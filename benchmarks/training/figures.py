@@ -13,10 +13,17 @@ from training.zoo import Trained
 
 mpl.use("Agg")
 SHARES = np.linspace(0, 1, 41)
-COLOURS = {"scratch": "#777777", "keeper": "#0b6e4f", "paper": "#c8553d", "copy": "#3d5a80"}
+COLOURS = {
+    "scratch": "#777777",
+    "keeper": "#0b6e4f",
+    "calibrated": "#7cb518",
+    "paper": "#c8553d",
+    "copy": "#3d5a80",
+}
 NAMES = {
     "scratch": "from scratch",
     "keeper": "ModelKeeper",
+    "calibrated": "calibrated",
     "paper": "paper's operators",
     "copy": "name and shape",
 }
@@ -57,7 +64,7 @@ def _speedups(by_workload: dict[str, dict[str, list[Outcome]]]) -> Any:
     """One dot a job."""
     figure, axes = _figure(1, 7.5)
     chance = np.random.default_rng(0)
-    arms = ("keeper", "paper", "copy")
+    arms = ("keeper", "calibrated", "paper", "copy")
     for place, by in enumerate(by_workload.values()):
         for number, arm in enumerate(arms):
             values = [each.speedup() for each in by.get(arm, [])]

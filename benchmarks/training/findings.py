@@ -19,6 +19,7 @@ def parts(folder: Path) -> dict[str, str]:
         "selection": ("parents", selection_table),
         "ablations": ("ablations", ablation_table),
         "rate advice": ("rates", rates_table),
+        "schedules": ("schedules", schedules_table),
         "other data": ("others", others_table),
         "memorised": ("memorised", memorised_table),
     }
@@ -122,6 +123,32 @@ def rates_table(these: list[Record]) -> str:
             f"| {_title(workload, seed, job)} | {first['score'] / first['target']:.3f} | "
             f"{'yes' if first['exact'] else 'no'} | {first['covered']:.0%} | {cells} |"
         )
+    return "\n".join(lines)
+
+
+def schedules_table(these: list[Record]) -> str:
+    """Job by job: the score at the end of a schedule that decays, and of shorter ones."""
+    variants = list(dict.fromkeys(each["variant"] for each in these))
+    lines = [
+        "| job | parent / plateau | exact | " + " | ".join(variants) + " |",
+        "| --- | ---: | --- |" + " ---: |" * len(variants),
+    ]
+    gained: dict[str, list[float]] = defaultdict(list)
+    for (workload, seed, job), mine in sorted(grouped(these).items()):
+        by = {each["variant"]: each for each in mine}
+        whole = by["scratch, all of it"]["scores"][-1]
+        warm = next((each for each in mine if each["parent"] is not None), None)
+        if warm is None:
+            continue
+        for variant, each in by.items():
+            gained[variant].append(each["scores"][-1] / whole - 1)
+        cells = " | ".join(f"{by[v]['scores'][-1]:.3f}" if v in by else "" for v in variants)
+        lines.append(
+            f"| {_title(workload, seed, job)} | {warm['score'] / warm['target']:.3f} | "
+            f"{'yes' if warm['exact'] else 'no'} | {cells} |"
+        )
+    means = " | ".join(f"{100 * mean(gained[v]):+.1f} %" for v in variants)
+    lines.append(f"| mean, relative to all of it from scratch | | | {means} |")
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@ Seconds are of one core's own time, so that what else the machine does is not co
 """
 
 import copy
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,9 +23,11 @@ from training.tasks import Task
 MOMENTUM, DECAY = 0.9, 5e-4
 WARM_UP = 20
 AVERAGE = 0.98  # of the weights: fifty steps
-EVERY, LATER = 20, 40  # steps between two points of the curve: the first ten, and the others
-PATIENCE, MARGIN = 240, 0.004
-LEAST, MOST = 500, 1_000
+EVERY = (
+    20  # steps between two points of the curve at its beginning; twice that after 200, four times after 600
+)
+PATIENCE, MARGIN = 320, 0.003
+LEAST, MOST = 500, 2_000
 
 
 @dataclass
@@ -49,6 +52,7 @@ def train(
     budget: int | None = None,
     enough: float | None = None,
     watch: Callable[[int, nn.Module], None] | None = None,
+    decay: bool = False,
 ) -> tuple[nn.Module, Curve]:
     """The model with averaged weights, and its curve.
 
@@ -60,6 +64,7 @@ def train(
         budget: How many steps. Default: until the plateau.
         enough: Stop when the score is so good.
         watch: Called at each point of the curve with the steps and the model that is being trained.
+        decay: Lower the rate along a cosine, to zero at the end of the budget.
     """
     average = copy.deepcopy(model)
     pairs = _float_tensors(average), _float_tensors(model)
@@ -77,7 +82,9 @@ def train(
         chosen, order = order[: task.batch], order[task.batch :]
         begun = time.process_time()
         for group in optimizer.param_groups:
-            group["lr"] = rate * min(1.0, step / WARM_UP)
+            group["lr"] = (
+                rate * min(1.0, step / WARM_UP) * (_cosine(step / budget) if decay and budget else 1)
+            )
         model.train()
         optimizer.zero_grad()
         torch.autograd.backward(task.loss(model, chosen))
@@ -85,7 +92,7 @@ def train(
         with torch.no_grad():
             torch._foreach_lerp_(pairs[0], pairs[1], 1 - min(AVERAGE, step / (step + 9)))
         curve.seconds += time.process_time() - begun
-        if step % (EVERY if step <= 10 * EVERY else LATER) == 0 or step == budget:
+        if step % (EVERY << (step > 10 * EVERY) << (step > 30 * EVERY)) == 0 or step == budget:
             curve.steps.append(step)
             curve.scores.append(task.score(average))
             if watch is not None:
@@ -93,6 +100,10 @@ def train(
             if (budget is None and settled(curve)) or curve.scores[-1] >= (enough or 2):
                 break
     return average, curve
+
+
+def _cosine(share: float) -> float:
+    return (1 + math.cos(math.pi * share)) / 2
 
 
 def settled(curve: Curve) -> bool:

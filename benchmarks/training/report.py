@@ -23,7 +23,12 @@ from training.workloads import WORKLOADS
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "evaluation.md"
 TEMPLATE = Path(__file__).parent / "page.md"
-TITLES = {"keeper": "ModelKeeper", "copy": "name-and-shape copy", "paper": "paper's operators"}
+TITLES = {
+    "keeper": "ModelKeeper",
+    "calibrated": "ModelKeeper, calibrated",
+    "paper": "paper's operators",
+    "copy": "name-and-shape copy",
+}
 
 
 def outcomes(found: list[Record]) -> dict[str, list[Outcome]]:
@@ -74,7 +79,7 @@ def main_table(by_workload: dict[str, dict[str, list[Outcome]]], share: float) -
     ]
     for name, by in by_workload.items():
         shared = {(o.record["seed"], o.record["job"]) for o in by.get("paper", [])}
-        rows = [("ModelKeeper", by.get("keeper", []))]
+        rows = [(TITLES[arm], by.get(arm, [])) for arm in ("keeper", "calibrated")]
         if shared and len(shared) < len(by.get("keeper", [])):
             rows.append(("ModelKeeper, jobs of the baselines", _only(by.get("keeper", []), shared)))
         rows += [(TITLES[arm], by[arm]) for arm in ("paper", "copy") if by.get(arm)]
@@ -147,13 +152,15 @@ def rate_table(by_workload: dict[str, dict[str, list[Outcome]]], all_records: di
     """Which learning rate each arm was given."""
     lines = [
         "| workload | grid | scratch | " + " | ".join(TITLES.values()) + " |",
-        "| --- | --- |" + " ---: |" * 4,
+        "| --- | --- |" + " ---: |" * (1 + len(TITLES)),
     ]
     for name in by_workload:
         screened = [e for e in all_records[name] if e["seed"] == 0 and e["job"] < SCREENED]
         rates = WORKLOADS[name].rates
-        arms = ["scratch", *(arm for arm in TITLES if any(e["arm"] == arm for e in screened))]
-        cells = " | ".join(f"{best_rate(screened, arm, rates):g}" for arm in arms)
+        run = {each["arm"] for each in screened}
+        cells = " | ".join(
+            f"{best_rate(screened, arm, rates):g}" if arm in run else "" for arm in ("scratch", *TITLES)
+        )
         lines.append(f"| {WORKLOADS[name].title} | {', '.join(f'{r:g}' for r in rates)} | {cells} |")
     return "\n".join(lines)
 

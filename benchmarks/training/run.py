@@ -79,7 +79,8 @@ class Progress:
 
 def takes(arm: str, seed: int, number: int) -> bool:
     """Is a job trained with an arm?"""
-    return arm in ("scratch", "keeper") or _screened(seed, number) or number % BASELINES == 1
+    every = arm in ("scratch", "keeper", "calibrated")
+    return every or _screened(seed, number) or number % BASELINES == 1
 
 
 def _screened(seed: int, number: int) -> bool:
@@ -122,15 +123,18 @@ class Sequence:
             yield len(history), job
             history.append((job, max(max(each["scores"]) for each in self.find(len(history), "scratch"))))
 
-    def zoo(self, jobs: dict[int, Job]) -> list[Trained]:
-        """The models that the keeper's arm has registered."""
+    def zoo(self, jobs: dict[int, Job], arm: str = "keeper") -> list[Trained]:
+        """The models that an arm has trained; by default those that the keeper has registered."""
         found = []
         for number, job in jobs.items():
-            best = max(self.find(number, "keeper"), key=lambda each: float(each["scores"][-1]), default=None)
+            best = max(self.find(number, arm), key=lambda each: float(each["scores"][-1]), default=None)
             if best is not None:
-                path = self.weights / f"{number}-{best['rate']}.pt"
-                found.append(Trained(number, job, best["scores"][-1], path))
+                found.append(Trained(number, job, best["scores"][-1], self.file(number, arm, best["rate"])))
         return found
+
+    def file(self, number: int, arm: str, rate: float) -> Path:
+        """Where the weights of a training are."""
+        return self.weights / f"{number}-{'scratch-' if arm == 'scratch' else ''}{rate}.pt"
 
     def run(self, most: int, arms: Collection[str], screening: bool) -> None:
         """All trainings that are not written down yet; with `screening`, only those that choose the rates."""
@@ -159,15 +163,16 @@ class Sequence:
         model = job.build(1000 * self.seed + number)
         start = begin(arm, zoo, model, job, keeper[0]["parent"] if keeper else None)
         scratch = self.find(number, "scratch")
-        if arm != "scratch" and start.parent is None:  # as from scratch: it need not be done twice
-            twin = next((each for each in scratch if each["rate"] == rate), scratch[0])
+        twins = scratch if start.parent is None else keeper if arm == "calibrated" and start.exact else []
+        if arm != "scratch" and twins:  # as from scratch, or nothing to calibrate: it need not be done twice
+            twin = next((each for each in twins if each["rate"] == rate), twins[0])
             rate = twin["rate"]
             record = {**twin, **_rounded(asdict(start)), "arm": arm}
-            model.load_state_dict(torch.load(self.weights / f"{number}-scratch-{rate}.pt", weights_only=True))
+            model.load_state_dict(torch.load(self.file(number, twin["arm"], rate), weights_only=True))
         else:
             budget = None if arm == "scratch" else max(int(each["steps"][-1]) for each in scratch)
-            # The two baselines need not go on once they are as good as the run from scratch.
-            enough = max(max(each["scores"]) for each in scratch) if arm in ("copy", "paper") else None
+            # Nobody starts from these: they need not go on once they are as good as the run from scratch.
+            enough = None if arm in ("scratch", "keeper") else max(max(each["scores"]) for each in scratch)
             model, curve = train(model, task(job.data), rate, 1000 * self.seed + number, budget, enough)
             record = {
                 "workload": self.workload.name,
@@ -183,7 +188,7 @@ class Sequence:
                 "training": round(curve.seconds, 3),
             }
         if arm in ("scratch", "keeper"):
-            save(model, self.weights / f"{number}-{'scratch-' if arm == 'scratch' else ''}{rate}.pt")
+            save(model, self.file(number, arm, rate))
         append(self.path, record)
         self.done.append(record)
         if self.progress is not None:

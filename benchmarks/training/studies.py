@@ -14,6 +14,7 @@ stops at 99 % of its run from scratch, except where the score after the whole bu
 
 import argparse
 import copy
+import itertools
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -49,6 +50,7 @@ from modelkeeper.matching import align
 from modelkeeper.metrics import metric, standing
 from modelkeeper.selection import Candidate, expected_benefit
 
+LENDERS = 5  # parents that a job is tried with
 POOR = 60  # steps that a poor model was trained for
 BY_HEART, HEART_STEPS = 320, 600
 BUDGET = 800  # of the memorised case
@@ -61,6 +63,7 @@ class Bench:
         self.sequence, self.number, self.job = sequence, number, jobs[number]
         self.seed = 1000 * sequence.seed + number
         self.zoo = before(sequence.zoo(jobs), number)
+        self.cold_zoo = before(sequence.zoo(jobs, "scratch"), number)
         cold = sequence.rate("scratch")
         self.scratch = sequence.find(number, "scratch", cold)[0]
         self.keeper = next(iter(sequence.find(number, "keeper", sequence.rate("keeper"))), None)
@@ -75,13 +78,20 @@ class Bench:
         """A model of the zoo."""
         return next(each for each in self.zoo if each.number == number)
 
+    def parent_by_keeper(self) -> Trained | None:
+        """What the keeper chooses among the models trained from scratch before it."""
+        number = warm_start(self.cold_zoo, self.fresh(), self.job).parent
+        return next((each for each in self.cold_zoo if each.number == number), None)
+
     def record(self, study: str, variant: str, start: Callable[[nn.Module], Start], **options: Any) -> Record:
         """Train the job once more."""
         model = self.fresh()
         begun = start(model)
         rate = options.get("rate", self.rate)
         enough = None if options.get("full") else 0.99 * self.target
-        _, curve = train(model, task(self.job.data), rate, self.seed, self.budget, enough)
+        budget = round(self.budget * options.get("length", 1.0))
+        decay = "length" in options
+        _, curve = train(model, task(self.job.data), rate, self.seed, budget, enough, decay=decay)
         return {
             "study": study,
             "variant": variant,
@@ -102,17 +112,26 @@ Variant = tuple[str, Callable[[nn.Module], Start], dict[str, Any]]
 
 
 def parents(bench: Bench) -> Iterator[Variant]:
-    """Every model of the zoo."""
-    for each in bench.zoo:
-        yield str(each.number), partial(lend, each, job=bench.job, operators=modelkeeper_operators), {}
+    """Some of the models trained from scratch before it: their worth does not depend on the keeper."""
+    for each in lenders(bench):
+        start = partial(lend, each, job=bench.job, operators=modelkeeper_operators)
+        yield str(each.number), start, {"rate": bench.cold_rate}
+
+
+def lenders(bench: Bench) -> list[Trained]:
+    """The parents that are tried."""
+    chance = random.Random(bench.seed)
+    chosen = chance.sample(bench.cold_zoo, min(LENDERS, len(bench.cold_zoo)))
+    return sorted(chosen, key=lambda each: each.number)
 
 
 def predicted(bench: Bench) -> Record:
     """What the keeper knew of each parent before any training, and what each policy would choose."""
     child = graph_of(bench.job)
     known = {}
-    for each in bench.zoo:
-        peers = [other.score for other in bench.zoo if other.job.data == each.job.data]
+    zoo = lenders(bench)
+    for each in zoo:
+        peers = [other.score for other in zoo if other.job.data == each.job.data]
         measured = metric("accuracy", each.score)
         candidate = Candidate(
             id=str(each.number),
@@ -128,7 +147,7 @@ def predicted(bench: Bench) -> Record:
             "benefit": expected_benefit(candidate, bench.job.data),
         }
     chosen = {
-        policy: warm_start(bench.zoo, bench.fresh(), bench.job, policy=policy).parent
+        policy: warm_start(zoo, bench.fresh(), bench.job, policy=policy).parent
         for policy in ("buckets", "benefit")
     }
     return {"known": known, "chosen": chosen}
@@ -193,6 +212,22 @@ def rates(bench: Bench) -> Iterator[Variant]:
         yield f"{factor:g}", lambda model: lend(parent, model, bench.job, modelkeeper_operators), options
 
 
+def schedules(bench: Bench) -> Iterator[Variant]:
+    """A rate that decays to zero, as most people train: shorter, and from a lower peak."""
+    lender = bench.parent_by_keeper()
+    yield "scratch, all of it", lambda model: Start(), _schedule(bench, 1.0, 1.0)
+    yield "scratch, a quarter", lambda model: Start(), _schedule(bench, 1.0, 0.25)
+    if lender is None:
+        return
+    for peak, length in itertools.product((1.0, 0.3), (0.5, 0.25)):
+        start = partial(lend, lender, job=bench.job, operators=modelkeeper_operators)
+        yield f"peak {peak:g}, length {length:g}", start, _schedule(bench, peak, length)
+
+
+def _schedule(bench: Bench, peak: float, length: float) -> dict[str, Any]:
+    return {"rate": round(peak * bench.cold_rate, 6), "length": length, "full": True}
+
+
 def others(bench: Bench) -> Iterator[Variant]:
     """Only models of other data sets: what the keeper does, and the same with the head copied."""
     zoo = [each for each in bench.zoo if each.job.data != bench.job.data]
@@ -213,6 +248,7 @@ STUDIES: dict[str, Callable[[Bench], Iterator[Variant]]] = {
     "parents": parents,
     "ablations": ablations,
     "rates": rates,
+    "schedules": schedules,
     "others": others,
 }
 
@@ -324,7 +360,7 @@ def benches(out: Path, weights: Path, name: str, seed: int, numbers: list[int]) 
     sequence = Sequence(WORKLOADS[name], seed, out, weights)
     jobs: dict[int, Job] = {}
     for number, job in sequence.jobs(99):
-        if not sequence.find(number, "keeper"):
+        if not sequence.find(number, "scratch"):
             break
         jobs[number] = job
     for number in numbers:
@@ -336,7 +372,7 @@ def study(name: str, bench: Bench, path: Path) -> None:
     """All variants of one study on one job that are not written down yet."""
     key = (bench.sequence.workload.name, bench.sequence.seed, bench.number)
     done = {e["variant"] for e in records(path) if (e["workload"], e["seed"], e["job"]) == key}
-    extra = predicted(bench) if name == "parents" and bench.zoo else {}
+    extra = predicted(bench) if name == "parents" and bench.cold_zoo else {}
     for variant, start, options in STUDIES[name](bench):
         if variant not in done:
             record = bench.record(name, variant, start, **options) | extra

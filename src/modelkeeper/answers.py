@@ -2,6 +2,7 @@
 
 warmed, meta = client.query_for_model(model, ...)
 meta["parent"], meta["similarity"], meta.exact       fields, as a mapping or as attributes
+meta["advice"]                                       how to train from here: see `advice`
 print(meta)                                          a readable report
 """
 
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
+
+from modelkeeper.advice import Advice
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,6 +49,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     runners_up: tuple[Rival, ...] = ()
     considered: int = 0  # models that passed the filters
     aligned: int = 0  # architectures that were compared layer by layer
+    advice: Advice = Advice()  # how to train from here, relative to training from scratch
     calibration: dict[str, Any] | None = None  # what was fitted on examples, by which measure, and the cost
     probe: dict[str, Any] | None = None  # how the starts raced, and which won
     warnings: tuple[str, ...] = ()
@@ -150,6 +154,7 @@ def report(answer: Answer, most: int = MOST_SHOWN) -> "RenderableType":
             else Text("Approximate, since:")
         )
         lines += [plain(f"  {doubt}") for doubt in answer.doubts]
+        lines.append(plain(f"Advice: {answer.advice}."))
     if answer.calibration:
         found = answer.calibration
         verdict = "kept" if found["kept"] else "not kept: the model has the weights of the plain transfer"

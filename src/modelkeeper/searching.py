@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from modelkeeper.advice import advise
 from modelkeeper.answers import Answer, Rival
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Found, Prepared, align
@@ -25,11 +26,12 @@ from modelkeeper.transform import Plan, make_plan
 from modelkeeper.zoo.records import ACTIVE, Filter, Record, Viewer
 from modelkeeper.zoo.zoo import Zoo
 
-PLANNED = 8  # candidates that get a plan before `benefit` decides
+PLANNED = 8  # architectures that get a plan before `benefit` decides
 MOST_RIVALS = 20  # runners-up in an answer
 CUT_SHORT = "the search took too long and was cut short: there may be a better parent"
 MOST_ROUNDS = 8  # searches, if all that was found is far below its peers
-BENEFIT_BUCKETS = 3  # how far down `benefit` looks: accuracy may outweigh a little similarity
+BENEFIT_BUCKETS = 3  # how far down `benefit` looks: an exact parent may be less similar than others ...
+FEW, BUCKETS_OF_FEW = 2_000, 10  # ... and of so few models it looks at all
 
 
 class Search:
@@ -50,6 +52,7 @@ class Search:
         self._policy = query.policy or settings.policy
         given = query.minimum_similarity
         self._minimum = settings.minimum_similarity if given is None else given
+        self._worth = settings.minimum_benefit if given is None else 0.0  # who asks for less, gets less
         self._plans: dict[int, Plan] = {}
         wanted = Filter(viewer=viewer, states=(ACTIVE,), task=query.task or None, tags=query.tags)
         keys = zoo.catalog.keys(wanted)
@@ -60,7 +63,7 @@ class Search:
         index = zoo.index()
         clock("follow")
         deep = self._policy == "benefit" or runners_up
-        buckets = BENEFIT_BUCKETS if deep else 1
+        buckets = (BUCKETS_OF_FEW if len(keys) <= FEW else BENEFIT_BUCKETS) if deep else 1
         found: Found | None = None
         if query.parents:
             preferred = np.intersect1d(keys, zoo.catalog.keys_named(query.parents))
@@ -116,6 +119,7 @@ class Search:
             excluded=self._query.exclude,
             considered=self.considered,
             poor=self._poor,
+            worth=self._worth,
         )
 
     def parent(self, choice: Choice) -> Record | None:
@@ -169,6 +173,11 @@ class Search:
             data=parent.data,
             exact=plan.exact,
             doubts=plan.doubts,
+            advice=advise(
+                exact=plan.exact,
+                similarity=self.similarity[parent.key],
+                same_data=same_task(parent, self._query),
+            ),
             actions=plan.summary(),
             transferred=round(100 * plan.coverage, 2),
             **common,
@@ -193,19 +202,41 @@ class Search:
         )
 
     def _with_plans(self, candidates: list[Candidate]) -> list[Candidate]:
-        """The most promising candidates, judged by what a plan would really cover."""
-        data = self._query.data
-        ranked = sorted(candidates, key=lambda each: -expected_benefit(each, data))
-        for number, each in enumerate(ranked[:PLANNED]):
-            plan = self.plan(self._by_id[each.id])
-            ranked[number] = msgspec.structs.replace(each, exact=plan.exact, coverage=plan.coverage)
-        return ranked
+        """The candidates, the most promising of them judged by a plan: is it exact, how much is rewired?
+
+        Those no larger than the child get as many plans again: a parent that it contains is exact however
+        little of the child it fills.
+        """
+        ranked = sorted(candidates, key=lambda each: -expected_benefit(each, self._query.data))
+        smaller = [each for each in ranked if self._by_id[each.id].parameters <= self._graph.parameters]
+        normed = any(layer.kind == "batch_norm" for layer in self._graph.layers)
+        plans: dict[tuple[str, bool], tuple[bool, float]] = {}  # the same for all of one architecture
+        for pool in (ranked, smaller):
+            most = len(plans) + PLANNED
+            for each in pool:
+                record = self._by_id[each.id]
+                key = record.graph, same_task(record, self._query)
+                if key not in plans and len(plans) < most:
+                    plan = self.plan(record)
+                    plans[key] = plan.exact, plan.rewired
+        judged = []
+        for each in ranked:
+            record = self._by_id[each.id]
+            known = plans.get((record.graph, same_task(record, self._query)))
+            if known:
+                each = msgspec.structs.replace(each, exact=known[0], rewired=known[1], normed=normed)
+            judged.append(each)
+        return judged
+
+
+def same_task(parent: Record, query: Query) -> bool:
+    """Do a parent and a model predict the same things?"""
+    return parent.data == query.data and parent.task == (query.task or parent.task)
 
 
 def plan_from(parent: Record, theirs: Graph, graph: Graph, query: Query) -> Plan:
     """What a parent would lend to a model. The head goes along if both predict the same things."""
-    same = parent.data == query.data and parent.task == (query.task or parent.task)
-    return make_plan(theirs, graph, align(theirs, graph), same_task=same)
+    return make_plan(theirs, graph, align(theirs, graph), same_task=same_task(parent, query))
 
 
 class Clock:

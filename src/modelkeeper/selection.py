@@ -11,15 +11,17 @@ and in it the best accuracy. Accuracies are compared only on the same task and d
 metric. So in a bucket the candidates trained on the child's data set come first; the best of each such
 group then compete by their standing among their own peers. Whose quality is unknown comes last.
 
-`benefit` ranks all candidates above the minimum by what training is expected to gain from them:
+`benefit` ranks all candidates above the minimum by what training is expected to gain from them, and if that
+is below `worth`, nobody is taken: a training from scratch is expected to be as fast.
 
-    standing * coverage * fidelity * trust       (halved for another data set)
+    fidelity * quality * trust        (less for another data set)
 
-standing: how good the parent is among its peers. That matters most: a weak parent helps little, however
-    faithfully it is carried over. Unknown: 0.25.
-coverage: the share of the child's parameters that come from the parent. Unknown: the similarity.
-fidelity: how faithful the operators are. Unknown: 1 for an exact plan, else 0.8: what an inexact start
-    loses, training recovers soon.
+fidelity: 1 where the child will compute what the parent computes. Else 0.8 times the similarity, times the
+    share of layers that are fed as in the parent; that once more where no batch norm puts scales right
+    again. Over many pairs that were trained (docs/evaluation.md), exact starts gained most whatever their
+    similarity; of the others, the more similar and less rewired ones.
+quality: from the standing among its peers: 0.8 to 1 for most, but falling to 0 for those far below.
+    Unknown: as one that is rather poor.
 trust: 1, falling to 0.5 as the parent's training accuracy exceeds its validation accuracy by 5 to 15
     points. A parent that memorised its data can be worse than none.
 
@@ -37,7 +39,8 @@ from modelkeeper.errors import InvalidSetting
 from modelkeeper.matching.similarity import BUCKETS, bucket
 from modelkeeper.metrics import Metric
 
-UNKNOWN_STANDING, INEXACT, OTHER_DATA = 0.25, 0.8, 0.5
+INEXACT, OTHER_DATA = 0.8, 0.35
+POOR_STANDING, UNKNOWN_STANDING = 0.25, 0.15
 MEMORISED, MEMORISED_FULLY, LEAST_TRUST = 0.05, 0.15, 0.5
 
 
@@ -53,12 +56,12 @@ class Candidate(Struct, frozen=True, kw_only=True):
     data: str = ""
     task: str = ""
     exact: bool | None = None  # will the child compute what the parent computes?
-    coverage: float | None = None  # the share of the child's parameters that the plan covers
-    fidelity: float | None = None  # how faithful the plan's operators are
+    rewired: float = 0.0  # which share of its layers is fed with something else than in the parent
+    normed: bool = True  # does it have batch norms?
     created: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("similarity", "standing", "coverage", "fidelity"):
+        for name in ("similarity", "standing", "rewired"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise ValueError(f"the {name} of candidate {self.id!r} is {value}, not from 0 to 1")
@@ -94,6 +97,7 @@ def select(
     excluded: Collection[str] = (),
     considered: int | None = None,
     poor: float = 0.0,
+    worth: float = 0.0,
 ) -> Choice:
     """Choose a parent.
 
@@ -106,6 +110,7 @@ def select(
         excluded: Names or ids that are not taken. Stronger than `preferred`.
         poor: A standing among its peers below which a candidate is not taken unless it is preferred.
         considered: How many models the search looked at, if it left out those below the minimum.
+        worth: The least expected benefit, if that is the policy, of a candidate that is not preferred.
 
     Raises:
         InvalidSetting: there is no such policy, or the minimum is not from 0 to 1.
@@ -137,6 +142,8 @@ def select(
         return Choice(None, reason, tuple(lost_anyway))
 
     first, *others = rank(pool, same)
+    if policy == "benefit" and not favourites and expected_benefit(first, same) < worth:
+        return _not_worth_it([first, *others], worth, same, lost_anyway)
     reason = why_won(first, pool, same)
     if favourites:
         reason = f"preferred by name; {reason}"
@@ -151,14 +158,33 @@ def select(
 
 def expected_benefit(candidate: Candidate, data: str) -> float:
     """What training is expected to gain from this parent, from 0 to 1: see the top of the file."""
-    standing = UNKNOWN_STANDING if candidate.standing is None else candidate.standing
-    coverage = candidate.similarity if candidate.coverage is None else candidate.coverage
-    fidelity = candidate.fidelity
-    if fidelity is None:
-        fidelity = 1.0 if candidate.exact else INEXACT
+    place = UNKNOWN_STANDING if candidate.standing is None else candidate.standing
+    quality = min(1.0, place / POOR_STANDING) * (0.8 + 0.2 * place)
     doubt = ((candidate.gap or 0.0) - MEMORISED) / (MEMORISED_FULLY - MEMORISED)
     trust = 1 - (1 - LEAST_TRUST) * max(0.0, min(1.0, doubt))
-    return standing * coverage * fidelity * trust * (1.0 if _same(candidate, data) else OTHER_DATA)
+    return fidelity(candidate) * quality * trust * (1.0 if _same(candidate, data) else OTHER_DATA)
+
+
+def fidelity(candidate: Candidate) -> float:
+    """How much of what the parent computes the child is expected to begin with, from 0 to 1."""
+    if candidate.exact:
+        return 1.0
+    return float(INEXACT * candidate.similarity * (1 - candidate.rewired) ** (1 if candidate.normed else 2))
+
+
+def _not_worth_it(ranking: Ranking, worth: float, data: str, lost_anyway: Sequence[RunnerUp]) -> Choice:
+    best = expected_benefit(ranking[0], data)
+    reason = (
+        f"the best expected benefit is {_below(best, worth)} ({_parts(ranking[0], data)}): from scratch, "
+        "training is expected to be as fast"
+    )
+    lost = [
+        RunnerUp(
+            each, f"expected benefit {_below(expected_benefit(each, data), worth)} ({_parts(each, data)})"
+        )
+        for each in ranking
+    ]
+    return Choice(None, reason, (*lost, *lost_anyway))
 
 
 def _rank_by_buckets(pool: Sequence[Candidate], data: str) -> Ranking:
@@ -242,14 +268,9 @@ def _parts(candidate: Candidate, data: str) -> str:
     """What an expected benefit is made of, in words."""
     known = candidate.metric is not None
     parts = [f"standing {_standing(candidate):.2f}" if known else "quality unknown"]
-    if candidate.coverage is None:
-        parts.append(f"similarity {candidate.similarity:.2f}")
-    else:
-        parts.append(f"covers {candidate.coverage:.0%}")
-    if candidate.fidelity is not None:
-        parts.append(f"fidelity {candidate.fidelity:.2f}")
-    else:
-        parts.append("exact" if candidate.exact else "not exact")
+    parts.append("exact" if candidate.exact else f"similarity {candidate.similarity:.2f}, not exact")
+    if candidate.rewired > 0 and not candidate.exact:
+        parts.append(f"{candidate.rewired:.0%} of the layers fed differently")
     if (candidate.gap or 0.0) > MEMORISED:
         parts.append("may have memorised its data")
     if not _same(candidate, data):

@@ -60,8 +60,9 @@ class Settings(_Read, frozen=True, kw_only=True):
     catalog: str = ""  # a SQLAlchemy URL; "" is a SQLite file in the home
     blobs: str = ""  # a folder or a URL; "" is the home
     capacity: int | None = None  # bytes of weights to keep; None: all
-    policy: str = "buckets"  # how a parent is chosen: buckets, benefit
+    policy: str = "benefit"  # how a parent is chosen: benefit, buckets
     minimum_similarity: float = 0.3  # a match below this is a cold start
+    minimum_benefit: float = 0.24  # likewise, if `benefit` is the policy
     admission: str = "refuse"  # what becomes of outliers below their peers: refuse, not_a_parent, off
     admission_threshold: float = 3.5  # how many spreads below its peers make an outlier
     minimum_peers: int = 5  # with fewer peers than this, everyone is admitted
@@ -77,10 +78,9 @@ class Settings(_Read, frozen=True, kw_only=True):
         for name, known in (("policy", POLICIES), ("admission", ADMISSIONS)):
             if getattr(self, name) not in known:
                 raise InvalidSetting(name, repr(getattr(self, name)), f"choose one of {', '.join(known)}")
-        if not 0 <= self.minimum_similarity <= 1:
-            raise InvalidSetting(
-                "minimum_similarity", str(self.minimum_similarity), "give a number from 0 to 1"
-            )
+        for name in ("minimum_similarity", "minimum_benefit"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InvalidSetting(name, str(getattr(self, name)), "give a number from 0 to 1")
         for name in ("half_life", "admission_threshold", "timeout"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
@@ -187,8 +187,8 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
     **dict.fromkeys(("capacity", "quota_bytes"), parse_bytes),
     **dict.fromkeys(("threads", "minimum_peers", "port", "quota_models"), _count),
     **dict.fromkeys(
-        ("minimum_similarity", "admission_threshold", "half_life", "grace", "timeout", "rate", "query_time"),
+        ("minimum_similarity", "minimum_benefit", "admission_threshold", "half_life", "grace", "timeout"),
         _number,
     ),
-    "shutdown": _number,
+    **dict.fromkeys(("rate", "query_time", "shutdown"), _number),
 }

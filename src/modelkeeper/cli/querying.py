@@ -44,7 +44,7 @@ _QUERY = (
         type=click.FloatRange(0, 1),
         help="Below this, start cold. Default: as the zoo is set (0.3).",
     ),
-    click.option("--policy", help="How a parent is chosen: buckets or benefit. Default: as the zoo is set."),
+    click.option("--policy", help="How a parent is chosen: benefit or buckets. Default: as the zoo is set."),
     shapes_option(_INPUT),
     zoo_option,
     json_option("Print the answer as JSON."),
@@ -104,7 +104,7 @@ def explain(model: str, shapes: tuple[Shape, ...], zoo: str | None, as_json: boo
 
     \b
       modelkeeper explain my_models:resnet20 --task classification
-      modelkeeper explain resnet20.json --policy benefit
+      modelkeeper explain resnet20.json --policy buckets
     """
     _report(_ask(model, shapes, zoo, meta, runners_up=True), as_json, most=20)
 

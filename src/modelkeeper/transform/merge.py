@@ -29,6 +29,11 @@ class Merge:
     projection: Layer
     norm: Layer
 
+    @property
+    def why(self) -> str:
+        """In words."""
+        return f"with {self.projection.name} and {self.norm.name} in one"
+
     def apply(self, tensor: Tensor, source: Callable[[Tensor], Array]) -> Array:
         """A tensor of either, as it is with the other one's part in it."""
         own = {t.role: t for t in self.projection.tensors}
@@ -60,31 +65,31 @@ class Merges:
 def find_merges(parent: Graph, child: Graph, partner: Mapping[int, int]) -> Merges:
     """What can be taken over, given which layer of the parent each layer of the child takes from."""
     found, lent = Merges(), {theirs: ours for ours, theirs in partner.items()}
-    behind = _norm_behind(parent), _norm_behind(child)
+    behind = norm_behind(parent), norm_behind(child)
     for theirs, layer in enumerate(parent.layers):
         ours = lent.get(theirs)
         if ours is None or layer.kind not in PROJECTIONS or child.layers[ours].kind not in PROJECTIONS:
             continue
-        own, bias = (_by_role(each, "bias") for each in (child.layers[ours], layer))
+        own, bias = (by_role(each, "bias") for each in (child.layers[ours], layer))
         norm, new = behind[0].get(theirs), behind[1].get(ours)
         if norm is not None and norm not in lent and own is not None:
             _into_projection(found, theirs, layer, norm, parent.layers[norm], own)
         elif bias is not None and own is None and new is not None:
             if norm is not None and lent.get(norm) == new:
-                mean = _by_role(parent.layers[norm], "mean")
+                mean = by_role(parent.layers[norm], "mean")
                 if mean is not None:
                     found.of[mean.name] = Merge(layer, parent.layers[norm])
                     found.taken.add(bias.name)
             elif norm is None and new not in partner:
-                shift = _by_role(child.layers[new], "bias")
+                shift = by_role(child.layers[new], "bias")
                 if shift is not None:
                     found.pairs[shift.name] = TensorPair(shift, bias, (0,))
     return found
 
 
 def _into_projection(found: Merges, theirs: int, layer: Layer, number: int, norm: Layer, own: Tensor) -> None:
-    weight, bias = _by_role(layer, "weight"), _by_role(layer, "bias") or _by_role(norm, "bias")
-    if weight is None or bias is None or _by_role(norm, "variance") is None:
+    weight, bias = by_role(layer, "weight"), by_role(layer, "bias") or by_role(norm, "bias")
+    if weight is None or bias is None or by_role(norm, "variance") is None:
         return
     found.of[weight.name] = found.of[bias.name] = Merge(layer, norm)
     found.pairs[own.name] = TensorPair(own, bias, (0,))
@@ -92,7 +97,7 @@ def _into_projection(found: Merges, theirs: int, layer: Layer, number: int, norm
     found.taken.update(tensor.name for tensor in norm.tensors)
 
 
-def _norm_behind(graph: Graph) -> dict[int, int]:
+def norm_behind(graph: Graph) -> dict[int, int]:
     """The batch norm that alone takes what a layer makes, as it is."""
     found: dict[int, int] = {}
     for number, readers in enumerate(consumers(graph)):
@@ -103,7 +108,7 @@ def _norm_behind(graph: Graph) -> dict[int, int]:
     return found
 
 
-def _by_role(layer: Layer, role: str) -> Tensor | None:
+def by_role(layer: Layer, role: str) -> Tensor | None:
     """The one stored tensor of a role with live numbers."""
     tensors = [tensor for tensor in layer.tensors if tensor.role == role and tensor.stored and tensor.live]
     return tensors[0] if len(tensors) == 1 else None

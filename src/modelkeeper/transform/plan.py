@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.graph import Graph
+from modelkeeper.transform.compose import Composite
 from modelkeeper.transform.maps import Maps
 from modelkeeper.transform.merge import Merge
 from modelkeeper.transform.spaces import TensorPair
@@ -49,7 +50,8 @@ class Plan(Struct, frozen=True, dict=True):
     maps: Maps
     seed: int = 0
     noise: float = 0.0  # on inserted identities, in units of 1 / √(weights that make a unit)
-    merges: dict[str, Merge] = {}  # by the parent's tensor: a neighbour's part goes into it
+    merges: dict[str, Merge | Composite] = {}  # by the parent's tensor: a neighbour's part goes into it
+    rewired: float = 0.0  # which fraction of the child's layers is fed with something else than in the parent
 
     @property
     def exact(self) -> bool:

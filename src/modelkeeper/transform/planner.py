@@ -16,10 +16,11 @@ from modelkeeper.graph import Atom, Axis, Expression, Graph, Layer, Tensor, leav
 from modelkeeper.graph.structure import COMMUTATIVE
 from modelkeeper.matching import Alignment
 from modelkeeper.matching.twins import twin_pairs
+from modelkeeper.transform.compose import Composite, Composites, find_composites
 from modelkeeper.transform.depth import NORMS, Depth, Inserted
 from modelkeeper.transform.fill import Fills
 from modelkeeper.transform.maps import Maps, Verdict
-from modelkeeper.transform.merge import find_merges
+from modelkeeper.transform.merge import Merge, find_merges
 from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.settle import settle
 from modelkeeper.transform.spaces import Pairs, Partners, TensorPair, pair_tensors
@@ -37,6 +38,7 @@ def make_plan(
     same_task: bool = True,
     seed: int = 0,
     noise: float = 0.0,
+    compose: bool = True,
 ) -> Plan:
     """For each tensor of `child`, where its values come from.
 
@@ -49,6 +51,7 @@ def make_plan(
         seed: Of which units are copied, and by which shares they are read.
         noise: The deviation of what is added to the identity in inserted layers, times the root of how many
             weights make a unit. More than 0 is never exact, and `make deepening` finds nothing gained by it.
+        compose: Let a layer stand for several in a row that the parent has (see `compose`).
 
     Raises:
         InvalidSetting: `noise` is negative or no number.
@@ -62,11 +65,20 @@ def make_plan(
         raise InvalidSetting("noise", str(noise), "give 0 for exact identities, or a small positive number")
 
     def planned(pairs: Pairs) -> Plan:
-        planner = _Planner(parent, child, pairs, same_task, seed, noise)
+        planner = _Planner(parent, child, pairs, same_task, seed, noise, compose)
         entries = planner.entries()
         doubts = tuple(dict.fromkeys(planner.doubts(entries)))
         return Plan(
-            parent, child, entries, doubts, planner.pairs, planner.maps, seed, noise, planner.merges.of
+            parent,
+            child,
+            entries,
+            doubts,
+            planner.pairs,
+            planner.maps,
+            seed,
+            noise,
+            planner.taken_over,
+            planner.rewired(),
         )
 
     settled = settle(parent, child, pairs)
@@ -81,9 +93,18 @@ def make_plan(
 
 class _Planner:
     def __init__(
-        self, parent: Graph, child: Graph, pairs: Pairs, same_task: bool, seed: int, noise: float
+        self,
+        parent: Graph,
+        child: Graph,
+        pairs: Pairs,
+        same_task: bool,
+        seed: int,
+        noise: float,
+        compose: bool,
     ) -> None:
         self.parent, self.child, self.noise = parent, child, noise
+        self.composites = find_composites(parent, child, pairs) if compose else Composites(list(pairs))
+        pairs = self.composites.pairs
         self.partner = {ours: theirs for theirs, ours in pairs}
         self.depth = Depth(child, self.partner)
         heads = _heads(child)
@@ -95,8 +116,9 @@ class _Planner:
                 if problem:
                     self.fresh.setdefault(name, problem)
                 else:
-                    self.pairs.setdefault(name, pair)
+                    self.pairs.setdefault(name, self.composites.weights.get(name, pair))
         self.merges = find_merges(parent, child, self.partner)
+        self.taken_over: dict[str, Merge | Composite] = {**self.merges.of, **self.composites.of}
         for name, pair in self.merges.pairs.items():
             if name not in self.fresh:
                 self.pairs[name] = pair
@@ -149,18 +171,22 @@ class _Planner:
         if pair is not None and pair.parent.shape != tensor.shape and "int" in tensor.dtype:
             return entry("kept", False, "a table of whole numbers, of another size in the parent")
         if pair is not None:
-            verdicts = [self._judge(number, ours, theirs) for ours, theirs in pair.expressions()]
+            composed = tensor.name in self.composites.weights
+            verdicts = [
+                self._judge(number, ours, theirs)
+                for ours, theirs in pair.expressions()
+                if not (composed and ours.role == "kernel")  # a product's is larger than it need be
+            ]
             changed = {verdict.action for verdict in verdicts} - {"copied"}
             action = "copied" if not changed else changed.pop() if len(changed) == 1 else "resized"
             why = next((v.why for v in verdicts if not v.exact), "") or next(
                 (v.why for v in verdicts if v.why), ""
             )
-            merge = self.merges.of.get(pair.parent.name)
+            merge = self.taken_over.get(pair.parent.name)
             if merge is not None:
-                why = "; ".join(
-                    filter(None, (why, f"with {merge.projection.name} and {merge.norm.name} in one"))
-                )
-            return entry(action, all(v.exact for v in verdicts), why, source=pair.parent.name)
+                why = "; ".join(filter(None, (why, merge.why)))
+            exact = all(v.exact for v in verdicts) and not composed
+            return entry(action, exact, why, source=pair.parent.name)
         if not tensor.live:
             return entry("kept", True, "the model never uses it")
         if number in self.partner:
@@ -245,9 +271,11 @@ class _Planner:
         for entry in entries:
             if not entry.exact:
                 yield f"{entry.tensor} is {entry.action}: {entry.why}"
-        used = {*self.partner.values(), *self.merges.gone}
+        used = {*self.partner.values(), *self.merges.gone, *self.composites.within}
         lent = {*(pair.parent.name for pair in self.pairs.values()), *self.merges.taken}
         for number, layer in enumerate(self.parent.layers):
+            if number in self.composites.within:
+                continue
             if number not in used and layer.kind not in ENDS:
                 yield f"the parent's {layer.kind} {layer.name} is not used"
             for tensor in layer.tensors:
@@ -267,6 +295,12 @@ class _Planner:
         yield from self._statistics()
         yield from self._shares(entries)
 
+    def rewired(self) -> float:
+        """Of the child's layers, how many have a partner that is fed with something else? As a fraction."""
+        layers = [number for number, layer in enumerate(self.child.layers) if layer.kind not in ENDS]
+        fed = [n for n in layers if n in self.partner and not self._fed_alike(n, self.child.layers[n])]
+        return len(fed) / max(1, len(layers))
+
     def _flow(self, number: int, layer: Layer) -> Iterable[str]:
         """Is this layer the same, and fed with the same?"""
         other = self.parent.layers[self.partner[number]]
@@ -275,14 +309,18 @@ class _Planner:
             yield f"{where} is a {other.kind} in the parent"
         if layer.attributes != other.attributes and not self._same_window(number, layer, other):
             yield f"{where} has other attributes than in the parent"
+        if not self._fed_alike(number, layer):
+            yield f"{where} is fed differently"
+
+    def _fed_alike(self, number: int, layer: Layer) -> bool:
+        other = self.parent.layers[self.partner[number]]
         ours = [(self.partner.get(source), via) for source, via in map(self.depth.stream, layer.inputs)]
         theirs = [(self.merges.gone.get(edge.source, edge.source), edge.via) for edge in other.inputs]
         if layer.kind in COMMUTATIVE:
             ours, theirs = sorted(ours, key=repr), sorted(theirs, key=repr)
             if layer.kind == "concat":
                 ours = [each for each in ours if each in theirs] if len(ours) > len(theirs) else ours
-        if ours != theirs:
-            yield f"{where} is fed differently"
+        return ours == theirs
 
     def _same_window(self, number: int, layer: Layer, other: Layer) -> bool:
         """Only groups differ, which the spaces take care of, or padding does, together with the kernel."""

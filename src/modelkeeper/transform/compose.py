@@ -1,0 +1,259 @@
+"""What if a plain chain of the parent is longer than the child's?
+
+    parent   x -> first, norm, relu -> second, norm -> ...
+    child    x -> only, norm -> ...
+
+A skipped layer cannot just be left out: who reads the second one's units would be given the first one's. So
+the child's only layer takes the product of the two, in which the activation between them is made linear as
+best it can be. The norm before it says what arrives there: about N(bias, gain²), so that
+
+    f(z) ~ E f + slope (z - bias)      with slope = E f(z) (z - bias) / gain²
+
+The kernel of the product is larger, and its middle is taken; what is constant goes into the next bias or out
+of the next mean. Of several layers in a row the last one lends its norm, and all others go into its weight.
+Never exact, but near: without it such a child starts as if its layers had been shuffled.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from modelkeeper.graph import Axis, Fixed, Graph, Layer, Tensor, consumers
+from modelkeeper.transform.merge import PROJECTIONS, by_role, norm_behind
+from modelkeeper.transform.spaces import Pairs, TensorPair, pair_axes
+
+Array = np.ndarray[Any, np.dtype[Any]]
+ACTIVATIONS: dict[tuple[str, ...], Callable[[Array], Array]] = {
+    (): lambda x: x,
+    ("relu",): lambda x: np.maximum(x, 0),
+    ("silu",): lambda x: x / (1 + np.exp(-x)),
+    ("gelu",): lambda x: x / (1 + np.exp(-1.702 * x)),
+    ("tanh",): np.tanh,
+}
+Run = list[tuple[int, int]]  # projections of the parent one behind the other, each with its norm
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+@dataclass(frozen=True)
+class Link:
+    """A projection whose units only the next projection reads, behind a norm and an activation."""
+
+    projection: Layer
+    norm: Layer
+    activation: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Composite:
+    """Projections in a row that become one: all but the last go into its weight."""
+
+    links: tuple[Link, ...]
+    last: Layer
+
+    @property
+    def why(self) -> str:
+        """In words."""
+        names = " and ".join(link.projection.name for link in self.links)
+        return f"with {names} in one, as if what lies between were linear"
+
+    def apply(self, tensor: Tensor, source: Callable[[Tensor], Array]) -> Array:
+        """The last one's weight, or the bias or mean that takes what is constant, with the others in it."""
+        weight = by_role(self.last, "weight")
+        assert weight is not None
+        product, constant = _out_first(weight, source(weight).astype(np.float64)), 0.0
+        for link in reversed(self.links):
+            slope, shift = _linear(link, source)
+            constant = constant + product.sum(tuple(range(2, product.ndim))) @ shift
+            own = by_role(link.projection, "weight")
+            assert own is not None
+            product = _composed(
+                product * slope.reshape(-1, *[1] * (product.ndim - 2)), _out_first(own, source(own))
+            )
+        if tensor.role == "weight":
+            return product.astype(source(weight).dtype)
+        array = source(tensor)
+        return (array + (constant if tensor.role == "bias" else -constant)).astype(array.dtype)
+
+
+def _out_first(weight: Tensor, array: Array) -> Array:
+    """As (out, in, *kernel)."""
+    roles = [axis.role for axis in weight.axes]
+    order = [roles.index("out"), roles.index("in"), *(n for n, role in enumerate(roles) if role == "kernel")]
+    return array.transpose(order)
+
+
+def _linear(link: Link, source: Callable[[Tensor], Array]) -> tuple[Array, Array]:
+    """What stands for norm and activation, unit by unit: a factor on what comes before them, and a shift."""
+    norm = {t.role: source(t).astype(np.float64) for t in link.norm.tensors if t.role != "count"}
+    epsilon = link.norm.attributes.get("eps", 0.0)
+    assert isinstance(epsilon, (int, float))
+    sigma = np.sqrt(norm["variance"] + epsilon)
+    gain, bias = norm.get("gain", np.ones_like(sigma)), norm.get("bias", np.zeros_like(sigma))
+    seen = ACTIVATIONS[link.activation](bias[:, None] + np.abs(gain)[:, None] * _NODES)
+    spread = np.maximum(np.abs(gain), 1e-12)
+    slope = (seen * _NODES) @ _WEIGHTS / spread * gain / sigma
+    own = by_role(link.projection, "bias")
+    before = source(own).astype(np.float64) if own is not None else 0.0
+    return slope, seen @ _WEIGHTS + slope * (before - norm["mean"])
+
+
+def _composed(later: Array, earlier: Array) -> Array:
+    """The kernel of two convolutions, one behind the other: (o, m, *k) and (m, i, *l) to (o, i, *k+l-1)."""
+    kernel = [a + b - 1 for a, b in zip(later.shape[2:], earlier.shape[2:], strict=True)]
+    made = np.zeros((later.shape[0], earlier.shape[1], *kernel))
+    for place in np.ndindex(*later.shape[2:]):
+        window = tuple(slice(at, at + size) for at, size in zip(place, earlier.shape[2:], strict=True))
+        made[(slice(None), slice(None), *window)] += np.tensordot(later[(..., *place)], earlier, 1)
+    return made
+
+
+@dataclass
+class Composites:
+    """All of them, between two graphs."""
+
+    pairs: list[tuple[int, int]]  # layers: the last of each row lends
+    of: dict[str, Composite] = field(default_factory=dict)  # by the parent's tensor that changes
+    weights: dict[str, TensorPair] = field(default_factory=dict)  # by the child's tensor
+    within: dict[int, Composite] = field(default_factory=dict)  # by the number of a layer that went into one
+
+
+def find_composites(parent: Graph, child: Graph, pairs: Pairs) -> Composites:
+    """Rows of the parent of which the child has one layer, connected in the child as their ends are."""
+    lent = dict(pairs)
+    found = Composites(list(pairs))
+    runs = [run for row in _rows(parent) for run in _runs(row, lent)]
+    # Who feeds or reads a run may itself be skipped, and stand for the layer that the child has there.
+    stands = dict(lent)
+    for run in runs:
+        lender, norm = next(unit for unit in run if unit[0] in lent)
+        stands |= {run[0][0]: lent[lender], run[-1][1]: lent.get(norm, -1)}
+    for run in runs:
+        _compose(parent, child, run, lent, stands, found)
+    found.pairs = sorted(lent.items(), key=lambda pair: pair[1])
+    return found
+
+
+def _rows(graph: Graph) -> Iterator[Run]:
+    """Projections one behind the other, each with its norm."""
+    behind, readers = norm_behind(graph), consumers(graph)
+    names = [tensor.name for layer in graph.layers for tensor in layer.tensors]
+    shared = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    following: dict[int, int] = {}
+    for number, norm in behind.items():
+        if len(readers[norm]) == 1 and _plain(graph.layers[number], shared):
+            reader = graph.layers[readers[norm][0]]
+            via = reader.inputs[0].via
+            same = reader.kind == graph.layers[number].kind and len(reader.inputs) == 1
+            if (
+                same
+                and via in ACTIVATIONS
+                and _plain(reader, shared, stride=True)
+                and readers[norm][0] in behind
+            ):
+                following[number] = readers[norm][0]
+    for number in sorted(following.keys() - set(following.values())):
+        row = [number]
+        while row[-1] in following:
+            row.append(following[row[-1]])
+        yield [(each, behind[each]) for each in row]
+
+
+def _plain(layer: Layer, shared: set[str], stride: bool = False) -> bool:
+    """Is it a product with one weight, of every unit with every unit, at every place?"""
+    weight = by_role(layer, "weight")
+    if layer.kind not in PROJECTIONS or weight is None or weight.name in shared:
+        return False
+    allowed = {"padding", "stride"} if stride else {"padding"}
+    return {"out", "in"} <= {axis.role for axis in weight.axes} and layer.attributes.keys() <= allowed
+
+
+def _runs(row: Run, lent: Mapping[int, int]) -> Iterator[Run]:
+    """A row in parts of which just one lends: up to each that does; what is left over goes to the last."""
+    run: Run = []
+    runs = []
+    for unit in row:
+        run.append(unit)
+        if unit[0] in lent:
+            runs.append(run)
+            run = []
+    if run and runs:
+        runs[-1] = runs[-1] + run
+    yield from (each for each in runs if len(each) > 1)
+
+
+def _compose(
+    parent: Graph,
+    child: Graph,
+    run: Run,
+    lent: dict[int, int],
+    stands: Mapping[int, int],
+    found: Composites,
+) -> None:
+    lender, norm = next(unit for unit in run if unit[0] in lent)
+    ours, ours_norm = lent[lender], lent.get(norm)
+    layer, last, last_norm = child.layers[ours], parent.layers[run[-1][0]], parent.layers[run[-1][1]]
+    mine = by_role(layer, "weight")
+    skipped = [number for unit in run for number in unit if number not in (lender, norm)]
+    if (
+        mine is None
+        or ours_norm is None
+        or norm_behind(child).get(ours) != ours_norm
+        or layer.kind != last.kind
+    ):
+        return
+    if any(number in lent for number in skipped):
+        return
+    if not _connected(parent, child, run, stands, ours, ours_norm):
+        return
+    links = tuple(
+        Link(parent.layers[number], parent.layers[its], parent.layers[after[0]].inputs[0].via)
+        for (number, its), after in pairwise(run)
+    )
+    composite = Composite(links, last)
+    weight, before = by_role(last, "weight"), by_role(links[0].projection, "weight")
+    takes_constant = by_role(last, "bias") or by_role(last_norm, "mean")
+    if weight is None or before is None or takes_constant is None:
+        return
+    virtual = msgspec.structs.replace(weight, axes=_axes(weight, before, links))
+    axes = pair_axes(virtual, mine)
+    if axes is None:
+        return
+    del lent[lender], lent[norm]
+    lent[run[-1][0]], lent[run[-1][1]] = ours, ours_norm
+    found.weights[mine.name] = TensorPair(mine, virtual, axes)
+    found.of[weight.name] = found.of[takes_constant.name] = composite
+    found.within |= {number: composite for unit in run[:-1] for number in unit}
+
+
+def _connected(
+    parent: Graph,
+    child: Graph,
+    run: Run,
+    stands: Mapping[int, int],
+    ours: int,
+    ours_norm: int,
+) -> bool:
+    """Does the child feed its layer, and read it, where the parent does with the whole run?"""
+    before = parent.layers[run[0][0]].inputs
+    feeds = child.layers[ours].inputs
+    if len(before) != 1 or len(feeds) != 1 or stands.get(before[0].source) != feeds[0].source:
+        return False
+    readers = {stands.get(number) for number in consumers(parent)[run[-1][1]]}
+    return bool(readers & set(consumers(child)[ours_norm]))
+
+
+def _axes(weight: Tensor, before: Tensor, links: tuple[Link, ...]) -> tuple[Axis, ...]:
+    """Of the product: as (out, in, *kernel)."""
+    out = next(axis for axis in weight.axes if axis.role == "out")
+    taken = next(axis for axis in before.axes if axis.role == "in")
+    sizes = np.array([axis.size for axis in weight.axes if axis.role == "kernel"], int)
+    for link in links:
+        own = by_role(link.projection, "weight")
+        assert own is not None
+        sizes = sizes + [axis.size - 1 for axis in own.axes if axis.role == "kernel"]
+    return (out, taken, *(Axis("kernel", Fixed(int(size), "kernel")) for size in sizes))
