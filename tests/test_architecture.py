@@ -16,6 +16,7 @@ ORDER = (
     "_native",
     "graph",
     "weights",
+    "batches",
     "frontends",
     "matching",
     "metrics",
