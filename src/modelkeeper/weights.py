@@ -15,7 +15,7 @@ import mmap
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import ml_dtypes
 import msgspec
@@ -262,15 +262,22 @@ def open_file(path: str | Path) -> Weights:
     """
     try:
         with Path(path).open("rb") as file:
-            size = file.seek(0, 2)
-            if not size:
-                raise InvalidWeights(str(path), "the file is empty")
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return map_file(file)
     except OSError as problem:
         raise InvalidWeights(str(path), f"it cannot be read: {problem.strerror or problem}") from problem
-    view = memoryview(mapped)  # arrays that point into it keep the map alive
-    try:
-        return Weights(lambda offset, length: view[offset : offset + length], size)
     except InvalidWeights as problem:
         where = Path(path).name if problem.name == "file" else problem.name
         raise InvalidWeights(where, problem.problem) from problem
+
+
+def map_file(file: IO[bytes], *, private: bool = False) -> Weights:
+    """The weights in an open file, which may then be closed.
+
+    Private ones may be written to without changing the file, so that nobody has to copy them first.
+    """
+    size = file.seek(0, 2)
+    if not size:
+        raise InvalidWeights("file", "the file is empty")
+    access = mmap.ACCESS_COPY if private else mmap.ACCESS_READ
+    view = memoryview(mmap.mmap(file.fileno(), 0, access=access))  # arrays that point into it keep it alive
+    return Weights(lambda offset, length: view[offset : offset + length], size)
