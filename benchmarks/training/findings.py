@@ -18,7 +18,6 @@ def parts(folder: Path) -> dict[str, str]:
     makers = {
         "selection": ("parents", selection_table),
         "ablations": ("ablations", ablation_table),
-        "rate advice": ("rates", rates_table),
         "schedules": ("schedules", schedules_table),
         "other data": ("others", others_table),
         "memorised": ("memorised", memorised_table),
@@ -103,25 +102,6 @@ def ablation_table(these: list[Record]) -> str:
         total = sum(a for a, _ in ratios) / sum(b for _, b in ratios)
         lines.append(
             f"| {variant} | {len(ratios)} | {total:.2f} | {median(a / b for a, b in ratios):.2f} | {never} |"
-        )
-    return "\n".join(lines)
-
-
-def rates_table(these: list[Record]) -> str:
-    """Job by job: the steps to 99 % and the best score, at each share of the rate from scratch."""
-    lines = [
-        "| job | parent / plateau | exact | covered | share of the rate: steps to 99 %, best score |",
-        "| --- | ---: | --- | ---: | --- |",
-    ]
-    for (workload, seed, job), mine in sorted(grouped(these).items()):
-        first = mine[0]
-        cells = "; ".join(
-            f"×{each['variant']}: {_or_never(each)}, {max(each['scores']):.3f}"
-            for each in sorted(mine, key=lambda e: -float(e["variant"]))
-        )
-        lines.append(
-            f"| {_title(workload, seed, job)} | {first['score'] / first['target']:.3f} | "
-            f"{'yes' if first['exact'] else 'no'} | {first['covered']:.0%} | {cells} |"
         )
     return "\n".join(lines)
 

@@ -1,9 +1,9 @@
 """Smaller questions, on some jobs of the sequences that have been run. `make evaluate`
 
-    parents     every model of the zoo as the parent: which choice is best, and what predicts it?
+    parents     several models as the parent: which choice is best, and what predicts it?
     ablations   without width operators, without depth operators, without accuracy in the choice; a zoo that
                 is one fifth or one half poor; a zoo of one, two, four models
-    rates       one third and one tenth of the learning rate after a warm start
+    schedules   shorter schedules and a lower peak, with a rate that decays
     others      parents from other data sets only, with a fresh head and with the head copied
     memorised   a parent that knows 320 pictures by heart
     landscape   distance to where a training ends, and variance of its gradients, along the way
@@ -50,6 +50,13 @@ from modelkeeper.matching import align
 from modelkeeper.metrics import metric, standing
 from modelkeeper.selection import Candidate, expected_benefit
 
+JOBS = {
+    "ensemble": [3, 5, 7, 9],
+    "images": [5, 9, 13, 17],
+    "bayesian": [5, 11],
+    "grid": [5, 11],
+    "language": [5, 9],
+}
 LENDERS = 5  # parents that a job is tried with
 POOR = 60  # steps that a poor model was trained for
 BY_HEART, HEART_STEPS = 320, 600
@@ -201,17 +208,6 @@ def spoiled(bench: Bench, share: float) -> list[Trained]:
     return found
 
 
-def rates(bench: Bench) -> Iterator[Variant]:
-    """The rate from scratch, a third and a tenth of it."""
-    chosen = bench.keeper["parent"] if bench.keeper else None
-    if chosen is None:
-        return
-    parent = bench.parent(chosen)
-    for factor in (1.0, 0.3, 0.1):
-        options = {"rate": round(factor * bench.cold_rate, 6), "full": True}
-        yield f"{factor:g}", lambda model: lend(parent, model, bench.job, modelkeeper_operators), options
-
-
 def schedules(bench: Bench) -> Iterator[Variant]:
     """A rate that decays to zero, as most people train: shorter, and from a lower peak."""
     lender = bench.parent_by_keeper()
@@ -247,7 +243,6 @@ def others(bench: Bench) -> Iterator[Variant]:
 STUDIES: dict[str, Callable[[Bench], Iterator[Variant]]] = {
     "parents": parents,
     "ablations": ablations,
-    "rates": rates,
     "schedules": schedules,
     "others": others,
 }
@@ -401,9 +396,9 @@ def main() -> None:
     options.add_argument("--out", type=Path, default=RESULTS)
     options.add_argument("--weights", type=Path, default=CACHE)
     options.add_argument("--studies", nargs="+", default=[*STUDIES, "memorised", "landscape"])
-    options.add_argument("--workloads", nargs="+", default=["images", "grid", "ensemble"])
-    options.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    options.add_argument("--jobs", type=int, nargs="+", default=[3, 5, 7])
+    options.add_argument("--workloads", nargs="+", default=list(JOBS), choices=list(JOBS))
+    options.add_argument("--seeds", type=int, nargs="+", default=[0])
+    options.add_argument("--jobs", type=int, nargs="+", help="default: some of each workload")
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     chosen = options.parse_args()
     with ProcessPoolExecutor(chosen.workers) as pool:
@@ -420,7 +415,7 @@ def work(name: str, chosen: argparse.Namespace) -> None:
             memorised(seed, path)
             continue
         for workload in chosen.workloads:
-            for bench in benches(chosen.out, chosen.weights, workload, seed, chosen.jobs):
+            for bench in benches(chosen.out, chosen.weights, workload, seed, chosen.jobs or JOBS[workload]):
                 if name == "landscape":
                     landscape(bench, path)
                     break
