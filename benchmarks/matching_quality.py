@@ -249,7 +249,8 @@ def chain(parent: Prepared, child: Prepared) -> Alignment:
         else:
             i, j = i - 1, j - 1
             elements.append((sides[0][i][0], sides[1][j][0]))
-    pairs = tuple(sorted(_layers(parent, child, elements)))
+    matched = _layers(parent, child, np.array(elements, np.int64).reshape(-1, 2))
+    pairs = tuple((int(p), int(c)) for p, c in matched)
     return Alignment(
         pairs, 0.0, int(best[n, m]), _edges(parent, child, elements), parent.total, child.total, (), ()
     )
