@@ -5,7 +5,8 @@
 // to branches, each pair of branches aligned in its own right. A path may also run through one branch
 // of a region, so that a plain network can match the trunk of one with shortcuts. What the paths left
 // over is then filled in where it lies between the same matched elements on both sides: that matters
-// in graphs that no regions describe (NAS cells), where a path alone must leave out whole branches.
+// in graphs that no regions describe (NAS cells), where a path alone must leave out whole branches. Such
+// graphs are then improved upon pair by pair (improve.hpp).
 //
 // Values of branch pairs are remembered by class; scratch memory is kept between pairs, none is
 // allocated per cell.
@@ -19,6 +20,7 @@
 #include "assignment.hpp"
 #include "colours.hpp"
 #include "form.hpp"
+#include "improve.hpp"
 #include "tokens.hpp"
 
 namespace modelkeeper {
@@ -105,6 +107,8 @@ class Aligner {
         survey();
         trace(0, parent.elements - 1, 0, child.elements - 1);
         for (int round = 0; round < ROUNDS && complete(); ++round) {}
+        if (Improver::applies(parent, child, arena_))
+            improver_.improve(parent, child, knobs, [this](int32_t x, int32_t y) { return worth(x, y); }, pairs);
         return count();
     }
 
@@ -186,7 +190,8 @@ class Aligner {
         }
         for (int32_t k = closers_before_[c]; k < closers_before_[d + 1]; ++k) {
             const int32_t y = closers_[k];
-            closers[closer_count++] = {y - c + 1, row(q.fork[q.region[y]], c), q.region[y], q.region_class[q.region[y]]};
+            const uint16_t region = q.region[y];
+            closers[closer_count++] = {y - c + 1, row(q.fork[region], c), region, q.region_class[region]};
         }
         std::fill_n(cells, width, 0);
         for (int32_t i = 1; i <= n; ++i) {
@@ -529,7 +534,7 @@ class Aligner {
     // Is there any match among elements without a partner?
     bool incomplete() {
         const size_t n = p_->elements, m = c_->elements;
-        int32_t *const free = filled(m, 1), *const spare = filled(size_t(p_->tokens) + 1, 0), *const used = filled(n, 0);
+        int32_t *const free = filled(m, 1), *const used = filled(n, 0), *const spare = filled(p_->tokens, 0);
         for (const auto &[x, y] : pairs) used[x] = 1, free[y] = 0;
         for (size_t x = 0; x < n; ++x)
             if (!used[x] && p_->token[x] != NONE) spare[p_->token[x]] = useful_[p_->token[x]];
@@ -622,6 +627,7 @@ class Aligner {
     std::vector<Gap> left_, right_;
     std::vector<char> useful_;  // of each token of the parent: does it match any of the child's?
     int64_t cells_ = 0;
+    Improver improver_;
 };
 
 }  // namespace modelkeeper
