@@ -89,8 +89,10 @@ not the best alignment there, and a change can lead to a better one. Now pairs a
 of others (`src/native/improve.hpp`), from the path's pairs and from those whose surroundings are most alike:
 `matching-laws.md` counts what is left. That is done for two tangled graphs of up to 320 elements; larger ones
 (DARTS and NASNet for large pictures) keep the best path. Tried as well: the same where only one of the two is
-tangled (little gain, and searches take longer; not kept), from the path's pairs alone (enough for cells, not
-for HRNet), and an order in which widths come last (the same failures).
+tangled (little gain, and searches take longer; not kept), and an order in which widths come last (the same
+failures). HRNet with HRNet stands where it stood. What no alignment can repair: to take away a child's layer
+that was matched, but badly (for less than three quarters of the similarity), makes the two more similar. A
+share of the parent alone would not do so, but would count nothing that a child lacks.
 """.strip().splitlines()
 
 
