@@ -6,7 +6,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := torch,server,evaluation,test,lint
+EXTRAS := torch,server,postgresql,evaluation,test,lint
 
 # The project is built without build isolation, so that the tools that build it are pinned as well.
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
@@ -23,7 +23,8 @@ ARGS ?=
 TRAINING = PYTHONPATH=benchmarks $(BIN)/python -m training
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo check format bench matching keeper service soak coverage pairs widen narrowing deepening trained programs calibration evaluate evaluate-quick evaluation-page constraints clean
+# Every target that `help` lists.
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' Makefile)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +69,9 @@ coverage: $(READY) ## describe every real architecture there is, and count
 pairs: $(READY) ## transfer between real models, and compare what they compute
 	$(BIN)/python benchmarks/pairs.py $(ARGS)
 
+random-pairs: $(READY) ## transfer between 200 random pairs of real models: no crash, no promise in vain
+	$(BIN)/python benchmarks/random_pairs.py $(ARGS)
+
 widen: $(READY) ## widen every real architecture there is, and see whether it computes the same
 	$(BIN)/python benchmarks/replay.py $(ARGS)
 
@@ -83,6 +87,9 @@ trained: $(READY) ## transfer weights that others have trained, and compare what
 
 programs: $(READY) ## can real models be run without their code? compared with torch.export
 	$(BIN)/python benchmarks/programs.py $(ARGS)
+
+probing: $(READY) ## let starts race for a few steps, and see whether the right one wins: 15 minutes
+	$(BIN)/python benchmarks/probing.py $(ARGS)
 
 calibration: $(READY) ## fit smaller networks to trained ones, layer by layer, and train them on
 	$(BIN)/python benchmarks/calibration.py $(ARGS)

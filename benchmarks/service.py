@@ -5,9 +5,13 @@ One run prints, and writes to benchmarks/results/service.json and service.md:
     HTTP, each half of the time in turn; clients are threads of this process
     how fast a model of 1 GB goes up and down, beside a copy of the file and a plain static file server, with
     and without checksums; and gathered for a wider child
-    how much memory the service takes while 2 GB go through it, up, down and gathered
+    how long a client waits for a coordinator whose packets are dropped, with the default timeout
+    how much memory the service takes while 2 GB go through it, up, down and gathered; and a client, while it
+    receives 2 GB and copies them into a model that is there already
 
 Queries are dry runs (search, choice and plan; no weights). Transfers are the best of several, on loopback.
+Before each of them a file of the same size is written and deleted: on a virtual machine, memory that nobody
+has used for a while comes several times slower than the rest, and which way got it would else decide.
 """
 
 import argparse
@@ -35,6 +39,7 @@ from keeper import make_zoo, resized
 from soak import network
 
 from modelkeeper.coordinator import Coordinator
+from modelkeeper.errors import CoordinatorUnreachable
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.meta import Query, read_registration
 from modelkeeper.remote import RemoteCoordinator
@@ -66,6 +71,7 @@ def main() -> None:
             },
             "queries": measure_queries(Path(folder) / "queries", options.records, options.seconds),
             "transfer": measure_transfer(Path(folder) / "transfer", options.transfer, options.runs),
+            "dropped": measure_dropped(Path(folder)),
             "memory": measure_memory(Path(folder) / "memory", options.memory),
         }
     text = summary(report)
@@ -99,34 +105,36 @@ class Service:
                 break
             time.sleep(0.1)
 
-    def memory(self, kind: str = "RssAnon") -> int:
-        """Bytes that it holds, without files that are mapped."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.findall(rf"{kind}:\s+([0-9]+)", status)[0]) * 1024
-
-    @contextlib.contextmanager
-    def watched(self) -> Iterator[dict[str, int]]:
-        """How much memory it had at the beginning of a block, and at most."""
-        found = {"before": self.memory(), "most": 0}
-        done = threading.Event()
-
-        def watch() -> None:
-            while not done.wait(0.01):
-                found["most"] = max(found["most"], self.memory())
-
-        thread = threading.Thread(target=watch)
-        thread.start()
-        try:
-            yield found
-        finally:
-            done.set()
-            thread.join()
-
     def stop(self) -> None:
         """End it."""
         self.process.terminate()
         self.process.wait(60)
         self._log.close()
+
+
+def memory(process: int) -> int:
+    """Bytes that a process holds, without files that are mapped."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(re.findall(r"RssAnon:\s+([0-9]+)", status)[0]) * 1024
+
+
+@contextlib.contextmanager
+def watched(process: int) -> Iterator[dict[str, int]]:
+    """How much memory a process had at the beginning of a block, and at most."""
+    found = {"before": memory(process), "most": 0}
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.01):
+            found["most"] = max(found["most"], memory(process))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield found
+    finally:
+        done.set()
+        thread.join()
 
 
 @contextlib.contextmanager
@@ -169,7 +177,7 @@ def measure_queries(folder: Path, records: int, seconds: float) -> dict[str, Any
                 "embedded": measure_clients(partial(ask, embedded), clients, seconds),
                 "http": measure_clients(partial(ask, remote), clients, seconds),
             }
-        found["memory"] = running.memory()
+        found["memory"] = memory(running.process.pid)
         remote.close()
     embedded.close()
     return found
@@ -246,6 +254,7 @@ def measure_transfer(folder: Path, size: float, runs: int) -> dict[str, Any]:
     found: dict[str, list[float]] = {}
 
     def timed(what: str, work: Callable[[], object]) -> None:
+        used_and_freed(folder / "scratch", whole)
         begun = time.perf_counter()
         work()
         found.setdefault(what, []).append(time.perf_counter() - begun)
@@ -282,6 +291,15 @@ def measure_transfer(folder: Path, size: float, runs: int) -> dict[str, Any]:
         "MB/s": {what: round(whole / 1e6 / min(spent)) for what, spent in found.items()},
         "seconds": {what: [round(each, 2) for each in spent] for what, spent in found.items()},
     }
+
+
+def used_and_freed(scratch: Path, size: int) -> None:
+    """Have as much memory at hand as a file of this size takes, and some more."""
+    piece = bytes(2**22)
+    with scratch.open("wb", buffering=0) as file:
+        for _ in range(size * 5 // 4 // len(piece)):
+            file.write(piece)
+    scratch.unlink()
 
 
 def copied(source: Path, target: Path) -> None:
@@ -325,34 +343,58 @@ def static_server(folder: Path) -> Iterator[str]:
         process.wait()
 
 
+def measure_dropped(folder: Path) -> float:
+    """Seconds until a query gives up; the queue of connections is full, so the system drops what knocks."""
+    graph, lines = network(16, 2), [socket.socket() for _ in range(2)]
+    with socket.socket() as hole:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(0)
+        for line in lines:
+            line.setblocking(False)
+            line.connect_ex(hole.getsockname())
+        remote = RemoteCoordinator(f"http://127.0.0.1:{hole.getsockname()[1]}", spool=folder / "spool")
+        begun = time.perf_counter()
+        with contextlib.suppress(CoordinatorUnreachable):
+            remote.query(graph, Query())
+            raise RuntimeError("a coordinator that is not there has answered")
+        spent = time.perf_counter() - begun
+        remote.close()
+    for line in lines:
+        line.close()
+    return round(spent, 2)
+
+
 def measure_memory(folder: Path, size: float) -> dict[str, Any]:
-    """Bytes that the service takes more than before, while a model goes through it."""
+    """Bytes that service and client take more than before, while a model goes through them."""
     with service(folder / "zoo") as running:
         remote = RemoteCoordinator(running.url, timeout=120, spool=folder / "spool")
         small, tensors = large(0.02)
         remote.register(small, told(), tensors)
         dict(remote.query(small, Query(task="t")).weights())  # what comes with the first of each
-        with running.watched() as up:
+        process = running.process.pid
+        with watched(process) as up:
             graph, tensors = large(size)
             record = remote.register(graph, told(), tensors).record
-        with running.watched() as down:
+        with watched(process) as down:
             remote.download(record, folder / "copy")
-        with running.watched() as gathered:
-            wider = network(2112, len(graph.tensors))
-            for _ in remote.query(wider, Query(task="t")).weights():
-                pass
+        wider = network(2112, len(graph.tensors))
+        model = {name: np.ones(tensor.shape, np.float32) for name, tensor in wider.tensors.items()}
+        with watched(process) as gathered, watched(os.getpid()) as client:
+            for name, array in dict(remote.query(wider, Query(task="t")).weights()).items():
+                model[name][:] = array
         remote.close()
     taken = {"upload": up, "download": down, "gathered": gathered}
     return {
         "bytes": record.bytes,
         "before": up["before"],
         "more": {what: max(0, each["most"] - up["before"]) for what, each in taken.items()},
+        "client": client["most"] - client["before"],
     }
 
 
 def summary(report: dict[str, Any]) -> str:
     """The report as a page."""
-    queries, transfer, memory = report["queries"], report["transfer"], report["memory"]
+    queries, transfer, taken = report["queries"], report["transfer"], report["memory"]
     lines = [
         "# A coordinator behind HTTP",
         "",
@@ -374,18 +416,24 @@ def summary(report: dict[str, Any]) -> str:
         f"One client, the same question embedded and over HTTP in turn ({pairs['queries']} times): p50 "
         f"{pairs['embedded p50']:.1f} and {pairs['http p50']:.1f} ms; HTTP adds {pairs['added p50']:.1f} ms.",
         "",
-        f"A model of {transfer['bytes'] / GB:.2f} GB, the best of several runs:",
+        f"A model of {transfer['bytes'] / GB:.2f} GB, the best of several runs. What goes up is checked, and "
+        "on the disk when it is registered; what a static server sends is neither:",
         "",
         "| way | MB/s |",
         "| --- | ---: |",
         *(f"| {what} | {rate:,} |" for what, rate in transfer["MB/s"].items()),
         "",
-        f"Memory of the service while a model of {memory['bytes'] / GB:.2f} GB goes through it: "
-        f"{memory['before'] / 1e6:.0f} MB before, and at most so much more:",
+        f"A coordinator whose packets are dropped: a query gives up after {report['dropped']:.1f} s.",
+        "",
+        f"Memory of the service while a model of {taken['bytes'] / GB:.2f} GB goes through it: "
+        f"{taken['before'] / 1e6:.0f} MB before, and at most so much more:",
         "",
         "| way | MB |",
         "| --- | ---: |",
-        *(f"| {what} | {more / 1e6:.0f} |" for what, more in memory["more"].items()),
+        *(f"| {what} | {more / 1e6:.0f} |" for what, more in taken["more"].items()),
+        "",
+        f"A client that receives as much and copies it into a model takes {taken['client'] / 1e6:.0f} MB "
+        "more for it: the weights lie in a temporary file until their checksum is known.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -22,7 +22,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from modelkeeper.transform.gather import Array, AxisMap, gather
+from modelkeeper.transform.gather import AxisMap, gather
+from modelkeeper.weights import Array
 
 RESULTS = Path(__file__).parent / "results"
 THREADS = 1, 2

@@ -1,4 +1,4 @@
-"""What all tests share: one thread for each worker, and reproducible property tests.
+"""What all tests share: one thread for each worker, reproducible property tests, real databases and stores.
 
 PyTorch reads the number of threads from the environment, so that nothing imports it here: tests of
 the core run where it is not installed.
@@ -6,6 +6,7 @@ the core run where it is not installed.
 
 import os
 
+from backends import bucket, object_store, postgres, postgres_url  # noqa: F401 (fixtures)
 from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from modelkeeper import _native
 
@@ -45,3 +47,25 @@ def test_a_budget_of_nothing_still_colours() -> None:
 def test_arrays_that_describe_no_graph_are_refused(changes: dict[str, list[int]]) -> None:
     with pytest.raises(ValueError, match=r"offsets|edge"):
         colours(**changes)
+
+
+@given(st.lists(st.integers(0, 3_000_000), max_size=4), st.integers(1, 3))
+def test_every_byte_is_copied(sizes: list[int], threads: int) -> None:
+    sources = [np.arange(size, dtype=np.uint8) for size in sizes]
+    outs = [np.zeros(size + 7, np.uint8) for size in sizes]
+    _native.copy(sources, [out[3:-4] for out in outs], threads)
+    for source, out in zip(sources, outs, strict=True):
+        assert not out[:3].any()
+        assert not out[-4:].any()
+        assert (out[3:-4] == source).all()
+
+
+def test_copies_and_numbers_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 bytes, its place 3"):
+        _native.copy([np.zeros(2, np.uint8)], [np.zeros(3, np.uint8)])
+    with pytest.raises(ValueError, match="1 sources, but 0 places"):
+        _native.copy([np.zeros(2, np.uint8)], [])
+    with pytest.raises(ValueError, match="3 bytes are no numbers of float16"):
+        _native.holds_nan(np.zeros(3, np.uint8), "float16")
+    with pytest.raises(ValueError, match="int8"):
+        _native.holds_nan(np.zeros(3, np.uint8), "int8")  # type: ignore[arg-type]

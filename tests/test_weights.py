@@ -276,3 +276,17 @@ def test_infinities_and_huge_numbers_are_no_nan() -> None:
     assert not holds_nan(np.array([np.inf, -np.inf, 3e38, 0], np.float32))
     assert not holds_nan(np.array([1e308, -1e308] * 9))
     assert not holds_nan(np.array([np.inf, -np.inf], ml_dtypes.bfloat16))
+
+
+@given(st.sampled_from(["float16", "bfloat16", "float32", "float64", "complex64"]), st.integers(0, 40_000))
+def test_one_nan_among_many_is_found_in_any_layout(dtype: str, place: int) -> None:
+    array = np.ones(40_001, dtype_of(dtype))
+    assert not holds_nan(array)
+    array[place] = np.nan
+    assert holds_nan(array)
+    assert holds_nan(array[::-1])
+    assert holds_nan(np.ascontiguousarray(array[:, None, None].transpose(2, 0, 1)))
+    assert holds_nan(array.astype(array.dtype.newbyteorder(">")))
+    assert holds_nan(array[place : place + 1].reshape(()))
+    array[place] = 1
+    assert not holds_nan(array)

@@ -100,3 +100,9 @@ def gather(
     the element is 0) and factors (None: 1) for each axis. Numbers of kind `bits` are moved, never scaled.
     All is checked before the first byte is written. `threads` 0 means as many as the machine runs at once.
     """
+
+def holds_nan(data: NDArray[np.uint8], kind: Literal["float16", "bfloat16", "float32", "float64"]) -> bool:
+    """Is any of the numbers in these bytes NaN?"""
+
+def copy(sources: Sequence[NDArray[np.uint8]], outs: Sequence[NDArray[np.uint8]], threads: int = 0) -> None:
+    """Copy the bytes of each source to its place. None may overlap another; all lengths are checked first."""

@@ -47,6 +47,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     considered: int = 0  # models that passed the filters
     aligned: int = 0  # architectures that were compared layer by layer
     calibration: dict[str, Any] | None = None  # what was fitted on examples, by which measure, and the cost
+    probe: dict[str, Any] | None = None  # how the starts raced, and which won
     warnings: tuple[str, ...] = ()
     seconds: dict[str, float] = {}  # by stage
     dry_run: bool = False
@@ -156,6 +157,8 @@ def report(answer: Answer, most: int = MOST_SHOWN) -> "RenderableType":
         change = f"{found['plain']:.4g} before, {found['calibrated']:.4g} after"
         lines.append(plain(f"Calibrated {cost}: {found['fitted']} layers fitted."))
         lines.append(plain(f"{found['measure'].capitalize()}: {change}; {verdict}."))
+    if answer.probe:
+        lines.append(_race(answer.probe))
     if answer.runners_up:
         table = Table(header_style="bold", title="not taken", title_justify="left")
         for heading in ("model", "similarity", "quality", "why"):
@@ -173,3 +176,10 @@ def report(answer: Answer, most: int = MOST_SHOWN) -> "RenderableType":
         spent = ", ".join(f"{stage} {1000 * seconds:.0f} ms" for stage, seconds in answer.seconds.items())
         lines.append(plain(f"Considered {answer.considered:,} models, aligned {answer.aligned:,}; {spent}."))
     return Group(*lines)
+
+
+def _race(probe: dict[str, Any]) -> "RenderableType":
+    from modelkeeper.frontends.races import from_dict
+    from modelkeeper.render import race_table
+
+    return race_table(from_dict(probe))

@@ -32,7 +32,8 @@ from modelkeeper.transform.plan import Plan
 
 Array = np.ndarray[Any, np.dtype[Any]]
 PROJECTIONS = frozenset({"conv", "linear"})
-NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "rms_norm"})
+# A scale is what is left of a norm that is written out: RMSNorm in most language models.
+NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "rms_norm", "scale"})
 
 
 def calibrated(
@@ -149,7 +150,9 @@ class _Aims:
     def _norm(self, number: int, layer: Layer) -> Aim | None:
         gain, bias = self._own(layer, "gain"), self._own(layer, "bias")
         lender = self._lender(gain) if gain is not None else None
-        if gain is None or lender is None or self._plan.parent.layers[lender].kind != layer.kind:
+        if gain is None or gain.buffer or lender is None:
+            return None
+        if self._plan.parent.layers[lender].kind != layer.kind:
             return None
         own = self._norm_tensors(number) if layer.kind == "batch_norm" else ()
         targets = self._targets(gain.axes[0], [lender]) if len(gain.axes) == 1 else ()

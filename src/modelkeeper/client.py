@@ -19,7 +19,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -33,7 +33,6 @@ from modelkeeper.errors import (
     InvalidSetting,
     InvalidWeights,
     ModelRefused,
-    NoProgram,
     UnknownFramework,
     UnknownModel,
 )
@@ -132,6 +131,11 @@ class ModelKeeperClient:
         calibrate: Any = None,
         labels: Any = None,
         progress: bool = False,
+        probe: Any = None,
+        loss: Callable[[Any, Any], Any] | None = None,
+        optimizer: Any = None,
+        probe_steps: int | None = None,
+        probe_seconds: float | None = None,
     ) -> tuple[M, Answer]:
         """Load the most fitting known weights into `model`, in place.
 
@@ -149,6 +153,13 @@ class ModelKeeperClient:
                 computes on them. They stay on this machine; `modelkeeper.transfer` says more.
             labels: Of the examples, for a head that the parent cannot teach.
             progress: Show a bar while layers are fitted.
+            probe: Labelled batches on which several starts race, to do no harm: warm, calibrated, shrunk,
+                from a second parent that is about as similar, and cold. The model gets the weights that the
+                winner started with; `modelkeeper.transfer` says more of this and of the next four.
+            loss: Of the model's outputs and the labels. Default: the outputs' own loss (Hugging Face).
+            optimizer: What it will be trained with, or a function that makes one of parameters.
+            probe_steps: Training steps of all starts together. Default: 100.
+            probe_seconds: The race ends after about so long. Default: no limit.
 
         Returns:
             The model, and what was done: parent, similarity, what was copied, widened, narrowed, inserted
@@ -156,25 +167,36 @@ class ModelKeeperClient:
 
         Raises:
             InvalidMeta: A key of `meta` is unknown, or a value cannot be so.
+            InvalidSetting: `probe_steps` or `probe_seconds` cannot be so.
             UnknownFramework: `model` comes from a framework without a front end.
         """
+        from modelkeeper.frontends.races import STEPS
+        from modelkeeper.probing import Probe
+        from modelkeeper.starting import Wishes, start
+
         query = read_query(meta)
         frontend = frontend_for(model)
+        steps = STEPS if probe_steps is None else probe_steps
+        race = None if probe is None else Probe(probe, loss, optimizer, steps, probe_seconds)
         answer = Answer(reason="the keeper could not help")
         with self._guard("The model starts cold") as trouble:
             begun = time.perf_counter()
             graph = frontend.describe(model, example_inputs)
             described = time.perf_counter() - begun
             warmth = self.coordinator.query(graph, query, dry_run=dry_run)
-            begun = time.perf_counter()
-            if not dry_run and not warmth.answer.cold:
-                frontend.load(model, dict(warmth.weights()))
-                self._remember(model, warmth.answer)
-            loaded = time.perf_counter() - begun
-            spent = {"describe": described, **warmth.answer.seconds, "load": loaded}
-            answer = msgspec.structs.replace(warmth.answer, seconds=spent)
-            if calibrate is not None and not (dry_run or answer.cold or answer.exact):
-                answer = self._calibrated(model, warmth, answer, (calibrate, labels), progress)
+            answer = warmth.answer
+            if not dry_run and not answer.cold:
+
+                def second() -> Any:
+                    others = (*query.exclude, warmth.answer.parent or "")
+                    found = self.coordinator.query(graph, msgspec.structs.replace(query, exclude=others))
+                    return None if found.answer.cold else found
+
+                wishes = Wishes(calibrate, labels, progress, race)
+                answer = start(model, graph, warmth, wishes, guard=self._guard, second=second)
+                if not answer.cold:
+                    self._remember(model, answer)
+            answer = msgspec.structs.replace(answer, seconds={"describe": described, **answer.seconds})
         if trouble:
             answer = Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
         return model, answer
@@ -210,31 +232,6 @@ class ModelKeeperClient:
                 graph, told, frontend.read(model), owner=self._user, program=_program(model, example_inputs)
             ).record
         return None
-
-    def _calibrated(
-        self, model: Any, warmth: Any, answer: Answer, examples: tuple[Any, Any], progress: bool
-    ) -> Answer:
-        """Fit the model's layers to the parent's. If that fails, the model has the plain weights."""
-        from modelkeeper.calibration import calibrated
-        from modelkeeper.transferring import shown
-
-        begun = time.perf_counter()
-        found = None
-        frontend = frontend_for(model)
-        with self._guard("The model starts warm, but uncalibrated") as trouble, warmth.lender() as lender:
-            if lender.program is None:
-                raise NoProgram(answer.parent_name, "it was registered without one")
-            program = frontend.Program.from_bytes(lender.program)
-            batches = frontend.collect(*examples, frontend.EXAMPLES)
-            with shown(progress) as told:
-                found = calibrated(model, lender.plan, program, lender.tensors, batches, progress=told)
-        spent = answer.seconds | {"calibrate": time.perf_counter() - begun}
-        return msgspec.structs.replace(
-            answer,
-            seconds=spent,
-            warnings=(*answer.warnings, *trouble),
-            calibration=None if found is None else found.to_dict(),
-        )
 
     @contextlib.contextmanager
     def training(

@@ -34,7 +34,6 @@ from modelkeeper.zoo.records import (
     Registration,
     Viewer,
     is_id,
-    sees,
 )
 from modelkeeper.zoo.zoo import Registered, Swept, Zoo
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from modelkeeper.weights import Array, Header, Weights
     from modelkeeper.zoo.staged import Staged
 
+MOST_GENERATIONS = 200  # of descendants in one tree; whoever wants more asks for a descendant's
 ATTEMPTS = 3  # parents to try if one turns out to be damaged
 
 
@@ -261,25 +261,31 @@ class Coordinator:
         return f"{self.settings.blobs_url.rstrip('/')}/{record.folder}"
 
     def tree(self, name: str, viewer: Viewer | None = None) -> Lineage:
-        """A model with all that it descends from and all that descends from it, as far as it may be seen."""
+        """A model with all that it descends from and all that descends from it, as far as it may be seen.
+
+        Descendants of more than MOST_GENERATIONS are left out: nested so deep, no JSON can be read.
+        """
         record = self.show(name, viewer)
         catalog, ancestors, seen = self.zoo.catalog, [], {record.id}
         at = record
         while at.parent and at.parent not in seen:
             seen.add(at.parent)
-            found = catalog.with_ids([at.parent])
-            if not found or not sees(viewer, found[at.parent]):
+            found = catalog.with_ids([at.parent], viewer)
+            if not found:
                 break
             at = found[at.parent]
             ancestors.append(at)
-        below = self._descendants(record, {record.id}, viewer)
-        return msgspec.structs.replace(below, ancestors=tuple(ancestors))
-
-    def _descendants(self, record: Record, seen: set[str], viewer: Viewer | None) -> Lineage:
-        found = self.zoo.catalog.children(record.id)
-        children = [child for child in found if child.id not in seen and sees(viewer, child)]
-        seen |= {child.id for child in children}
-        return Lineage(record, (), tuple(self._descendants(child, seen, viewer) for child in children))
+        generations, seen = [[record]], {record.id}
+        while generations[-1] and len(generations) <= MOST_GENERATIONS:
+            children = catalog.children([each.id for each in generations[-1]], viewer)
+            generations.append([child for child in children if child.id not in seen])
+            seen |= {child.id for child in children}
+        below: dict[str, list[Lineage]] = {}  # from the last generation up: each finds its children made
+        for generation in reversed(generations):
+            for each in generation:
+                made = Lineage(each, (), tuple(below.pop(each.id, ())))
+                below.setdefault(each.parent if each is not record else "", []).append(made)
+        return msgspec.structs.replace(below[""][0], ancestors=tuple(ancestors))
 
     def remove(self, name: str, *, user: str = "", viewer: Viewer | None = None) -> Record:
         """Take a model out of the zoo. Its record stays, for those who descend from it."""

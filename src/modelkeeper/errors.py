@@ -7,6 +7,7 @@ ModelKeeperError
 ├── NoProgram            a model cannot be written down as a program
 ├── InvalidProgram       a program breaks its own rules, or cannot run on what it is given
 ├── CannotCalibrate      examples or models do not serve to calibrate
+├── CannotProbe          batches, a loss or an optimizer do not serve to let starts race
 ├── InvalidWeights       weights do not fit the model they were meant for
 ├── InvalidPairs         an alignment names layers that are not there, or one of them twice
 ├── CannotGather         a tensor cannot be filled from another one in the way that was asked for
@@ -100,6 +101,17 @@ class CannotCalibrate(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"cannot calibrate: {self.problem}. {self.advice}."
+
+
+class CannotProbe(ModelKeeperError):
+    """Batches, a loss or an optimizer do not serve to let starts race. The model is as it was."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(problem, advice)
+        self.problem, self.advice = problem, advice
+
+    def __str__(self) -> str:
+        return f"cannot probe: {self.problem}. {self.advice}."
 
 
 class InvalidWeights(ModelKeeperError):

@@ -3,11 +3,13 @@
     report(graph)                one row for each layer, the totals, the notes
     plan_table(plan, similarity) what a transfer does, summed up
     calibration_table(found)     what was fitted on examples
+    race_table(found)            how the starts of a probe ran
     as_text(renderable)          any of them as a string
 
 All but the last return something that rich can print; nothing here prints or reads anything.
 """
 
+import math
 from collections.abc import Collection
 
 from rich.console import Console, Group, RenderableType
@@ -15,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from modelkeeper.frontends.aims import Calibration
+from modelkeeper.frontends.races import Race
 from modelkeeper.graph import Edge, Graph, Layer, to_json
 from modelkeeper.text import printable
 from modelkeeper.transform import Plan
@@ -100,6 +103,21 @@ def calibration_table(calibration: Calibration) -> RenderableType:
         ),
     ]
     return Group(table, *lines)
+
+
+def race_table(race: Race) -> RenderableType:
+    """How the starts ran, and which was taken."""
+    table = Table(header_style="bold")
+    for heading in ("start", "from"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("steps", "first loss", "loss"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict", overflow="fold")
+    for each in race.runners:
+        losses = [f"{number:.4f}" if math.isfinite(number) else "" for number in (each.first, each.loss)]
+        table.add_row(each.start, plain(each.parent), str(each.steps), *losses, plain(each.verdict))
+    text = f"{race.steps} training steps in {race.seconds:.1f} s; a loss is that of a start's last batches"
+    return Group(table, Text(text))
 
 
 def as_text(renderable: RenderableType, width: int = 100) -> str:

@@ -17,9 +17,11 @@ from modelkeeper.calibration import calibrated
 from modelkeeper.errors import InvalidSetting, InvalidWeights
 from modelkeeper.frontends import frontend_for
 from modelkeeper.frontends.aims import Calibration
+from modelkeeper.frontends.races import STEPS, Race
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Alignment, align
-from modelkeeper.render import as_text, calibration_table, plan_table
+from modelkeeper.probing import WARM, Probe, Starts, perturbed
+from modelkeeper.render import as_text, calibration_table, plan_table, race_table
 from modelkeeper.transform import Plan, apply, make_plan
 from modelkeeper.weights import Array, open_file
 
@@ -32,11 +34,14 @@ class Report:
     alignment: Alignment
     difference: float | None = None  # of the two models' outputs on random inputs, if that was asked for
     calibration: Calibration | None = None  # what was fitted on examples, if that was asked for and of use
+    race: Race | None = (
+        None  # how the starts ran, if they were probed: the winner's weights are in the target
+    )
 
     @property
     def exact(self) -> bool:
         """Does the target now compute what the source computes, in evaluation mode?"""
-        return self.plan.exact  # what is exact is not calibrated
+        return self.plan.exact and (self.race is None or self.race.winner == WARM)
 
     @property
     def similarity(self) -> float:
@@ -57,8 +62,10 @@ class Report:
         ]
 
     def __str__(self) -> str:
-        text = as_text(plan_table(self.plan, self.similarity, self.difference))
-        return text if self.calibration is None else f"{text}\n{as_text(calibration_table(self.calibration))}"
+        parts = [plan_table(self.plan, self.similarity, self.difference)]
+        parts += [calibration_table(self.calibration)] if self.calibration is not None else []
+        parts += [race_table(self.race)] if self.race is not None else []
+        return "\n".join(map(as_text, parts))
 
 
 def transfer(
@@ -76,6 +83,11 @@ def transfer(
     labels: Any = None,
     program: Any = None,
     progress: Callable[[int, int, str], None] | bool = False,
+    probe: Any = None,
+    loss: Callable[[Any, Any], Any] | None = None,
+    optimizer: Any = None,
+    probe_steps: int = STEPS,
+    probe_seconds: float | None = None,
     **budget: Any,
 ) -> Report:
     """Load the weights of `source` into `target`, in place.
@@ -95,10 +107,20 @@ def transfer(
             pairs (x, y), dicts, a DataLoader, an iterator. Without gradients, in the time of some dozen
             training steps, for whatever is narrower, shallower or of another family. Where the transfer is
             exact nothing is fitted, and where held-out examples say that fitting does not help, nothing is
-            changed. Train on with small steps, about a tenth of the rate from scratch: large ones spoil it.
+            changed.
         labels: Of the examples, for a head that the source cannot teach.
         program: The source's program, to calibrate from a Graph: what `record` made of the model.
         progress: Shows a bar while layers are fitted; or a function that is told of each.
+        probe: Labelled batches (pairs (x, y), dicts with "labels", a loader) on which several starts race:
+            warm, calibrated where the transfer is not exact, shrunk (between warm and cold), and cold. Copies
+            of the target train on them for a few steps, and the target gets the winner's starting weights; if
+            that is the cold start, nothing is changed. Batches that the source was not trained on are best;
+            they may be validation data, since what was learned in the race is thrown away.
+        loss: Of the target's outputs and the labels. Default: the outputs' own loss (Hugging Face).
+        optimizer: What the target will be trained with: an optimizer on its parameters, which is not changed,
+            or a function that makes one of parameters. Default: AdamW with its own rate.
+        probe_steps: Training steps of all starts together.
+        probe_seconds: The race ends after about so long. Default: no limit.
         budget: examples (at most 2,048), seconds (as 100 training steps), memory (1 GiB of activations).
 
     Raises:
@@ -106,17 +128,23 @@ def transfer(
         InvalidWeights: The weights do not fit the source's graph. The target is unchanged.
         InvalidSetting: `noise` is negative or no number.
         CannotCalibrate: The examples do not serve. The target is unchanged.
+        CannotProbe: Batches, loss or optimizer do not serve. The target is unchanged.
         NoProgram: One of the models cannot be taken apart. The target has the weights, uncalibrated.
         InvalidProgram: The program does not run on the examples. The target has the weights, uncalibrated.
     """
     frontend = frontend_for(target)
+    trial = None if probe is None else Probe(probe, loss, optimizer, probe_steps, probe_seconds)
     if calibrate is not None and shrink_perturb is not None:
         raise InvalidSetting("shrink_perturb", str(shrink_perturb), "calibrated weights are not perturbed")
     if calibrate is not None:
         most = budget.get("examples", frontend.EXAMPLES)
         calibrate = frontend.collect(calibrate, labels, most)
         if example_inputs is None:
-            example_inputs = frontend.example_of(target, calibrate)
+            example_inputs = frontend.example_of(target, calibrate.inputs)
+    if trial is not None:
+        batches = trial.read(target)
+        if example_inputs is None:
+            example_inputs = frontend.example_of(target, batches[0].inputs)
     child = frontend.describe(target, example_inputs)
     if isinstance(source, Graph):
         if weights is None:
@@ -131,15 +159,22 @@ def transfer(
     plan = make_plan(parent, child, alignment, same_task=same_task, seed=seed, noise=noise)
     made: Iterator[tuple[str, Array]] = apply(plan, tensors)
     if shrink_perturb is not None:
-        made = _shrink_perturb(made, dict(frontend.read(target)), child, *shrink_perturb)
-    frontend.load(target, dict(made))
+        made = perturbed(made, dict(frontend.read(target)), child, *shrink_perturb)
     made_of = source if program is None and not isinstance(source, Graph) else program
-    fitted = None
-    if calibrate is not None and made_of is not None:
-        with shown(progress) as told:
-            fitted = calibrated(target, plan, made_of, tensors, calibrate, progress=told, **budget)
+    fitted = race = None
+    with shown(progress) as told:
+        if trial is not None:
+            starts = Starts(target, child, trial, batches)
+            starts.lend(dict(made))
+            if made_of is not None:
+                fitted = starts.calibrate(plan, made_of, tensors, calibrate, progress=told, **budget)
+            race = starts.race()
+        else:
+            frontend.load(target, dict(made))
+            if calibrate is not None and made_of is not None:
+                fitted = calibrated(target, plan, made_of, tensors, calibrate, progress=told, **budget)
     found = frontend.difference(source, target, example_inputs) if verify else None
-    return Report(plan, alignment, found, fitted)
+    return Report(plan, alignment, found, fitted, race)
 
 
 @contextmanager
@@ -155,14 +190,3 @@ def shown(
     with Progress(transient=True) as bar:
         task = bar.add_task("calibrating")
         yield lambda done, total, layer: bar.update(task, completed=done, total=total, description=layer)
-
-
-def _shrink_perturb(
-    made: Iterator[tuple[str, Array]], own: Mapping[str, Array], child: Graph, shrink: float, perturb: float
-) -> Iterator[tuple[str, Array]]:
-    """Between warm and cold: parameters with two axes or more, which is where models remember."""
-    for name, array in made:
-        tensor = child.tensors[name]
-        if not tensor.buffer and len(tensor.axes) > 1:
-            array = (shrink * array + perturb * own[name]).astype(array.dtype)
-        yield name, array

@@ -15,13 +15,14 @@ import mmap
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal
 
 import ml_dtypes
 import msgspec
 import numpy as np
 from msgspec import Struct
 
+from modelkeeper import _native
 from modelkeeper.errors import InvalidWeights
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -52,20 +53,24 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 SMALL_FLOATS = frozenset(dtype_of(name) for name in _CODES if "float16" in name or "float8" in name)
 
+Kind = Literal["float16", "bfloat16", "float32", "float64"]  # of floats that the native module knows
+FLOAT_KINDS: dict[np.dtype[Any], Kind] = {
+    np.dtype(np.float16): "float16",
+    np.dtype(ml_dtypes.bfloat16): "bfloat16",
+    np.dtype(np.float32): "float32",
+    np.dtype(np.float64): "float64",
+}
+
 
 def holds_nan(array: Array) -> bool:
-    """One pass over the numbers: a sum of squares is NaN just when one of them is."""
-    if array.dtype in (np.float32, np.float64):
-        flat = array.reshape(-1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            found = bool(np.isnan(np.dot(flat, flat)))
-        return found and bool(np.isnan(flat).any())  # infinities may cancel to NaN in the sum
-    if array.dtype == np.complex64:
-        return bool(np.isnan(array).any())
+    """Is any of the numbers NaN? One pass over them, as they lie in memory."""
+    dtype = array.dtype.newbyteorder("=")
+    kind = FLOAT_KINDS.get(np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype)
+    if kind is not None:
+        flat = array.ravel("K").astype(dtype, copy=False)
+        return _native.holds_nan(flat.view(np.uint8), kind)
     with np.errstate(invalid="ignore"):  # a signalling NaN says so when it is cast
-        return (
-            array.dtype in SMALL_FLOATS and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
-        )
+        return dtype in SMALL_FLOATS and array.size > 0 and bool(np.isnan(array.astype(np.float32).min()))
 
 
 class Spec(Struct, frozen=True):
@@ -257,15 +262,22 @@ def open_file(path: str | Path) -> Weights:
     """
     try:
         with Path(path).open("rb") as file:
-            size = file.seek(0, 2)
-            if not size:
-                raise InvalidWeights(str(path), "the file is empty")
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return map_file(file)
     except OSError as problem:
         raise InvalidWeights(str(path), f"it cannot be read: {problem.strerror or problem}") from problem
-    view = memoryview(mapped)  # arrays that point into it keep the map alive
-    try:
-        return Weights(lambda offset, length: view[offset : offset + length], size)
     except InvalidWeights as problem:
         where = Path(path).name if problem.name == "file" else problem.name
         raise InvalidWeights(where, problem.problem) from problem
+
+
+def map_file(file: IO[bytes], *, private: bool = False) -> Weights:
+    """The weights in an open file, which may then be closed.
+
+    Private ones may be written to without changing the file, so that nobody has to copy them first.
+    """
+    size = file.seek(0, 2)
+    if not size:
+        raise InvalidWeights("file", "the file is empty")
+    access = mmap.ACCESS_COPY if private else mmap.ACCESS_READ
+    view = memoryview(mmap.mmap(file.fileno(), 0, access=access))  # arrays that point into it keep it alive
+    return Weights(lambda offset, length: view[offset : offset + length], size)

@@ -1,6 +1,6 @@
 // How is a number of each floating-point type multiplied by a factor?
 //
-// Each type below names how its numbers are stored and scales one of them: fp32 and fp64 in double, the
+// Each type below names how its numbers are stored, knows which are none, and scales one of them: fp32 and fp64 in double, the
 // half types in float, rounded to the nearest, ties to even. The conversions have selects in the place of
 // branches, so that compilers turn loops over them into vector code on any machine.
 #pragma once
@@ -44,21 +44,27 @@ inline uint32_t select(bool which, uint32_t a, uint32_t b) {
 struct Float64 {
     using Stored = double;
     using Factor = double;
+    using Flag = uint64_t;
     static constexpr bool scales = true;
+    static Flag nan(Stored value) { return Flag(value != value); }
     static Stored scale(Stored value, Factor factor) { return value * factor; }
 };
 
 struct Float32 {
     using Stored = float;
     using Factor = double;
+    using Flag = uint32_t;
     static constexpr bool scales = true;
+    static Flag nan(Stored value) { return Flag(value != value); }
     static Stored scale(Stored value, Factor factor) { return float(double(value) * factor); }
 };
 
 struct BFloat16 {  // the upper half of a float
     using Stored = uint16_t;
     using Factor = float;
+    using Flag = uint16_t;
     static constexpr bool scales = true;
+    static Flag nan(Stored value) { return Flag((value & 0x7fff) > 0x7f80); }
     static float widen(Stored value) { return float_of(uint32_t(value) << 16); }
     static Stored narrow(float value) {
         // No NaN is rounded to a number: it comes from a bf16, or is the default one, so its lower half is 0.
@@ -71,7 +77,9 @@ struct BFloat16 {  // the upper half of a float
 struct Float16 {  // 5 bits of exponent with bias 15, 10 of fraction
     using Stored = uint16_t;
     using Factor = float;
+    using Flag = uint16_t;
     static constexpr bool scales = true;
+    static Flag nan(Stored value) { return Flag((value & 0x7fff) > 0x7c00); }
     static float widen(Stored value) {
         constexpr uint32_t rebias = 112u << 23;  // from bias 15 to bias 127
         const uint32_t sign = uint32_t(value & 0x8000) << 16;

@@ -12,16 +12,11 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <system_error>
-#include <thread>
 #include <type_traits>
 #include <vector>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include "floats.hpp"
+#include "memory.hpp"
 
 namespace modelkeeper {
 
@@ -226,34 +221,6 @@ class Row {
     int64_t at_[16] = {};
 };
 
-// Copy what was made in a buffer to its place. An output that no cache holds goes there directly, where the
-// machine can do that, and does not drive out of the caches what is still needed.
-inline void put(void *to, const void *from, size_t bytes, bool past_caches) {
-    char *out = static_cast<char *>(to);
-    const char *in = static_cast<const char *>(from);
-#if defined(__SSE2__)
-    if (past_caches) {
-        const size_t head = std::min(bytes, size_t(-reinterpret_cast<uintptr_t>(out) & 63));
-        std::memcpy(out, in, head);
-        out += head, in += head, bytes -= head;
-        for (; bytes >= 64; out += 64, in += 64, bytes -= 64)
-            for (int part = 0; part < 64; part += 16)
-                _mm_stream_si128(reinterpret_cast<__m128i *>(out + part),
-                                 _mm_loadu_si128(reinterpret_cast<const __m128i *>(in + part)));
-    }
-#endif
-    static_cast<void>(past_caches);
-    for (; bytes >= 64; out += 64, in += 64, bytes -= 64) std::memcpy(out, in, 64);
-    std::memcpy(out, in, bytes);
-}
-
-// What was put past the caches is seen by other threads from here on.
-inline void settle() {
-#if defined(__SSE2__)
-    _mm_sfence();
-#endif
-}
-
 template <class Number> struct Task {
     const std::vector<Axis> &axes;
     const Cut &cut;
@@ -268,37 +235,45 @@ template <class Number> class Worker {
     using Stored = typename Number::Stored;
     using Factor = typename Number::Factor;
     static constexpr bool scales = Number::scales;
+    static constexpr int64_t ROOM = 8192;  // bytes that are made before they are put in their place
 
     explicit Worker(const Task<Number> &task) : task_(task), program_(task.cut, task.axes, sizeof(Stored)) {
         if (program_.offset.empty()) return;
         if (scales) scale_.resize(program_.offset.size());
-        buffer_.resize(program_.offset.size() + Program::PIECE);
+        room_ = std::max<int64_t>(int64_t(program_.offset.size()), ROOM / int64_t(sizeof(Stored)));
+        buffer_.resize(size_t(room_) + Program::PIECE);
     }
 
     // Rows [begin, end) of a tile.
     void work(int64_t tile, int64_t begin, int64_t end) noexcept {
         if (tile != tile_) program_.make(task_.cut, task_.axes, tile_ = tile), ready_ = false;
         const int64_t row_length = task_.axes[task_.cut.split].size * task_.cut.inner;
+        const bool direct = buffer_.empty();
+        // Rows that follow each other in the output are put there together: where one ends within a line of
+        // memory and the next begins in it, that line would have to be read first, and all else would wait.
+        const int64_t at_once = direct || task_.cut.tiles > 1 ? 1 : std::max<int64_t>(1, room_ / row_length);
         Row row(task_.axes, task_.cut.split, begin);
-        for (int64_t r = begin; r < end; ++r, row.next()) {
+        for (int64_t r = begin; r < end;) {
             Stored *to = task_.out + r * row_length + program_.first;
-            int64_t from;
-            double times;
-            row.read(from, times);
-            if (from == HOLE) {
-                zero(to, program_.length);
-                continue;
-            }
-            set_scale(times);
-            Stored *at = buffer_.empty() ? to : buffer_.data();
-            for (const Program::Step &step : program_.steps)
-                perform(step, times, task_.source + from, at + step.begin);
-            if (at != to) put(to, at, size_t(program_.length) * sizeof(Stored), task_.past_caches);
+            Stored *const made = direct ? to : buffer_.data();
+            Stored *at = made;
+            for (const int64_t stop = std::min(end, r + at_once); r < stop; ++r, row.next(), at += program_.length)
+                fill(row, at);
+            if (!direct) put(to, made, size_t(at - made) * sizeof(Stored), task_.past_caches);
         }
         settle();
     }
 
   private:
+    void fill(const Row &row, Stored *to) {
+        int64_t from;
+        double times;
+        row.read(from, times);
+        if (from == HOLE) return zero(to, program_.length);
+        set_scale(times);
+        for (const Program::Step &step : program_.steps) perform(step, times, task_.source + from, to + step.begin);
+    }
+
     // What each element of the row is multiplied by. Mostly that is the same for all rows.
     void set_scale(double times) {
         if (ready_ && times == times_) return;
@@ -323,7 +298,10 @@ template <class Number> class Worker {
             if constexpr (scales)
                 if (scaled) multiply<Number>(scale, to, n);
         } else if (!scaled) {
-            std::memcpy(static_cast<void *>(to), source + step.source, size_t(n) * sizeof(Stored));
+            if (task_.past_caches && buffer_.empty())
+                put(to, source + step.source, size_t(n) * sizeof(Stored), true);
+            else
+                std::memcpy(static_cast<void *>(to), source + step.source, size_t(n) * sizeof(Stored));
         } else if constexpr (scales) {
             if (scale_.empty())
                 multiply<Number>(source + step.source, factor_of<Number>(times), to, n);
@@ -369,7 +347,8 @@ template <class Number> class Worker {
     const Task<Number> &task_;
     Program program_;
     int64_t tile_ = -1;           // that the program is for
-    std::vector<Stored> buffer_;  // where a row with a table is made, with room for the last piece's excess
+    int64_t room_ = 0;            // for so many elements
+    std::vector<Stored> buffer_;  // where rows with a table are made, with room for the last piece's excess
     std::vector<Factor> scale_;   // of the row before
     double times_ = 1.0;
     bool ready_ = false;
@@ -382,13 +361,13 @@ void gather(std::vector<Axis> given, const void *source, size_t available, void 
     using Stored = typename Number::Stored;
     constexpr int64_t chunk = (1 << 18) / sizeof(Stored);  // what a thread takes at a time
     constexpr int64_t worth = (1 << 19) / sizeof(Stored);  // what one more thread must have to do
-    constexpr int64_t large = (1 << 20) / sizeof(Stored);  // more than the nearer caches hold
 
     const std::vector<Axis> axes = simplified(std::move(given));
     const Cut cut(axes);
     const int64_t size = axes[cut.split].size * cut.inner * cut.rows;
     const Stored *from = static_cast<const Stored *>(source);
-    const Task<Number> task{axes, cut, from, from + available, static_cast<Stored *>(out), size > large};
+    const Task<Number> task{axes, cut, from, from + available, static_cast<Stored *>(out),
+                            size * int64_t(sizeof(Stored)) > LARGE};
     const int64_t rows_at_once = std::max<int64_t>(1, chunk / (cut.block * cut.inner));
     const int64_t chunks_of_tile = (cut.rows + rows_at_once - 1) / rows_at_once;
     threads = size_t(std::clamp<int64_t>(size / worth, 1, int64_t(threads)));
@@ -397,21 +376,12 @@ void gather(std::vector<Axis> given, const void *source, size_t available, void 
     for (size_t t = 0; t < threads; ++t) workers.emplace_back(task);
 
     std::atomic<int64_t> next{0};
-    auto work = [&](Worker<Number> &worker) noexcept {
+    together(threads, [&](size_t thread) noexcept {
         for (int64_t c = next++; c < chunks_of_tile * cut.tiles; c = next++) {
             const int64_t begin = c % chunks_of_tile * rows_at_once;
-            worker.work(c / chunks_of_tile, begin, std::min(begin + rows_at_once, cut.rows));
+            workers[thread].work(c / chunks_of_tile, begin, std::min(begin + rows_at_once, cut.rows));
         }
-    };
-    std::vector<std::thread> helpers;
-    helpers.reserve(threads);
-    try {
-        for (size_t t = 1; t < threads; ++t) helpers.emplace_back(work, std::ref(workers[t]));
-    } catch (const std::system_error &) {
-        // The system gives no more threads: those there are do the work.
-    }
-    work(workers[0]);
-    for (std::thread &helper : helpers) helper.join();
+    });
 }
 
 }  // namespace modelkeeper

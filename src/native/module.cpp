@@ -11,6 +11,7 @@
 #include "colours.hpp"
 #include "matching.hpp"
 #include "gather.hpp"
+#include "memory.hpp"
 
 namespace nb = nanobind;
 using Labels = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -129,6 +130,38 @@ static void gather(Bytes source, Space out, const std::string &kind, size_t item
     run(std::move(axes), source.data(), source.size() / itemsize, out.data(), threads);
 }
 
+static bool holds_nan(Bytes data, const std::string &kind) {
+    using namespace modelkeeper;
+    auto found = [&](auto number) {
+        using Number = decltype(number);
+        constexpr size_t size = sizeof(typename Number::Stored);
+        if (data.size() % size) refuse(std::to_string(data.size()) + " bytes are no numbers of " + kind);
+        nb::gil_scoped_release release;
+        return modelkeeper::holds_nan<Number>(data.data(), data.size() / size);
+    };
+    if (kind == "float16") return found(Float16{});
+    if (kind == "bfloat16") return found(BFloat16{});
+    if (kind == "float32") return found(Float32{});
+    if (kind == "float64") return found(Float64{});
+    refuse("no numbers of kind " + kind + " are known");
+}
+
+static void copy(const std::vector<Bytes> &sources, const std::vector<Space> &outs, size_t threads) {
+    if (sources.size() != outs.size())
+        refuse(std::to_string(sources.size()) + " sources, but " + std::to_string(outs.size()) + " places");
+    std::vector<modelkeeper::Move> moves;
+    for (size_t n = 0; n < sources.size(); ++n) {
+        if (sources[n].size() != outs[n].size())
+            refuse("source " + std::to_string(n) + " has " + std::to_string(sources[n].size()) + " bytes, its place " +
+                   std::to_string(outs[n].size()));
+        moves.push_back({reinterpret_cast<const char *>(sources[n].data()), reinterpret_cast<char *>(outs[n].data()),
+                         sources[n].size()});
+    }
+    nb::gil_scoped_release release;
+    if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
+    modelkeeper::move_all(moves, threads);
+}
+
 NB_MODULE(_native, m) {
     m.def("colours", &colours, nb::arg("nodes"), nb::arg("offsets"), nb::arg("sources"), nb::arg("edges"),
           nb::arg("budget"));
@@ -136,4 +169,6 @@ NB_MODULE(_native, m) {
     m.def("gather", &gather, nb::arg("source"), nb::arg("out"), nb::arg("kind"), nb::arg("itemsize"),
           nb::arg("sizes"), nb::arg("shape"), nb::arg("indices").noconvert(), nb::arg("factors").noconvert(),
           nb::arg("threads") = 0);
+    m.def("holds_nan", &holds_nan, nb::arg("data"), nb::arg("kind"));
+    m.def("copy", &copy, nb::arg("sources"), nb::arg("outs"), nb::arg("threads") = 0);
 }

@@ -114,6 +114,25 @@ def test_a_model_that_mixes_examples_by_number_has_no_program() -> None:
         record(Odd(), torch.zeros(1, 4))
 
 
+class Fourier(nn.Module):
+    """Mixes tokens and units by a Fourier transform, as FNet does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(torch.fft.fftn(x, dim=(1, 2)).real + torch.fft.fft(x).imag)
+        return found
+
+
+def test_fourier_transforms_run() -> None:
+    model, x = Fourier().eval(), torch.randn(5, 4, 6)
+    program = Program.from_bytes(record(model, x[:2]).to_bytes())
+    with torch.no_grad():
+        torch.testing.assert_close(run(program, tensors_of(model), [x])["output"], model(x))
+
+
 def test_recurrent_models_run_at_other_batch_sizes() -> None:
     model = Recurrent().eval()
     example = SCENARIOS[Recurrent]

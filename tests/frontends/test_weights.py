@@ -136,3 +136,47 @@ def test_a_model_without_numbers_cannot_be_read_or_loaded() -> None:
         dict(read(model))
     with pytest.raises(InvalidWeights, match="materialise"):
         load(model, {"0.bias": np.zeros(8)})
+
+
+class Large(nn.Module):
+    """Tensors that are large enough to be copied as bytes, and one that is laid out in another order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(300, 400), nn.Linear(300, 400).to(torch.bfloat16)
+        self.conv = nn.Conv2d(64, 64, 5).to(memory_format=torch.channels_last)
+        self.register_buffer("counts", torch.arange(20_000))
+
+
+def test_large_tensors_are_loaded_bit_by_bit_and_autograd_knows() -> None:
+    source, target = Large(), Large()
+    target.counts.zero_()
+    arrays = dict(read(source))
+    arrays["a.weight"].flags.writeable = False
+    made = target.a(torch.ones(1, 300, requires_grad=True)).sum()  # its gradient needs the old weights
+    load(target, arrays)
+    for name, tensor in target.state_dict().items():
+        assert torch.equal(tensor, source.state_dict()[name]), name
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        made.backward()
+
+
+def test_large_tensors_that_are_elsewhere_or_their_own_source_are_loaded_too() -> None:
+    model, other = Large(), Large()
+    expected = model.a.weight.detach().flip(0).contiguous()
+    load(model, {"a.weight": model.a.weight, "b.weight": other.b.weight.float()})
+    assert torch.equal(model.b.weight, other.b.weight)
+    load(model, {"a.weight": expected.numpy()[::-1][::-1]})
+    assert torch.equal(model.a.weight, expected)
+    flat = torch.arange(400 * 300 + 1).float()
+    model.a.weight.data = flat[1:].view(400, 300)
+    load(model, {"a.weight": flat[:-1].view(400, 300)})  # the same memory, moved by one
+    assert torch.equal(model.a.weight, torch.arange(400 * 300).float().view(400, 300))
+
+
+def test_one_wrong_weight_changes_no_large_tensor() -> None:
+    model = Large()
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(InvalidWeights, match=r"b\.weight"):
+        load(model, {"a.weight": np.zeros((400, 300), np.float32), "b.weight": np.zeros((400, 301))})
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())

@@ -57,7 +57,9 @@ def test_the_numbers_tell_what_happened(keeper: Team) -> None:
     assert numbers['modelkeeper_queries_total{result="warm"}'] == 1
     assert numbers["modelkeeper_similarity_count"] == 1
     assert numbers["modelkeeper_registered_total"] == 1
-    assert numbers["modelkeeper_models"] == 1
+    assert numbers["modelkeeper_models"] == numbers["modelkeeper_architectures"] == 1
+    assert numbers["modelkeeper_evictions_total"] == 0
+    assert numbers['modelkeeper_request_seconds_count{route="/query"}'] == 2
     assert numbers["modelkeeper_zoo_bytes"] == record.bytes
     assert numbers['modelkeeper_bytes_total{direction="in"}'] == record.bytes
     assert numbers['modelkeeper_query_seconds_count{stage="search"}'] == 2

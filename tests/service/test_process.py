@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from generated import Builder
 from parts import network, tensors, told
 
 from modelkeeper.cli import main
+from modelkeeper.errors import ModelKeeperError, ZooUnusable
 from modelkeeper.graph import Graph
 from modelkeeper.meta import Query
 from modelkeeper.remote import RemoteCoordinator
@@ -209,6 +211,55 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
         assert coordinator._calls.client.get(f"/uploads/{request.id}").json()["offset"] == 1000
         done = coordinator.send(entry)
         assert done.record.checksum == request.checksum
+        coordinator.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 3 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no file system may be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_disk_that_is_full(small_disk: Path, tmp_path: Path) -> None:
+    """What does not fit is refused and waits; what is there is lent; with room, what waits is sent."""
+    big = large(1024, 2)
+    numbers = {name: np.full(tensor.shape, 0.5, np.float32) for name, tensor in big.tensors.items()}
+    with process(small_disk / "zoo", "--no-auth") as service:
+        coordinator = RemoteCoordinator(service.url, spool=tmp_path / "spool")
+        first = coordinator.register(GRAPH, told("first"), tensors(GRAPH).items()).record
+        with pytest.raises(ZooUnusable, match=r"disk is full.*modelkeeper sync"):
+            coordinator.register(big, told("big"), numbers.items())
+        assert [record.id for record in coordinator.models()] == [first.id]
+        coordinator.download(first, tmp_path / "copy")
+        subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
+        [(_, sent)] = coordinator.sync()
+        assert not isinstance(sent, ModelKeeperError)
+        assert coordinator.query(big, ASKED).answer.parent == sent.record.id
+        coordinator.close()
+
+
+def test_parts_of_a_file_and_files_that_did_not_change(tmp_path: Path) -> None:
+    with process(tmp_path / "zoo", "--no-auth") as service:
+        coordinator = RemoteCoordinator(service.url, spool=tmp_path / "spool")
+        record = coordinator.register(GRAPH, told(), tensors(GRAPH).items()).record
+        path = f"/models/{record.id}/model.safetensors"
+        client, etag = coordinator._calls.client, f'"{record.checksum}"'
+        whole = client.get(path)
+        assert (whole.status_code, whole.headers["etag"], len(whole.content)) == (200, etag, record.bytes)
+        assert whole.headers["accept-ranges"] == "bytes"
+        part = client.get(path, headers={"range": "bytes=100-", "if-range": etag})
+        assert (part.status_code, part.content) == (206, whole.content[100:])
+        assert part.headers["content-range"] == f"bytes 100-{record.bytes - 1}/{record.bytes}"
+        other = client.get(path, headers={"range": "bytes=100-", "if-range": '"another"'})
+        assert (other.status_code, len(other.content)) == (200, record.bytes)
+        assert client.get(path, headers={"range": f"bytes={record.bytes}-"}).status_code == 416
+        assert client.get(path, headers={"if-none-match": etag}).status_code == 304
         coordinator.close()
 
 

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from parts import Team, network, team, tensors, told
 
@@ -130,6 +131,50 @@ def test_what_is_private_is_not_there_for_others(keeper: Team) -> None:
     assert ada.show("hidden").state == "active"
 
 
+def test_private_models_show_nowhere_as_parent_or_twin(keeper: Team) -> None:
+    ada, bob, admin = keeper.join("ada"), keeper.join("bob"), keeper.join("root", "admin")
+    secret = ada.register(GRAPH, told("hidden", 0.95, visibility="private"), tensors(GRAPH).items()).record
+    told_of_it = msgspec.structs.replace(told("open", 0.9, parent=secret.id), similarity=1.0)
+    child = ada.register(GRAPH, told_of_it, tensors(GRAPH, 1).items()).record
+    grandchild = bob.register(
+        GRAPH, told("his", 0.91, parent=child.id), tensors(GRAPH, 2).items(), model_id=ID
+    )
+    for eyes in (ada, admin):
+        assert (eyes.show("open").parent, eyes.show("open").twin) == (secret.id, secret.id)
+        assert [record.id for record in eyes.tree(ID).ancestors] == [child.id, secret.id]
+    shown = bob.show("open")
+    assert (shown.parent, shown.similarity, shown.twin, shown.twin_similarity) == ("", None, "", 0.0)
+    told_bob = [
+        bob.show("open"),
+        bob.models(),
+        bob.tree(child.id),
+        bob.tree(ID),
+        bob.log(),
+        bob.stats(),
+        bob.query(GRAPH, ASKED, runners_up=True).answer,
+        grandchild,
+        bob.register(GRAPH, told("his", 0.91, parent=child.id), tensors(GRAPH, 2).items(), model_id=ID),
+        bob.pin(ID),
+        bob.pin(ID, False),
+        bob.remove(ID),
+    ]
+    assert [record.id for record in bob.tree(child.id).ancestors] == []
+    for reply in told_bob:
+        assert secret.id not in str(reply), reply
+        assert "hidden" not in str(reply)
+
+
+def test_who_had_to_make_room_is_told_to_those_who_may_see_it(tmp_path: Path) -> None:
+    with team(tmp_path) as keeper:
+        ada, bob = keeper.join("ada"), keeper.join("bob")
+        secret = ada.register(GRAPH, told("hidden", 0.5, visibility="private"), tensors(GRAPH).items()).record
+        settings = keeper.coordinator.settings
+        keeper.coordinator.zoo.settings = msgspec.structs.replace(settings, capacity=secret.bytes * 3 // 2)
+        done = bob.register(GRAPH, told("his", 0.9), tensors(GRAPH, 1).items())
+        assert keeper.coordinator.show(secret.id).state == "evicted"
+        assert done.evicted == ()
+
+
 def _stolen(thief: object, parent: str) -> object:
     found = thief.query(GRAPH, ASKED)  # type: ignore[attr-defined]
     found.answer = type(found.answer)(parent=parent)
@@ -165,8 +210,6 @@ def test_a_projects_models_are_seen_by_its_members(keeper: Team) -> None:
 def test_uploads_belong_to_who_began_them(keeper: Team) -> None:
     ada, bob = keeper.join("ada"), keeper.join("bob")
     entry = ada.spool.keep(keeper.url, GRAPH, told(), tensors(GRAPH).items(), "", ID)
-    import msgspec
-
     request = msgspec.json.encode(entry.waiting.request)
     body = {"content": request, "headers": {"content-type": "application/json"}}
     hers, his = ada._calls.client, bob._calls.client

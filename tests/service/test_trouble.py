@@ -83,9 +83,11 @@ def relay(target: str, **spoil: Callable[..., bytes]) -> Iterator[Relay]:
     with Relay(target, **spoil) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture
@@ -154,16 +156,16 @@ def test_an_upload_goes_on_where_the_line_broke(service: str, tmp_path: Path) ->
 
 def test_spoilt_bytes_are_noticed(service: str, tmp_path: Path) -> None:
     def flip(number: int, sent: int, chunk: bytes) -> bytes:
-        return chunk[:-1] + bytes([chunk[-1] ^ 1]) if sent > 60_000 else chunk
+        at = 50_000 - sent  # among the weights, of which there are more
+        if number > 2 or not 0 <= at < len(chunk):
+            return chunk
+        return chunk[:at] + bytes([chunk[at] ^ 1]) + chunk[at + 1 :]
 
     damaged = pytest.raises(CoordinatorUnreachable, match="damaged on their way")
     with relay(service, down=flip) as line, remote(line.url, tmp_path) as coordinator, damaged:
         dict(coordinator.query(GRAPH, ASKED).weights())
 
-    def flip_up(number: int, sent: int, chunk: bytes) -> bytes:
-        return chunk[:-1] + bytes([chunk[-1] ^ 1]) if sent > 60_000 and number < 3 else chunk
-
-    with relay(service, up=flip_up) as line, remote(line.url, tmp_path) as coordinator:
+    with relay(service, up=flip) as line, remote(line.url, tmp_path) as coordinator:
         coordinator._calls.client.headers["connection"] = "close"
         done = coordinator.register(GRAPH, told("sent"), tensors(GRAPH, 5).items())  # sent again, whole
         assert done.record.name == "sent"
@@ -212,6 +214,22 @@ def starts_cold(client: ModelKeeperClient, within: float) -> str:
 
 def test_a_port_that_swallows_everything(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=8) as hole:  # connects, and says nothing
+        client = ModelKeeperClient(f"127.0.0.1:{hole.getsockname()[1]}", timeout=1.0, spool=str(tmp_path))
+        assert "did not answer within 1 s" in starts_cold(client, 9.0)
+        client.stop()
+
+
+def test_packets_that_are_dropped(tmp_path: Path) -> None:
+    """A queue of connections that is full: the system then drops what knocks, as a firewall does."""
+    with socket.socket() as hole, contextlib.ExitStack() as knocking:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(0)
+        for _ in range(2):  # one more than the queue takes
+            line = knocking.enter_context(socket.socket())
+            line.setblocking(False)
+            line.connect_ex(hole.getsockname())
+        with pytest.raises(TimeoutError):  # nothing comes back, not even a refusal
+            socket.create_connection(hole.getsockname(), timeout=0.3)
         client = ModelKeeperClient(f"127.0.0.1:{hole.getsockname()[1]}", timeout=1.0, spool=str(tmp_path))
         assert "did not answer within 1 s" in starts_cold(client, 9.0)
         client.stop()

@@ -172,6 +172,44 @@ def test_a_language_model_takes_its_batches_by_name() -> None:
     assert finite(child)
 
 
+def test_norms_that_are_written_out_are_fitted() -> None:
+    """RMSNorm, as most language models have it: a product with a gain."""
+    torch.manual_seed(0)
+    parent = transformer("llama").eval()
+    randomise(parent, 0)
+    child = transformer("llama", hidden_size=16, num_attention_heads=2, num_key_value_heads=2)
+    batches = {"input_ids": torch.randint(0, 90, (32, 8))}
+    found = transfer(parent, child, calibrate=batches, seconds=LONG).calibration
+    assert found is not None
+    fitted = {each.layer for each in found.layers if each.how == "fitted"}
+    assert "model.layers.0.input_layernorm" in fitted
+    assert not any("rotary" in each.layer for each in found.layers)
+    assert finite(child)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_fit_is_divided_by_as_much_as_its_parent(seed: int) -> None:
+    """Else a training step would move what it puts out further than it moves the parent's."""
+    torch.manual_seed(seed)
+
+    def net(width: int) -> nn.Sequential:
+        second = nn.Conv2d(width, width, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU()
+        head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 3)
+        return nn.Sequential(nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.ReLU(), *second, *head)
+
+    parent, child = net(12), net(6)
+    with torch.no_grad():
+        for _ in range(60):
+            parent(IMAGES)
+    found = transfer(parent.eval(), child, calibrate=IMAGES, seconds=LONG).calibration
+    assert found is not None
+    assert found.kept
+    assert found.layers[1].how == "fitted"
+    theirs = parent.get_buffer("4.running_var")
+    for ours in child.get_buffer("4.running_var"):
+        assert torch.isclose(ours, theirs, rtol=1e-3).any()
+
+
 BAD: dict[str, tuple[Any, str]] = {
     "nothing": ([], "0 examples"),
     "one example": (IMAGES[:1], "1 examples"),

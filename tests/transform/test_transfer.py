@@ -2,7 +2,10 @@
 
 import copy
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -422,25 +425,69 @@ def test_a_summary_accounts_for_every_layer_and_number(
     assert json.loads(plan.to_json())["coverage"] == pytest.approx(plan.coverage, abs=1e-4)
 
 
-@pytest.mark.parametrize("fault", ["missing", "shape", "nan", "list", "strings"])
-def test_bad_weights_of_the_parent_change_nothing(fault: str) -> None:
-    parent, child = Residual(), Residual()
-    weights = {name: array.copy() for name, array in read(parent)}
-    match fault:
-        case "missing":
-            del weights["outer.0.weight"]
-        case "shape":
-            weights["outer.0.weight"] = np.zeros((3, 3))
-        case "nan":
-            weights["outer.0.weight"][0, 0, 0, 0] = np.nan
-        case "list":
-            weights["outer.0.weight"] = weights["outer.0.weight"].tolist()
-        case "strings":
-            weights["outer.0.weight"] = weights["outer.0.weight"].astype(str)
+FAULTS: dict[str, Callable[[np.ndarray], object]] = {
+    "missing": lambda array: None,
+    "shape": lambda array: np.zeros((3, 3)),
+    "nan": lambda array: np.where(np.arange(array.size).reshape(array.shape), array, np.nan),
+    "half nan": lambda array: np.full(array.shape, np.nan, np.float16),
+    "no axis": lambda array: np.float32(1).reshape(()),
+    "empty": lambda array: np.zeros((0, *array.shape[1:]), np.float32),
+    "list": lambda array: array.tolist(),
+    "strings": lambda array: array.astype(str),
+}
+
+
+@pytest.mark.parametrize("where", ["outer.0.weight", "head.bias"])
+@pytest.mark.parametrize("wider", [False, True])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_bad_weights_of_the_parent_change_nothing(fault: str, wider: bool, where: str) -> None:
+    parent, child = Residual(), network(8, [("residual", 9)]) if wider else Residual()
+    if wider:
+        parent, where = network(4, [("residual", 6)]), {"head.bias": "4.bias"}.get(where, "1.b.0.weight")
+    graph = describe(parent, IMAGE)
+    weights: dict[str, Any] = {name: array.copy() for name, array in read(parent)}
+    weights[where] = FAULTS[fault](weights[where])
+    if fault == "missing":
+        del weights[where]
     before = copy.deepcopy(child.state_dict())
-    with pytest.raises(InvalidWeights, match=r"outer\.0\.weight"):
-        transfer(describe(parent), child, weights=weights)
+    with pytest.raises(InvalidWeights, match=re.escape(where)):
+        transfer(graph, child, IMAGE, weights=weights)
     assert all(torch.equal(t, before[name]) for name, t in child.state_dict().items())
+    described = describe(child, IMAGE)
+    with pytest.raises(InvalidWeights, match=re.escape(where)):
+        dict(apply(make_plan(graph, described, align(graph, described)), weights))
+
+
+class Odd(nn.Module):
+    """What is there beside plain weights: a number without axes, counts, a flag, nothing at all."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, width), nn.Linear(width, 3)
+        self.scale = nn.Parameter(torch.rand(()))
+        self.none = nn.Parameter(torch.zeros(0, 4))
+        self.register_buffer("steps", torch.tensor(7))
+        self.register_buffer("seen", torch.arange(3))
+        self.register_buffer("flag", torch.tensor([True, False, True]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.second(torch.tanh(self.first(x))) * self.scale + self.seen + self.steps
+        return torch.where(self.flag, y, -y) + self.none.sum()
+
+
+@pytest.mark.parametrize("width", [5, 8])
+def test_empty_tensors_numbers_without_axes_and_integers_are_transferred_or_kept(width: int) -> None:
+    parent, child = Odd(5), Odd(width)
+    parent.steps += 4
+    parent.seen += 2
+    report = transfer(parent, child, torch.randn(2, 6), verify=True)
+    assert report.exact
+    assert report.difference is not None
+    assert report.difference < 1e-5
+    for name in ("scale", "none", "steps", "seen", "flag"):
+        entry = next(each for each in report.plan.entries if each.tensor == name)
+        assert torch.equal(child.state_dict()[name], parent.state_dict()[name]) or entry.why, name
+        assert child.state_dict()[name].dtype == parent.state_dict()[name].dtype
 
 
 def test_apply_asks_for_one_tensor_at_a_time() -> None:

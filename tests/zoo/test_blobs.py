@@ -18,8 +18,10 @@ ARRAY = np.arange(3000, dtype=np.float32)
 FILE = b"".join(stream(Header.of([("x", "float32", (3000,))]), [("x", ARRAY)]))
 
 
-@pytest.fixture(params=["folder", "file-url", "memory"])
+@pytest.fixture(params=["folder", "file-url", "memory", "s3"])
 def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+    if request.param == "s3":
+        return Blobs(request.getfixturevalue("bucket"))
     urls = {"folder": str(tmp_path / "a b%c"), "file-url": f"file://{tmp_path}/zoo", "memory": "memory://"}
     return Blobs(urls[request.param])
 

@@ -233,7 +233,7 @@ def test_graphs_are_shared_and_swept(catalog: Catalog) -> None:
 def test_children_and_twins(catalog: Catalog) -> None:
     parent = add(catalog)
     children = [add(catalog, parent=parent.id) for _ in range(2)]
-    assert catalog.children(parent.id) == children
+    assert catalog.children([parent.id]) == children
     catalog.set_twins({children[0].id: (parent.id, 0.95)})
     assert catalog.get(children[0].id).twin == parent.id
     assert catalog.get(children[0].id).twin_similarity == 0.95

@@ -1,12 +1,15 @@
 """What a zoo keeps: within its capacity, the pinned ones, one of each kind of twins, and why others went."""
 
+import json
 from pathlib import Path
 
+import msgspec
 import pytest
 import zoos
 
-from modelkeeper.coordinator import Coordinator
+from modelkeeper.coordinator import MOST_GENERATIONS, Coordinator
 from modelkeeper.errors import UnknownModel, ZooUnusable
+from modelkeeper.matching import prepare
 from modelkeeper.meta import Query
 from modelkeeper.settings import ADMISSIONS, POLICIES, Settings
 from modelkeeper.zoo.admission import VERDICTS
@@ -139,3 +142,40 @@ def test_settings_name_what_there_is() -> None:
 
     assert set(ADMISSIONS) == set(VERDICTS)
     assert set(POLICIES) == set(selection.POLICIES)
+
+
+def test_a_damaged_model_comes_back_when_its_file_is_repaired(tmp_path: Path) -> None:
+    coordinator = opened(tmp_path)
+    mine = zoos.register(coordinator, SMALL[0], "mine", 0.9)
+    file = tmp_path / mine.folder / "model.safetensors"
+    backup = file.read_bytes()
+    file.write_bytes(backup[:-1] + bytes([backup[-1] ^ 1]))
+    assert coordinator.gc(verify=True).damaged == (mine.id,)
+    assert coordinator.gc(verify=True).repaired == ()
+    assert coordinator.query(SMALL[0], Query(task=zoos.TASK)).answer.cold
+    file.write_bytes(backup)
+    assert coordinator.gc().repaired == (), "without checksums nobody knows"
+    assert coordinator.gc(verify=True).repaired == (mine.id,)
+    assert coordinator.query(SMALL[0], Query(task=zoos.TASK)).answer.parent == mine.id
+    assert [event.action for event in coordinator.log(model=mine.id)][:3] == ["lent", "repaired", "damaged"]
+    coordinator.close()
+
+
+def test_a_tree_of_many_generations(tmp_path: Path) -> None:
+    """Lineage has no end; a tree shows all ancestors, and as many generations below as JSON can nest."""
+    coordinator = opened(":memory:")
+    first = zoos.register(coordinator, SMALL[0], "0", 0.9)
+    graph, prepared = coordinator.zoo.catalog.graph_bytes(first.graph), prepare(SMALL[0]).to_bytes()
+    last = first
+    for number in range(1, 1200):
+        child = msgspec.structs.replace(last, id=f"{number:016x}", name=f"{number}", parent=last.id)
+        last = coordinator.zoo.catalog.add(child, graph, prepared)
+    assert [each.name for each in coordinator.tree(last.id).ancestors[:2]] == ["1198", "1197"]
+    assert len(coordinator.tree(last.id).ancestors) == 1199
+    at, depth = coordinator.tree(first.id), 0
+    assert json.dumps(at.to_dict())
+    while at.descendants:
+        [at] = at.descendants
+        depth += 1
+    assert depth == MOST_GENERATIONS
+    coordinator.close()

@@ -110,6 +110,7 @@ def swept(found: Swept) -> RenderableType:
             "folders without a record deleted": f"{len(found.folders):,}",
             "graphs without a model deleted": f"{found.graphs:,}",
             "damaged models taken out": ", ".join(found.damaged) or "0",
+            "repaired models taken back": ", ".join(found.repaired) or "0",
             "models evicted": ", ".join(found.evicted) or "0",
         }
     )

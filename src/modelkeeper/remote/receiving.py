@@ -1,24 +1,24 @@
-"""Receive weights: tensor by tensor, going on where the line broke, and sure that they are what was sent.
+"""Receive weights: into a file, going on where the line broke, and sure that they are what was sent.
 
 Nothing of what comes is believed: the tensors must be tensors of the model that asked, of its types and
 shapes, in just the bytes that were announced, and all bytes together must have the checksum that the
-coordinator computed while it sent them. The last of these is known at the end: whoever takes the tensors must
-not use the first before the last has come.
+coordinator computed while it sent them. The last of these is known at the end, so none is given out before.
 """
 
-import hashlib
+import contextlib
 import re
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import numpy as np
 
-from modelkeeper.errors import CoordinatorUnreachable, InvalidWeights
+from modelkeeper.batches import Behind
+from modelkeeper.errors import CoordinatorUnreachable, InvalidWeights, ZooUnusable
 from modelkeeper.graph import Graph
 from modelkeeper.remote.calls import PAUSES, Calls
-from modelkeeper.weights import MAX_HEADER, Array, Header, dtype_of
+from modelkeeper.weights import MAX_HEADER, Array, Header, map_file
 from modelkeeper.zoo.records import Record
 from modelkeeper.zoo.zoo import stored_tensors
 
@@ -91,57 +91,32 @@ class Stream:
         self.total, self.etag = total, etag
 
 
-class _Reader:
-    """Read a stream by lengths, and hash it."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._chunks = iter(stream)
-        self._rest = memoryview(b"")
-        self.digest = hashlib.sha256()
-
-    def fill(self, target: memoryview) -> None:
-        while len(target):
-            if not len(self._rest):
-                chunk = next(self._chunks, b"")
-                if not chunk:
-                    raise InvalidWeights("file", "it ends too early")
-                self.digest.update(chunk)
-                self._rest = memoryview(chunk)
-            size = min(len(target), len(self._rest))
-            target[:size] = self._rest[:size]
-            target, self._rest = target[size:], self._rest[size:]
-
-    def take(self, length: int) -> bytes:
-        target = bytearray(length)
-        self.fill(memoryview(target))
-        return bytes(target)
-
-
 def receive(calls: Calls, body: bytes, graph: Graph) -> Iterator[tuple[str, Array]]:
     """The tensors that a parent lends to the model with this graph.
 
+    They come into a temporary file without a name, and the first is given out when the last has come and all
+    are what was sent: a line that breaks for good changes nothing in a model, and memory holds none of them.
+
     Raises:
         CoordinatorUnreachable: They do not come, or are not what can be meant.
+        ZooUnusable: There is no room for them.
     """
     known = {name: (dtype, shape) for name, dtype, shape in stored_tensors(graph)}
     most = MAX_HEADER + Header.of(stored_tensors(graph)).data_bytes
     stream = Stream(calls, "POST", "/weights", body, most=most)
-    reader = _Reader(stream)
-    try:
-        length = int.from_bytes(reader.take(8), "little")
-        if not 2 <= length <= min(MAX_HEADER, stream.total - 8):
-            calls.refuse(f"a header of {length:,} bytes")
-        header = Header.parse(reader.take(length), stream.total - 8 - length)
-    except InvalidWeights as problem:
-        raise calls.nonsense(str(problem)) from problem
-    for name, spec in header.tensors.items():
+    with _room(tempfile.gettempdir()), tempfile.TemporaryFile(prefix="modelkeeper-", buffering=0) as file:
+        with Behind(file, most) as behind:
+            for chunk in stream:
+                behind.add(chunk)
+        _verify(calls, body, stream, behind.digest.hexdigest())
+        try:
+            weights = map_file(file, private=True)
+        except InvalidWeights as problem:
+            raise calls.nonsense(str(problem)) from problem
+    for name, spec in weights.header.tensors.items():
         if known.get(name) != (spec.dtype, spec.shape):
             calls.refuse(f"the model has no tensor {name[:80]!r} of {spec.dtype} {spec.shape}")
-    for name, spec in sorted(header.tensors.items(), key=lambda each: each[1].begin):
-        raw = np.empty(spec.end - spec.begin, np.uint8)
-        reader.fill(raw.data)
-        yield name, raw.view(dtype_of(spec.dtype)).reshape(spec.shape)
-    _verify(calls, body, stream, reader.digest.hexdigest())
+    yield from weights.items()
 
 
 def _verify(calls: Calls, body: bytes, stream: Stream, checksum: str) -> None:
@@ -162,23 +137,32 @@ def download(calls: Calls, record: Record, path: Path) -> None:
 
     Raises:
         CoordinatorUnreachable: It does not come, or was damaged on its way.
+        ZooUnusable: It cannot be written.
     """
     part = path.with_name(path.name + ".part")
-    digest = hashlib.sha256()
-    with part.open("a+b") as file:
+    source = f"/models/{record.id}/model.safetensors"
+    with _room(str(path.parent)), part.open("a+b", buffering=0) as file:
         start = min(file.seek(0, 2), record.bytes)
         file.truncate(start)
         file.seek(0)
-        while piece := file.read(2**20):
-            digest.update(piece)
-        source = f"/models/{record.id}/model.safetensors"
-        if start < record.bytes:
+        with Behind(file, record.bytes) as behind:
+            while piece := file.read(2**20):
+                behind.digest.update(piece)
             stream = Stream(calls, "GET", source, most=record.bytes, start=start)
             stream.total, stream.etag = record.bytes, f'"{record.checksum}"'
             for chunk in stream:
-                file.write(chunk)
-                digest.update(chunk)
-    if digest.hexdigest() != record.checksum:
+                behind.add(chunk)
+    if behind.digest.hexdigest() != record.checksum:
         part.unlink()
         raise calls.unreachable("the weights were damaged on their way")
     part.replace(path)
+
+
+@contextlib.contextmanager
+def _room(folder: str) -> Iterator[None]:
+    """Say where a file could not be written."""
+    try:
+        yield
+    except OSError as problem:
+        advice = "Make room there; the variable TMPDIR names another folder for what is temporary."
+        raise ZooUnusable(folder, problem.strerror or str(problem), advice) from problem

@@ -8,13 +8,14 @@ import anyio.to_thread
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
+from modelkeeper.batches import Batch
 from modelkeeper.protocol import SAFETENSORS, UploadRequest, UploadState
 from modelkeeper.server.bodies import Writer, read_json, reply, takes
 from modelkeeper.server.routes import Id
 from modelkeeper.server.service import Service
 
 run = anyio.to_thread.run_sync
-BATCH = 4 * 2**20  # bytes that are written at a time
+FLUSH = 64 * 2**20  # bytes after which what is written goes to the disk
 PATIENCE = 60.0  # seconds between two pieces
 
 
@@ -77,32 +78,42 @@ def uploads(service: Service) -> APIRouter:
 
 
 async def _receive(service: Service, request: Request, identity: str, at: int, size: int) -> int:
-    """Write what comes, while more is coming; two batches are all that is held."""
-    batch, writing = bytearray(), None
+    """Write what comes, while more is coming; two batches are all that is held, in buffers that stay.
+
+    What was written is flushed to the disk meanwhile, so that whoever completes has little to wait for.
+    """
+    filling, spare = Batch(size - at), Batch(size - at)
+    writing: asyncio.Task[None] | None = None
+    flushing: asyncio.Task[None] | None = None
+    flushed = at
     body = aiter(request.stream())
     try:
-        while True:
+        more = True
+        while more:
             try:
                 async with asyncio.timeout(PATIENCE):
                     chunk = await anext(body, None)
             except (ClientDisconnect, TimeoutError):
                 chunk = None  # what has arrived stays
-            if chunk is not None:
-                batch += chunk
-                if at + len(batch) > size:
-                    raise HTTPException(413, f"more than the {size:,} bytes that were announced")
-            if len(batch) >= BATCH or (chunk is None and batch):
-                if writing is not None:
-                    await writing
-                writing = asyncio.create_task(_write(service, identity, at, batch))
-                at, batch = at + len(batch), bytearray()
-            if chunk is None:
-                break
-    finally:
-        if writing is not None:
-            await writing
+            more = chunk is not None
+            rest = memoryview(chunk or b"")
+            if at + filling.held + len(rest) > size:
+                raise HTTPException(413, f"more than the {size:,} bytes that were announced")
+            while len(rest) or (not more and filling.held):
+                rest = filling.take(rest)
+                if filling.full or not more:
+                    if writing is not None:
+                        await writing
+                    writing = asyncio.create_task(run(service.uploads.write, identity, at, filling.view()))
+                    at += filling.held
+                    filling, spare = spare, filling
+                    filling.held = 0
+            if at - flushed >= FLUSH and (flushing is None or flushing.done()):
+                flushing, flushed = asyncio.create_task(run(service.uploads.flush, identity)), at
+    finally:  # nobody else may write to it before this has ended
+        under_way = [task for task in (writing, flushing) if task is not None]
+        if under_way:
+            await asyncio.wait(under_way)
+    for task in under_way:
+        task.result()
     return at
-
-
-async def _write(service: Service, identity: str, at: int, batch: bytearray) -> None:
-    await run(service.uploads.write, identity, at, batch)

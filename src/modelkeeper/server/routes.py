@@ -165,19 +165,23 @@ def records(service: Service) -> APIRouter:
     async def remove(model: Id, who: Writer) -> Response:
         """Take a model out of the zoo. Its record stays, for those who descend from it."""
         record = await run(lambda: service.owned(model, who))
-        return reply(await run(lambda: coordinator.remove(record.id, user=who.user.name)))
+        return reply(await run(lambda: coordinator.remove(record.id, user=who.user.name, viewer=who.viewer)))
 
     @router.put("/models/{model}/pin")
     async def pin(model: Id, who: Writer) -> Response:
         """Keep a model whatever it is worth."""
         record = await run(lambda: service.owned(model, who))
-        return reply(await run(lambda: coordinator.pin(record.id, True, user=who.user.name)))
+        return reply(
+            await run(lambda: coordinator.pin(record.id, True, user=who.user.name, viewer=who.viewer))
+        )
 
     @router.delete("/models/{model}/pin")
     async def unpin(model: Id, who: Writer) -> Response:
         """Let retention decide about a model again."""
         record = await run(lambda: service.owned(model, who))
-        return reply(await run(lambda: coordinator.pin(record.id, False, user=who.user.name)))
+        return reply(
+            await run(lambda: coordinator.pin(record.id, False, user=who.user.name, viewer=who.viewer))
+        )
 
     @router.get("/stats")
     async def stats(who: Reader) -> Response:
@@ -202,7 +206,7 @@ def records(service: Service) -> APIRouter:
         verify: bool = False,
     ) -> Response:
         """Sweep what was left behind."""
-        return reply(await run(lambda: coordinator.gc(grace=grace, verify=verify)))
+        return reply(await run(lambda: service.gc(grace, verify)))
 
     return router
 

@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from modelkeeper.coordinator import Coordinator, Warmth
 from modelkeeper.errors import (
     CorruptWeights,
@@ -30,7 +32,7 @@ from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import ADMIN, Accounts, Holder
 from modelkeeper.zoo.admission import Admission
 from modelkeeper.zoo.records import PROJECT, Record, Registration, is_id
-from modelkeeper.zoo.zoo import Registered, stored_tensors
+from modelkeeper.zoo.zoo import Registered, Swept, stored_tensors
 
 PIECE = 2**20  # bytes handed to the network at a time
 MOST_WARM = 16  # streams that are begun again without planning again
@@ -94,7 +96,7 @@ class Service:
         owner = self.owner(request, holder)
         if not is_id(request.id):
             raise InvalidMeta("id", repr(request.id[:80]), "give 16 hexadecimal digits")
-        done = self._registered(request.id, owner)
+        done = self._registered(request.id, owner, holder)
         if done is not None:
             return UploadState(id=request.id, offset=request.size, size=request.size, registered=done)
         if re.fullmatch(r"[0-9a-f]{64}", request.checksum) is None:
@@ -115,7 +117,7 @@ class Service:
     def complete(self, identity: str, holder: Holder) -> UploadState:
         """Take a model that was sent into the zoo. Asking again gives the same reply."""
         owner = self.named(holder)
-        done = self._registered(identity, owner)
+        done = self._registered(identity, owner, holder)
         if done is not None:
             self.uploads.forget(identity)
             return UploadState(id=identity, offset=done.record.bytes, size=done.record.bytes, registered=done)
@@ -138,6 +140,8 @@ class Service:
         self.uploads.forget(identity)
         self.metrics.registered.inc()
         self.metrics.evictions.inc(len(done.evicted))
+        seen = self.coordinator.zoo.catalog.with_ids(done.evicted, holder.viewer)
+        done = msgspec.structs.replace(done, evicted=tuple(each for each in done.evicted if each in seen))
         return UploadState(id=identity, offset=offset, size=offset, registered=done)
 
     def owned(self, identity: str, holder: Holder) -> Record:
@@ -162,13 +166,20 @@ class Service:
         """Whose uploads the holder may see; None: where there are no users, everyone's."""
         return holder.user.name if self.settings.auth else None
 
-    def _registered(self, identity: str, owner: str | None) -> Registered | None:
+    def _registered(self, identity: str, owner: str | None, holder: Holder) -> Registered | None:
         record = self.coordinator.zoo.catalog.with_ids([identity]).get(identity)
         if record is None:
             return None
         if owner not in (None, record.owner):
             raise NotAllowed(f"the id {identity} is taken", "Choose another.")
+        record = self.coordinator.show(identity, holder.viewer)
         return Registered(record, Admission("admitted", "it is registered already"))
+
+    def gc(self, grace: float | None, verify: bool) -> Swept:
+        """Sweep what was left behind, also by those who began to send a model."""
+        old = self.uploads.sweep(self.coordinator.settings.grace if grace is None else grace)
+        swept = self.coordinator.gc(grace=grace, verify=verify)
+        return msgspec.structs.replace(swept, staging=swept.staging + old)
 
     def _told(self, request: UploadRequest, holder: Holder) -> Registration:
         told = checked(request.registration)

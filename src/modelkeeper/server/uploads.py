@@ -134,6 +134,19 @@ class Uploads:
             digest.update(data)
             self._hashes[identity] = offset + len(data), digest
 
+    def flush(self, identity: str) -> None:
+        """Bring to the disk what is there, while more comes."""
+        try:
+            handle = os.open(self._place(identity) / _WEIGHTS, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError as problem:
+            raise _unusable(problem) from problem
+        try:
+            os.fsync(handle)
+        except OSError as problem:
+            raise _unusable(problem) from problem
+        finally:
+            os.close(handle)
+
     def staged(self, identity: str) -> Staged:
         """The whole file."""
         path = self._place(identity) / _WEIGHTS

@@ -132,8 +132,14 @@ class _Run:
         shape = [
             axis.size for axis, number in zip(pair.child.axes, pair.axes, strict=True) if number is not None
         ]
+        same = [self._plan.maps.identical(ours.of, theirs.of) for ours, theirs in pair.expressions()]
+        if all(same):
+            return array.reshape(pair.child.shape)  # as it is: whoever loads it copies it
         maps, means = [], []
         for position, (ours, theirs) in enumerate(pair.expressions()):
+            if same[position]:
+                maps.append(AxisMap())
+                continue
             matrix = self._plan.maps.resampled(pair.child, ours, theirs)
             if matrix is not None:
                 array = _resampled(array, position, matrix)
@@ -146,16 +152,13 @@ class _Run:
             elif new.any():
                 means.append((position, new))
                 index = np.where(new, NOTHING, index)
-            same = len(index) == theirs.size and (index == np.arange(len(index))).all()
-            maps.append(AxisMap(None if same else index, None if (factor == 1).all() else factor))
+            maps.append(AxisMap(index, None if (factor == 1).all() else factor))
         scale = self._plan.maps.scale(pair.child)
         if scale != 1 and maps:
             factor = np.full(shape[0], scale) if maps[0].factor is None else maps[0].factor * scale
             maps[0] = AxisMap(maps[0].index, factor)
         if not np.issubdtype(array.dtype, np.inexact) and array.dtype not in SMALL_FLOATS:
             maps = [AxisMap(each.index, None) for each in maps]
-        if all(each.index is None and each.factor is None for each in maps):
-            return array.reshape(pair.child.shape)  # as it is: whoever loads it copies it
         try:
             made = gather(array, maps, shape)
         except CannotGather as error:

@@ -14,7 +14,10 @@ included:
 
 That is exact where only sums and norms lie between makers, norms and readers. A layer norm's own output is no
 such mean: where it runs into the next norm (post-norm transformers), or where something else happens to the
-units, gains take η and nothing else is scaled, and the plan says that it is approximate.
+units, gains take η and nothing else is scaled, and the plan says that it is approximate. From norm to norm it
+cannot be exact: a unit that moves no statistic of the first sits at the mean, so it leaves that norm as its
+bias, a constant; for the second it would have to be the mean over all units of gain times normalised input,
+which varies with the input unless all gains are equal, and no norm mixes units, to make it so.
 """
 
 import re
@@ -147,7 +150,10 @@ class _Walk:
                 if not _LINEAR.match(step) and not (layer.kind in _NORMS and _REDUCING.match(step)):
                     raise _Problem(f"{step} is applied to it before {where}")
             if state == "normed" and new == MEANS:
-                raise _Problem(f"what a layer norm makes runs into {where}")
+                raise _Problem(
+                    f"what a layer norm makes runs into {where}: a new unit leaves the one as a constant, "
+                    "and would have to enter the other as the mean of its neighbours, which varies"
+                )
         if norm:
             self._gains.update(self._gain(layer))
             self._unread.update(tensor.name for tensor in layer.tensors)

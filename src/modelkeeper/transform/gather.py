@@ -14,7 +14,7 @@ Two gathers in a row are one: by `a`, then by `b`, is the gather by `a.index[b.i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import ml_dtypes
 import numpy as np
@@ -22,18 +22,10 @@ from numpy.typing import NDArray
 
 from modelkeeper import _native
 from modelkeeper.errors import CannotGather
+from modelkeeper.weights import FLOAT_KINDS, Array, Kind
 
 __all__ = ["AxisMap", "gather"]
 
-Array = np.ndarray[Any, np.dtype[Any]]
-Kind = Literal["float16", "bfloat16", "float32", "float64", "bits"]
-
-_SCALABLE: dict[np.dtype[Any], Kind] = {
-    np.dtype(np.float16): "float16",
-    np.dtype(ml_dtypes.bfloat16): "bfloat16",
-    np.dtype(np.float32): "float32",
-    np.dtype(np.float64): "float64",
-}
 # Types of NumPy's family whose zero is all bits zero, which is what a hole is filled with.
 _MOVABLE = {
     np.dtype(getattr(ml_dtypes, name))
@@ -101,7 +93,7 @@ def gather(
     """
     shape = tuple(shape)
     dtype = source.dtype.newbyteorder("=")
-    if dtype.kind not in "biufc" and dtype not in _SCALABLE and dtype not in _MOVABLE:
+    if dtype.kind not in "biufc" and dtype not in FLOAT_KINDS and dtype not in _MOVABLE:
         raise CannotGather(f"arrays of {dtype} cannot be gathered")
     if len(maps) != source.ndim or len(shape) != source.ndim:
         raise CannotGather(
@@ -112,7 +104,7 @@ def gather(
         raise CannotGather(f"shape {shape} has a negative size")
     if threads is not None and threads < 1:
         raise CannotGather(f"threads is {threads}; give 1 or more, or None for all there are")
-    kind = _SCALABLE.get(dtype, "bits")
+    kind: Kind | Literal["bits"] = FLOAT_KINDS.get(dtype, "bits")
     if kind == "bits" and any(each.factor is not None for each in maps):
         raise CannotGather(f"{dtype} takes no factors: convert the source to a float type first")
     if out is None:

@@ -19,6 +19,7 @@ choose it. ResNets of half the width start at 14 % (by absolute weights 11 %), w
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,20 @@ class Importance:
 
     def __init__(self, graph: Graph, source: Source) -> None:
         self._graph, self._source = graph, source
-        self._on_space = _tensors_by_space(graph)
         self._known: dict[int, Shares] = {}
         self._folds: dict[tuple[int, bytes], tuple[Index, Shares] | None] = {}
-        self._consumers = consumers(graph)
-        self._layer = {t.name: n for n, each in reversed([*enumerate(graph.layers)]) for t in each.tensors}
+
+    @cached_property
+    def _on_space(self) -> dict[int, list[tuple[Tensor, int]]]:
+        return _tensors_by_space(self._graph)
+
+    @cached_property
+    def _consumers(self) -> tuple[tuple[int, ...], ...]:
+        return consumers(self._graph)
+
+    @cached_property
+    def _layer(self) -> dict[str, int]:
+        return {t.name: n for n, each in reversed([*enumerate(self._graph.layers)]) for t in each.tensors}
 
     def __call__(self, space: int) -> Shares:
         """How much each unit matters: never negative, in no particular unit."""

@@ -104,6 +104,19 @@ class Maps:
         """For each unit of a child's axis the parent's unit on that axis, and the factor it takes."""
         return self._gather(ours.of, theirs.of, dict(ours.degrees), ours.role, importance)
 
+    def identical(self, ours: Expression, theirs: Expression) -> bool:
+        """Is every unit of an axis the parent's unit in the same place? (Found out without making a map.)"""
+        if ours.size != theirs.size:
+            return False
+        match ours, theirs:
+            case Product(mine), Product(others) if len(mine) == len(others):
+                return all(map(self.identical, mine, others))
+            case Concat(mine), Concat() | Atom() | Product():
+                there = pieces(theirs)
+                places = self._partners.concatenated(mine, there)
+                return places == [*range(len(there))] and all(map(self.identical, mine, there))
+        return True  # whatever else there is, it changes only with its size
+
     def resampled(self, tensor: Tensor, ours: Axis, theirs: Axis) -> Matrix | None:
         """How more or fewer positions follow from the old ones; None for an axis that has none."""
         bare = (

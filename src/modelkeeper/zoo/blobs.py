@@ -14,14 +14,14 @@ the catalog. What a crash leaves behind belongs to no record, and is swept.
 
 import contextlib
 import hashlib
-import mmap
 import os
 import secrets
 import shutil
 import time
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from obstore.exceptions import BaseError as StoreError
@@ -29,12 +29,17 @@ from obstore.exceptions import NotFoundError
 from obstore.store import LocalStore, MemoryStore, ObjectStore, from_url
 
 from modelkeeper.errors import CorruptWeights, ZooUnusable
-from modelkeeper.weights import CHUNK, Weights
+from modelkeeper.weights import CHUNK, Weights, map_file
 from modelkeeper.zoo.records import is_id
+
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
 MODELS, STAGING = "models", "staging"
+# A store that is down is said so while somebody still waits for the answer.
+_RETRIES: "RetryConfig" = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
 
 
@@ -60,7 +65,7 @@ class Blobs:
             if self.url == "memory://":
                 self._store: ObjectStore = MemoryStore()
             elif "://" in self.url and not self.url.startswith("file://"):
-                self._store = from_url(self.url)
+                self._store = from_url(self.url, retry_config=_RETRIES)
             else:
                 self._root = Path(self.url.removeprefix("file://")).absolute()
                 for name in (MODELS, STAGING):
@@ -128,9 +133,8 @@ class Blobs:
             if self._root is not None:
                 with (self._root / path).open("rb") as file:
                     found = os.fstat(file.fileno()).st_size
-                    view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-                if found == size:
-                    return Weights(lambda offset, length: view[offset : offset + length], size)
+                    if found == size:
+                        return map_file(file)
             else:
                 found = self._store.head(path)["size"]
                 if found == size:

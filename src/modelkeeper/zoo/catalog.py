@@ -26,7 +26,18 @@ from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo import schema
 from modelkeeper.zoo.database import in_memory, open_engine
-from modelkeeper.zoo.records import KEPT, MAX_NAME, PUBLIC, STORED, Event, Filter, Record, Viewer, is_id
+from modelkeeper.zoo.records import (
+    DAMAGED,
+    KEPT,
+    MAX_NAME,
+    PUBLIC,
+    STORED,
+    Event,
+    Filter,
+    Record,
+    Viewer,
+    is_id,
+)
 from modelkeeper.zoo.schema import clock, events, graphs, models, tags
 
 if TYPE_CHECKING:
@@ -137,6 +148,17 @@ class Catalog:
                 )
         return gone
 
+    def restore(self, model: str, state: str, reason: str, event: Event) -> bool:
+        """Take a damaged model back into what can be searched. Was it damaged, and is its graph there?"""
+        known = models.c.graph.in_(sa.select(graphs.c.digest))
+        with self._taking_turns() as connection:
+            change = models.update().where(models.c.id == model, models.c.state == DAMAGED, known)
+            values = {"state": state, "reason": reason, "changed": _tick(connection)}
+            back = connection.execute(change.values(**values)).rowcount > 0
+            if back:
+                connection.execute(events.insert(), _event(event))
+        return back
+
     def update(self, model: str, event: Event | None = None, **values: Any) -> None:
         """Change fields of a record that do not decide whether it can be searched."""
         with self._writing() as connection:
@@ -166,8 +188,8 @@ class Catalog:
                 connection.execute(change, rows)
 
     def sweep_graphs(self) -> int:
-        """Delete graphs that no stored model has. How many were there?"""
-        used = sa.select(models.c.graph).where(models.c.state.in_(STORED))
+        """Delete graphs that no model with files has. How many were there?"""
+        used = sa.select(models.c.graph).where(models.c.state.in_(KEPT))
         with self._taking_turns() as connection:
             return connection.execute(graphs.delete().where(graphs.c.digest.not_in(used))).rowcount
 
@@ -193,7 +215,7 @@ class Catalog:
                 prefix = models.c.id.startswith(name, autoescape=True) if len(name) >= 4 else sa.false()
                 whole = prefix | ((models.c.name == name) & models.c.state.in_(STORED))
             chosen = sa.select(*_FIELDS).where(whole, *_visible(viewer)).order_by(models.c.key.desc())
-            found = _records(connection.execute(chosen.limit(20)))
+            found = _shown(connection, _records(connection.execute(chosen.limit(20))), viewer)
         if not found:
             raise UnknownModel(name, near=self._near(name, viewer))
         named = [record for record in found if record.name == name]
@@ -225,7 +247,7 @@ class Catalog:
         ordered = [column.desc() if order.startswith("-") else column.asc(), models.c.key.desc()]
         chosen = sa.select(*_FIELDS).where(*_where(wanted)).order_by(*ordered).limit(limit).offset(offset)
         with self._reading() as connection:
-            return _records(connection.execute(chosen))
+            return _shown(connection, _records(connection.execute(chosen)), wanted.viewer)
 
     def keys(self, wanted: Filter) -> "NDArray[np.int64]":
         """The keys of all records that pass a filter."""
@@ -244,13 +266,14 @@ class Catalog:
                 found.update((record.key, record) for record in _records(rows))
         return found
 
-    def with_ids(self, ids: Collection[str]) -> dict[str, Record]:
-        """Records by id."""
+    def with_ids(self, ids: Collection[str], viewer: Viewer | None = None) -> dict[str, Record]:
+        """Records by id, of those that the viewer may see."""
         found: dict[str, Record] = {}
         with self._reading() as connection:
             for batch in _batches(list(ids)):
-                rows = connection.execute(sa.select(*_FIELDS).where(models.c.id.in_(batch)))
-                found.update((record.id, record) for record in _records(rows))
+                chosen = sa.select(*_FIELDS).where(models.c.id.in_(batch), *_visible(viewer))
+                some = _shown(connection, _records(connection.execute(chosen)), viewer)
+                found.update((record.id, record) for record in some)
         return found
 
     def keys_named(self, names: Collection[str]) -> "NDArray[np.int64]":
@@ -264,11 +287,14 @@ class Catalog:
                 found += connection.execute(sa.select(models.c.key).where(named)).scalars()
         return np.array(found, np.int64)
 
-    def children(self, model: str) -> list[Record]:
-        """The models that started from this one, the oldest first."""
+    def children(self, parents: Collection[str], viewer: Viewer | None = None) -> list[Record]:
+        """The models that started from one of these, the oldest first, of those that the viewer may see."""
+        found: list[Record] = []
         with self._reading() as connection:
-            chosen = sa.select(*_FIELDS).where(models.c.parent == model).order_by(models.c.key)
-            return _records(connection.execute(chosen))
+            for batch in _batches(list(parents)):
+                chosen = sa.select(*_FIELDS).where(models.c.parent.in_(batch), *_visible(viewer))
+                found += _shown(connection, _records(connection.execute(chosen)), viewer)
+        return sorted(found, key=lambda record: record.key)
 
     def graph(self, digest: str) -> Graph:
         """A graph by its digest."""
@@ -479,6 +505,25 @@ def _visible(viewer: Viewer | None) -> list[sa.ColumnElement[bool]]:
     if viewer.projects:
         mine |= (models.c.visibility == "project") & models.c.project.in_(viewer.projects)
     return [mine]
+
+
+def _shown(connection: sa.Connection, records: list[Record], viewer: Viewer | None) -> list[Record]:
+    """The same records without the ids of models that the viewer may not see."""
+    if viewer is None:
+        return records
+    named = {other for record in records for other in (record.parent, record.twin) if other}
+    hidden: set[str] = set()
+    for batch in _batches(sorted(named)):
+        seen = sa.select(models.c.id).where(models.c.id.in_(batch), *_visible(viewer))
+        hidden |= set(batch) - set(connection.execute(seen).scalars())
+    shown = []
+    for record in records:
+        if record.parent in hidden:
+            record = msgspec.structs.replace(record, parent="", similarity=None)
+        if record.twin in hidden:
+            record = msgspec.structs.replace(record, twin="", twin_similarity=0.0)
+        shown.append(record)
+    return shown
 
 
 def _where(wanted: Filter) -> list[sa.ColumnElement[bool]]:

@@ -90,7 +90,7 @@ class Event(Struct, frozen=True, kw_only=True):
     """Something that happened in the zoo, for `modelkeeper log`."""
 
     at: float
-    action: str  # registered, refused, queried, removed, evicted, pinned, unpinned, damaged, swept
+    action: str  # registered, refused, queried, removed, evicted, pinned, unpinned, damaged, repaired, swept
     model: str = ""
     user: str = ""
     detail: str = ""
@@ -105,13 +105,6 @@ class Viewer(Struct, frozen=True):
 
     user: str
     projects: tuple[str, ...] = ()
-
-
-def sees(viewer: Viewer | None, record: Record) -> bool:
-    """May this viewer see this model? The same rule as the catalog's own."""
-    if viewer is None or record.visibility == PUBLIC or record.owner == viewer.user:
-        return True
-    return record.visibility == PROJECT and record.project in viewer.projects
 
 
 class Filter(Struct, frozen=True, kw_only=True):

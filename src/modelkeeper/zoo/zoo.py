@@ -87,6 +87,9 @@ class Swept(Struct, frozen=True):
     graphs: int
     damaged: tuple[str, ...]  # models whose weights are not what was registered
     evicted: tuple[str, ...]  # models beyond the capacity
+    repaired: tuple[
+        str, ...
+    ] = ()  # models that were damaged, and whose weights are what was registered again
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
@@ -245,13 +248,7 @@ class Zoo:
 
     def _admission(self, told: Registration, header: "Header", owner: str) -> Admission:
         settings = self.settings
-        admission = admit(
-            told.metric,
-            self.catalog.peers(told.task, told.data, told.metric.name),
-            threshold=settings.admission_threshold,
-            minimum_peers=max(1, settings.minimum_peers),
-            mode=settings.admission,
-        )
+        admission = self._compared(told.metric, told.task, told.data)
         advice = "It would be of no use as a parent; the setting `admission` decides about such models."
         size = len(header.to_bytes()) + header.data_bytes
         if settings.capacity is not None and size > settings.capacity:
@@ -264,6 +261,16 @@ class Zoo:
             self.catalog.note(event)
             raise ModelRefused(told.name, admission.reason, advice)
         return admission
+
+    def _compared(self, metric: Metric, task: str, data: str) -> Admission:
+        """Is a model with this value far below its peers?"""
+        return admit(
+            metric,
+            self.catalog.peers(task, data, metric.name),
+            threshold=self.settings.admission_threshold,
+            minimum_peers=max(1, self.settings.minimum_peers),
+            mode=self.settings.admission,
+        )
 
     def _find_twins(self, record: Record, prepared: "Prepared") -> None:
         """Remember which near-twins are better than others: that is what retention values."""
@@ -378,11 +385,12 @@ class Zoo:
         verify: bool = False,
         progress: Callable[[float, float], None] | None = None,
     ) -> Swept:
-        """Delete what no record names, and mark models whose weights are lost.
+        """Delete what no record names, mark models whose weights are lost, and take repaired ones back.
 
         Args:
             grace: What is younger than so many seconds may belong to a registration under way, and stays.
-            verify: Compare every model's checksum, not just the size of its file.
+            verify: Compare every model's checksum, not just the size of its file; also of damaged ones,
+                whose file may have been restored from a backup.
             progress: Is told how many bytes of how many were looked at.
         """
         before = time.time() - (self.settings.grace if grace is None else grace)
@@ -407,13 +415,35 @@ class Zoo:
             done += record.bytes
             if progress is not None:
                 progress(done, total)
+        repaired = self._repaired() if verify else ()
         staging = self.blobs.sweep_staging(before) + self.follower.sweep(before)
         evicted = self.make_room()
         graphs = self.catalog.sweep_graphs()
         if staging or swept:
             detail = f"{staging} unfinished writes, {len(swept)} folders without a record"
             self.catalog.note(Event(at=time.time(), action="swept", detail=detail))
-        return Swept(staging, tuple(swept), graphs, tuple(damaged), evicted)
+        return Swept(staging, tuple(swept), graphs, tuple(damaged), evicted, repaired)
+
+    def _repaired(self) -> tuple[str, ...]:
+        """Take damaged models back whose weights are what was registered again. Which?"""
+        found = []
+        for record in self.catalog.find(Filter(states=(DAMAGED,))):
+            try:
+                self.blobs.weights(record.folder, record.bytes)
+                whole = self.blobs.checksum(record.folder) == record.checksum
+            except (CorruptWeights, InvalidWeights):
+                whole = False
+            if whole:
+                state, reason = ACTIVE, ""
+                if record.value is not None:  # whether it may lend is decided anew
+                    metric = Metric(record.metric, record.value, record.lower_is_better)
+                    admission = self._compared(metric, record.task, record.data)
+                    if admission.verdict != "admitted":
+                        state, reason = BARRED, admission.reason
+                event = Event(at=time.time(), action="repaired", model=record.id, detail=record.name)
+                if self.catalog.restore(record.id, state, reason, event):
+                    found.append(record.id)
+        return tuple(found)
 
 
 def _expect(record: Record, owner: str, checksum: str) -> None:

@@ -7,6 +7,7 @@
     recalibrate(model, batches)                statistics of batch norms, from data
     program = record(model)                    what it computes, to be run without its code: `run`
     calibrate(child, ...)                      fit layers to a parent's activations, on examples
+    race(model, starts, labelled(batches, 50)) which start learns fastest?
 
 Names are those of the user's own code, whatever wraps the model; tied tensors go by their first name.
 """
@@ -17,6 +18,7 @@ from modelkeeper.frontends.torch.capture import record
 from modelkeeper.frontends.torch.describe import MODEL, describe, example
 from modelkeeper.frontends.torch.examples import collect
 from modelkeeper.frontends.torch.program import Program
+from modelkeeper.frontends.torch.race import duplicate, labelled, race
 from modelkeeper.frontends.torch.running import run
 from modelkeeper.frontends.torch.weights import load, read
 
@@ -28,9 +30,12 @@ __all__ = [
     "collect",
     "describe",
     "difference",
+    "duplicate",
     "example",
     "example_of",
+    "labelled",
     "load",
+    "race",
     "read",
     "recalibrate",
     "record",

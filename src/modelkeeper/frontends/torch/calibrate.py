@@ -87,8 +87,8 @@ def calibrate(
     """
     began = time.perf_counter()
     found = batches if isinstance(batches, Examples) else collect(batches, labels, examples)
-    ours = record(child, example_of(child, found)).shortcuts_first()
-    theirs = parent if isinstance(parent, Program) else record(parent, example_of(parent, found))
+    ours = record(child, example_of(child, found.inputs)).shortcuts_first()
+    theirs = parent if isinstance(parent, Program) else record(parent, example_of(parent, found.inputs))
     plain = {name: each.tensor.detach().to(CPU) for each in owned_tensors(child) for name in each.names}
     lent = {
         each.name: as_tensor(each.name, tensors[each.name]) for each in theirs.tensors if each.name in tensors
@@ -137,9 +137,8 @@ def calibrate(
     )
 
 
-def example_of(model: nn.Module, examples: Examples) -> Inputs:
+def example_of(model: nn.Module, inputs: Inputs) -> Inputs:
     """Inputs to describe or record on: two examples, and no caches that a language model would hand out."""
-    inputs = examples.inputs
     few = map_tensors(inputs.args, lambda t: t[:2]), map_tensors(dict(inputs.kwargs), lambda t: t[:2])
     extra = {"use_cache": False} if "use_cache" in inspect.signature(unwrap(model).forward).parameters else {}
     return Inputs(few[0], tuple({**extra, **few[1]}.items()))

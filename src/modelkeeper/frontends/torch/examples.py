@@ -8,7 +8,7 @@
 The examples stay where they are: nothing of them but fitted weights goes anywhere.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,12 @@ def collect(batches: Any, labels: Any, most: int) -> Examples:
     first: Inputs | None = None
     passed_over = count = 0
     given = _labels(labels)
-    for inputs, own in map(_split, _batches(batches)):
+    try:
+        given_batches = batches_in(batches)
+    except TypeError:
+        problem = f"{type(batches).__name__} is no collection of batches"
+        raise CannotCalibrate(problem, "Give a DataLoader, or a list of tensors, pairs or dicts") from None
+    for inputs, own in map(split, given_batches):
         y = next(given, None) if labels is not None else own
         tensors = [each.detach().to(CPU) for each in tensors_in((inputs.args, dict(inputs.kwargs)))]
         if not tensors or any(tensor.ndim == 0 for tensor in tensors):
@@ -104,15 +109,20 @@ def _replaced(inputs: Inputs, tensors: Iterator[Tensor]) -> tuple[Any, Any]:
     return args, tuple(map_tensors(dict(inputs.kwargs), lambda _: next(tensors)).items())
 
 
-def _batches(batches: Any) -> Iterable[Any]:
-    if isinstance(batches, Tensor) or hasattr(batches, "keys"):
-        return [batches]
-    try:
-        found: Iterator[Any] = iter(batches)
-        return found
-    except TypeError:
-        problem = f"{type(batches).__name__} is no collection of batches"
-        raise CannotCalibrate(problem, "Give a DataLoader, or a list of tensors, pairs or dicts") from None
+def batches_in(batches: Any) -> Iterator[Any]:
+    """One batch after the other. TypeError: there are none in it."""
+    if isinstance(batches, Tensor) or hasattr(batches, "keys") or _pair(batches):
+        return iter([batches])
+    found: Iterator[Any] = iter(batches)
+    return found
+
+
+def _pair(batches: Any) -> bool:
+    """A single batch with its labels? Two tensors of one shape are two batches."""
+    if not isinstance(batches, tuple) or len(batches) != 2 or not isinstance(batches[1], Tensor):
+        return False
+    first, labels = batches
+    return not isinstance(first, Tensor) or first.shape[1:] != labels.shape[1:]
 
 
 def _labels(labels: Any) -> Iterator[Any]:
@@ -121,7 +131,7 @@ def _labels(labels: Any) -> Iterator[Any]:
     return iter([labels]) if isinstance(labels, Tensor) else iter(labels)
 
 
-def _split(batch: Any) -> tuple[Inputs, Any]:
+def split(batch: Any) -> tuple[Inputs, Any]:
     """What the model takes, and the labels."""
     if isinstance(batch, (tuple, list)):
         return Inputs.of(batch[0]), batch[1] if len(batch) > 1 else None

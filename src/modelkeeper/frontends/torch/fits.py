@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from modelkeeper.errors import CannotCalibrate
 from modelkeeper.frontends.aims import Aim, Fitted
 from modelkeeper.frontends.torch.alongside import Alongside, Chunk, Site
-from modelkeeper.frontends.torch.program import references
+from modelkeeper.frontends.torch.program import Hole, references
 from modelkeeper.frontends.torch.regression import Rows, Solver, Sums, Window, at, patches
 
-RIDGES = (1e-4, 1e-2, 1e-1)  # the held-out examples choose
+RIDGES = (1e-4, 1e-2, 1e-1, 1.0)  # the held-out examples choose
+NEARLY = 1.1  # of fits that are nearly as good the one with the largest penalty: it stands training best
 NOTHING_TO_GAIN = 1e-6  # an error of the gathered weights below which a layer is left alone
 MOST_NUMBERS = 2**25  # of a regression's inputs: 128 MiB
 ROWS = (4_096, 10)  # at least so many rows for a regression, and so many for each input
@@ -93,7 +94,7 @@ class Fitting(Alongside):
         solvers = [fit.solver(ridge, intercept=intercept) for ridge in RIDGES]
         solved = [solver.solve(fit.sums.cross, base.weight, base.bias) for solver in solvers]
         errors = [number(hold.error(*each)) for each in solved]
-        best_of = errors.index(min(errors))
+        best_of = max(n for n, error in enumerate(errors) if error <= NEARLY * min(errors))
         prior_of = base.weight, base.bias
         for weights in (solved[best_of], *fit.sharpen(solvers[best_of], solved[best_of], prior_of)):
             made = Affine(*weights)
@@ -198,9 +199,14 @@ class Fitting(Alongside):
         made = prior
         if best is not None:
             scale = torch.ones_like(best.bias)
-            if aim.norm:  # how large the weights before a norm are decides how fast they learn: keep it
-                before, after = prior.weight.norm(dim=2), best.weight.norm(dim=2)
-                scale = torch.where((before > 0) & (after > 0), before / after.clamp_min(1e-30), scale)
+            if aim.norm:
+                # A norm undoes any scale, but by how much it divides decides how far a training step moves
+                # what comes out. A fit is a difference of large terms: at the size of the weights it would
+                # divide by far less than the parent's norm did, and a few steps would undo the fit.
+                lent = self.tensors[dict(aim.norm_tensors)["variance"]].double().reshape(scale.shape)
+                _, made_here = _statistics(best, fit)
+                known = (lent > 0) & (made_here > 0)
+                scale = torch.where(known, (lent / made_here.clamp_min(1e-30)).sqrt(), scale)
             made = Affine(best.weight * scale[..., None], prior.bias if aim.norm else best.bias)
             weight = made.weight.flatten(0, 1)
             self._set(aim.weight, weight.T if aim.flipped else weight)
@@ -219,7 +225,8 @@ class Fitting(Alongside):
     def _norm(self, aim: Aim, site: "Site") -> Fitted:
         """A norm on its own: a line for each unit, from what it normalises to what the parent puts out."""
         operation = self.program.steps[site.step].operation.partition(".")[0]
-        if operation not in ("batch_norm", "layer_norm", "group_norm", "rms_norm"):
+        scaled = self._scaled(aim, site.step) if operation == "mul" else ""
+        if operation not in ("batch_norm", "layer_norm", "group_norm", "rms_norm") and not scaled:
             return Fitted(aim.layer, site.target.layer, f"a {operation}")
         fresh: dict[str, Tensor] = {}
         if aim.norm_tensors:
@@ -230,7 +237,7 @@ class Fitting(Alongside):
         bias = (
             self.tensors[aim.bias].double().reshape(-1, 1) if aim.bias else torch.zeros(len(gain), 1).double()
         )
-        fit, hold = (self._lines(chunks, site, fresh, len(gain)) for chunks in (self._fit, self.hold))
+        fit, hold = (self._lines(chunks, site, fresh, len(gain), scaled) for chunks in (self._fit, self.hold))
         plain = self._lines(self.hold, site, {}, len(gain)) if fresh else hold
         before = plain.error(gain, bias)
         if before < NOTHING_TO_GAIN:
@@ -255,6 +262,17 @@ class Fitting(Alongside):
                 self._set(aim.bias, bias)
         return Fitted(aim.layer, site.target.layer, how, before, after)
 
+    def _scaled(self, aim: Aim, step: int) -> str:
+        """Of a norm that is written out: the argument that its gain multiplies; "" if it is no such."""
+        given = self._given_later(step)
+        names = [name for name in ("self", "other") if isinstance(given.get(name), Hole)]
+        for name, other in zip(names, reversed(names), strict=True):
+            place = given[other].v - len(self.program.inputs)
+            own = 0 <= place < len(self.program.tensors) and self.program.tensors[place].name == aim.weight
+            if own and name != other and self._given(step)[name].ndim > 1:
+                return name
+        return ""
+
     def _seen(self, site: "Site") -> dict[str, Tensor]:
         """The statistics of what a batch norm is given."""
         count, total, squares = 0, torch.zeros(()).double(), torch.zeros(()).double()
@@ -269,13 +287,21 @@ class Fitting(Alongside):
             "running_var": (squares / count - mean.square()).clamp_min(0).float(),
         }
 
-    def _lines(self, chunks: "list[Chunk]", site: "Site", fresh: dict[str, Tensor], units: int) -> Sums:
+    def _lines(
+        self,
+        chunks: "list[Chunk]",
+        site: "Site",
+        fresh: dict[str, Tensor],
+        units: int,
+        scaled: str = "",
+    ) -> Sums:
+        """What a norm makes without its gain and bias; `scaled`: its argument, if it is a product."""
         sums = Sums(units, 1, 1)
         for chunk in chunks:
-            changed: dict[str, Any] = {"weight": None, "bias": None}
-            if "bias" not in chunk.ours.arguments(site.step):
-                del changed["bias"]
-            x = chunk.ours.apply(site.step, **changed, **fresh)[0].movedim(site.axis, -1).flatten(0, -2)
+            given = chunk.ours.arguments(site.step)
+            changed: dict[str, Any] = {name: None for name in ("weight", "bias") if name in given}
+            x = given[scaled] if scaled else chunk.ours.apply(site.step, **changed, **fresh)[0]
+            x = x.movedim(site.axis, -1).flatten(0, -2)
             y = self._wanted(chunk, site).flatten(0, -2)
             if len(x) > ROWS[0]:
                 chosen = torch.randperm(len(x), generator=self._generator)[: ROWS[0]]

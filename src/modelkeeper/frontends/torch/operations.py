@@ -44,7 +44,8 @@ _ALLOWED = {
         max.default min.default argmax.default argmin.default var.correction std.correction
         var_mean.correction logsumexp.default cumsum.default cumprod.default any.dim all.dim any.default
         all.default norm.ScalarOpt_dim linalg_vector_norm.default topk.default sort.default glu.default
-        _weight_norm.default""",
+        _weight_norm.default _fft_c2c.default _fft_r2c.default view_as_real.default view_as_complex.default
+        real.default imag.default""",
     "shape": """
         reshape.default permute.default transpose.int t.default numpy_T.default unsqueeze.default
         squeeze.dim squeeze.dims squeeze.default expand.default repeat.default flatten.using_ints

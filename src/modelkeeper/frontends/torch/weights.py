@@ -12,12 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from modelkeeper import _native
 from modelkeeper.errors import InvalidWeights
 from modelkeeper.frontends.torch.owned import owned_tensors
 from modelkeeper.frontends.torch.record import CPU, Owned
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+LARGE = 1 << 16  # bytes that are worth a way of their own
 # Types that NumPy does not have itself, with an integer type of the same width to carry them over.
 _FOREIGN = {
     torch.bfloat16: (torch.int16, np.dtype(ml_dtypes.bfloat16)),
@@ -55,7 +57,7 @@ def load(model: nn.Module, weights: Mapping[str, Any]) -> None:
             model is then unchanged.
     """
     homes = {name: each for each in owned_tensors(model) if each.stored for name in each.names}
-    planned: dict[str, tuple[Tensor, Tensor]] = {}
+    planned: dict[str, tuple[Tensor, Any]] = {}
     for name, value in weights.items():
         home = homes.get(name)
         if home is None:
@@ -63,9 +65,39 @@ def load(model: nn.Module, weights: Mapping[str, Any]) -> None:
         if home.names[0] in planned:
             raise InvalidWeights(name, f"it is tied to {home.names[0]!r}, which is given too")
         planned[home.names[0]] = (home.tensor, _fitting(name, value, home.tensor))
+    moved = {name: found for name, pair in planned.items() if (found := _as_bytes(*pair)) is not None}
+    sources, outs = [source for source, _ in moved.values()], [out for _, out in moved.values()]
+    _native.copy(sources, outs, torch.get_num_threads())
+    torch.autograd.graph.increment_version([planned[name][0] for name in moved])
     with torch.no_grad():
-        for target, source in planned.values():
-            target.copy_(source)
+        for name, (target, value) in planned.items():
+            if name not in moved:
+                source = as_tensor(name, value)
+                shared = source.device == target.device and _place(source) == _place(target)
+                target.copy_(source.clone() if shared else source)  # what overlaps cannot be copied as it is
+
+
+def _place(tensor: Tensor) -> int:
+    """Where the memory begins that a tensor lies in."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else id(tensor)
+
+
+def _as_bytes(target: Tensor, value: Any) -> tuple[Array, Array] | None:
+    """From where to where a large tensor is copied byte for byte, which is quickest; None: it is not."""
+    if target.layout != torch.strided or target.nbytes < LARGE or _dtype("", value) != target.dtype:
+        return None
+    source, out = _bytes(value), _bytes(target)
+    return None if source is None or out is None or np.may_share_memory(source, out) else (source, out)
+
+
+def _bytes(value: Any) -> Array | None:
+    """The memory of an array or a tensor, if it is plain."""
+    if isinstance(value, Tensor):
+        plain = type(value) in (Tensor, nn.Parameter) and value.device == CPU and value.is_contiguous()
+        if not plain or value.is_quantized or value.is_conj() or value.is_neg() or value.is_inference():
+            return None
+        return value.detach().reshape(-1).view(torch.uint8).numpy()
+    return value.reshape(-1).view(np.uint8) if value.flags.c_contiguous and value.dtype.isnative else None
 
 
 def _array(each: Owned) -> Array:
@@ -84,17 +116,23 @@ def _array(each: Owned) -> Array:
     return array
 
 
-def _fitting(name: str, value: Any, target: Tensor) -> Tensor:
-    source = as_tensor(name, value)
+def _fitting(name: str, value: Any, target: Tensor) -> Any:
+    """The value, an array or a tensor, if it can become what the model has; its numbers are not touched."""
+    value = value.detach() if isinstance(value, Tensor) else np.asarray(value)
     if target.is_meta:
         raise InvalidWeights(name, "the model is on the meta device; materialise it first (model.to_empty)")
-    if source.is_meta:
+    if isinstance(value, Tensor) and value.is_meta:
         raise InvalidWeights(name, "the weight is on the meta device and has no numbers")
-    if source.shape != target.shape:
-        raise InvalidWeights(name, f"shape {tuple(source.shape)}, the model has {tuple(target.shape)}")
-    if not torch.can_cast(source.dtype, target.dtype):
-        raise InvalidWeights(name, f"{source.dtype} cannot become {target.dtype}")
-    return source
+    if tuple(value.shape) != tuple(target.shape):
+        raise InvalidWeights(name, f"shape {tuple(value.shape)}, the model has {tuple(target.shape)}")
+    if not torch.can_cast(_dtype(name, value), target.dtype):
+        raise InvalidWeights(name, f"{_dtype(name, value)} cannot become {target.dtype}")
+    return value
+
+
+def _dtype(name: str, value: Any) -> torch.dtype:
+    """Of an array or a tensor, as torch calls it."""
+    return value.dtype if isinstance(value, Tensor) else as_tensor(name, np.empty(0, value.dtype)).dtype
 
 
 def as_tensor(name: str, value: Any) -> Tensor:

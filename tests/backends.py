@@ -1,10 +1,12 @@
-"""What the tests of the zoo share: a real PostgreSQL, where its programs are installed."""
+"""Real parts that tests share: a PostgreSQL, where its programs are installed, and a store that speaks S3."""
 
+import logging
 import os
 import pwd
 import shutil
 import subprocess
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,3 +58,32 @@ def postgres_url(postgres: str) -> Iterator[str]:
         connection.execute(f"CREATE DATABASE {name}")
         yield f"postgresql+psycopg://postgres@/{name}?host={postgres}"
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator[str]:
+    """The URL of a server that speaks S3; it lives as long as the tests."""
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(object_store: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a place in an empty bucket; what it takes to reach it is in the environment."""
+    name = f"zoo-{os.urandom(4).hex()}"
+    urllib.request.urlopen(urllib.request.Request(f"{object_store}/{name}", method="PUT")).close()
+    for key, value in {
+        "AWS_ENDPOINT_URL": object_store,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+    }.items():
+        monkeypatch.setenv(key, value)
+    return f"s3://{name}/some/zoo"

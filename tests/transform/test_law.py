@@ -1,0 +1,51 @@
+"""The law, on every kind of network: a wider and deeper child computes what its parent computes."""
+
+import pytest
+import torch
+from families import FAMILIES, INPUTS, PICTURES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from permutation import randomise
+from torch import nn
+
+from modelkeeper import transfer
+
+widths = st.sampled_from([(8, 8), (8, 16), (8, 12), (16, 24), (8, 20)])  # the same, x 2, x 1.5, x 2.5
+# Wider and deeper at once, these do not always align block by block, and the plan says so.
+EITHER = ("more groups", "attention", "tied")
+depths = st.tuples(st.integers(1, 3), st.integers(0, 2))
+
+
+def parent_of(family: str, width: int, depth: int, seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    model = FAMILIES[family](width, depth).eval()
+    randomise(model, seed)
+    return model
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=8)
+@given(widths, depths, st.integers(0, 9))
+def test_a_larger_child_computes_the_same(
+    family: str, width: tuple[int, int], depth: tuple[int, int], seed: int
+) -> None:
+    first, more = depth if width[0] == width[1] or family not in EITHER else (depth[0], 0)
+    parent = parent_of(family, width[0], first, seed)
+    child = FAMILIES[family](width[1], first + more).eval()
+    report = transfer(parent, child, INPUTS[family], verify=True)
+    assert report.exact, report.plan.doubts
+    assert report.difference is not None
+    assert report.difference < 1e-5
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if INPUTS[name] is PICTURES])
+@settings(max_examples=4)
+@given(widths, st.integers(1, 2), st.integers(0, 9))
+def test_a_wider_child_computes_the_same_in_training_mode(
+    family: str, width: tuple[int, int], depth: int, seed: int
+) -> None:
+    parent = parent_of(family, width[0], depth, seed).double()
+    child = FAMILIES[family](width[1], depth).double()
+    assert transfer(parent, child, PICTURES.double()).exact
+    with torch.no_grad():
+        torch.testing.assert_close(child.train()(PICTURES.double()), parent.train()(PICTURES.double()))
