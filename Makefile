@@ -52,6 +52,7 @@ bench: $(READY) ## how fast describing is, against a plain forward; and transfor
 matching: $(READY) ## how fast and how good matching is (ARGS='--sizes 1000 10000' for a short run)
 	$(BIN)/python benchmarks/matching.py $(ARGS)
 	$(BIN)/python benchmarks/matching_quality.py
+	$(BIN)/python benchmarks/matching_laws.py
 
 keeper: $(READY) ## how long commands take over a zoo of 10,000 models
 	$(BIN)/python benchmarks/keeper.py $(ARGS)

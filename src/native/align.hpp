@@ -5,7 +5,8 @@
 // to branches, each pair of branches aligned in its own right. A path may also run through one branch
 // of a region, so that a plain network can match the trunk of one with shortcuts. What the paths left
 // over is then filled in where it lies between the same matched elements on both sides: that matters
-// in graphs that no regions describe (NAS cells), where a path alone must leave out whole branches.
+// in graphs that no regions describe (NAS cells), where a path alone must leave out whole branches. Such
+// graphs are then improved upon pair by pair (improve.hpp).
 //
 // Values of branch pairs are remembered by class; scratch memory is kept between pairs, none is
 // allocated per cell.
@@ -19,6 +20,7 @@
 #include "assignment.hpp"
 #include "colours.hpp"
 #include "form.hpp"
+#include "improve.hpp"
 #include "tokens.hpp"
 
 namespace modelkeeper {
@@ -35,6 +37,36 @@ MODELKEEPER_WIDE inline void skip_or_match(int32_t *__restrict here, const int32
     }
 }
 
+MODELKEEPER_WIDE inline void pick(int32_t *__restrict into, const int32_t *__restrict from,
+                                  const int32_t *__restrict number, int32_t n) {
+    for (int32_t j = 0; j < n; ++j) into[j] = from[number[j]];
+}
+
+// Each becomes the largest of `value` and all up to it; returns the last.
+MODELKEEPER_WIDE inline int32_t running_largest(int32_t *values, int32_t n, int32_t value) {
+    int32_t j = 0;
+#if defined(__GNUC__) && !defined(__clang__)
+    typedef int32_t Lanes __attribute__((vector_size(32)));
+    if (n >= 8) {
+        Lanes known = value - Lanes{};
+        for (; j + 8 <= n; j += 8) {
+            Lanes now, other;
+            std::memcpy(&now, values + j, sizeof now);
+            other = __builtin_shuffle(now, Lanes{0, 0, 1, 2, 3, 4, 5, 6}), now = now > other ? now : other;
+            other = __builtin_shuffle(now, Lanes{0, 1, 0, 1, 2, 3, 4, 5}), now = now > other ? now : other;
+            other = __builtin_shuffle(now, Lanes{0, 1, 2, 3, 0, 1, 2, 3}), now = now > other ? now : other;
+            const Lanes last = __builtin_shuffle(now, Lanes{7, 7, 7, 7, 7, 7, 7, 7});
+            now = now > known ? now : known;
+            known = known > last ? known : last;
+            std::memcpy(values + j, &now, sizeof now);
+        }
+        value = known[0];
+    }
+#endif
+    for (; j < n; ++j) values[j] = value = value > values[j] ? value : values[j];
+    return value;
+}
+
 struct Score {
     int64_t layers = 0;  // the rewards of all matched elements
     int64_t edges = 0;   // the worth of all edges whose image is an edge
@@ -46,6 +78,7 @@ class Aligner {
     static constexpr int64_t MAX_CELLS = int64_t(1) << 28;
     static constexpr int64_t MAX_ASSIGNMENT = int64_t(1) << 22;
     static constexpr int ROUNDS = 3;
+    static constexpr int32_t SHORT = 8;  // elements of a chain that is matched without a table
     static constexpr size_t KEPT = size_t(16) << 20;  // bytes of scratch memory kept between pairs
 
     std::vector<std::pair<uint16_t, uint16_t>> pairs;  // of the last alignment, in no order
@@ -57,15 +90,25 @@ class Aligner {
         pairs.clear();
         cells_ = 0;
         if (parent.elements == 0 || child.elements == 0) return {};
-        // Rewards by element of the child, once for each token of the parent; the last row is of zeros.
+        // Rewards by element of the child, once for each token of the parent; the last row is of zeros. What no
+        // token matches at all is left out.
         gains_ = filled(size_t(parent.tokens + 1) * child.elements, 0);
-        for (size_t t = 0; t < parent.tokens; ++t)
-            for (size_t y = 0; y < child.elements; ++y)
-                if (child.token[y] != NONE) gains_[t * child.elements + y] = rows[t][child.token[y]];
+        useful_.assign(size_t(parent.tokens) + 1, 0);
+        int32_t *const number = arena_.take<int32_t>(child.elements), *const reward = filled(child.tokens + 1, 0);
+        for (size_t y = 0; y < child.elements; ++y) number[y] = std::min(child.token[y], child.tokens);
+        for (size_t t = 0; t < parent.tokens; ++t) {
+            useful_[t] = std::any_of(rows[t], rows[t] + child.tokens, [](int32_t gain) { return gain > 0; });
+            if (!useful_[t]) continue;
+            std::copy_n(rows[t], child.tokens, reward);
+            pick(gains_ + t * child.elements, reward, number, child.elements);
+        }
         branch_memo_ = filled(size_t(parent.branch_classes) * child.branch_classes, -1);
         region_memo_ = filled(size_t(parent.region_classes) * child.region_classes, -1);
+        survey();
         trace(0, parent.elements - 1, 0, child.elements - 1);
         for (int round = 0; round < ROUNDS && complete(); ++round) {}
+        if (Improver::applies(parent, child, arena_))
+            improver_.improve(parent, child, knobs, [this](int32_t x, int32_t y) { return worth(x, y); }, pairs);
         return count();
     }
 
@@ -92,13 +135,40 @@ class Aligner {
     }
     int32_t worth(int32_t x, int32_t y) const { return gains(x)[y]; }
 
-    // A column of a table whose element does not simply follow the one before.
+    // A column of a table whose element does not simply follow the one before: its predecessors are the
+    // columns `joined[first .. last]`.
     struct Joint {
-        int32_t column;
-        int32_t before, follows;  // the column before it and -1, if that is a predecessor; else `from` and 0
-        int32_t from;             // another predecessor ...
-        int32_t first, last;      // ... and further ones: columns `joined[first .. last]`
+        int32_t column, first, last;
     };
+    // A column whose element closes a region.
+    struct Closer {
+        int32_t column, fork, region, kind;
+    };
+
+    // Is a step from a region's fork straight to its closer? Whatever is reached at the fork is reached at the
+    // end of any branch, so beside another step this one leads to no larger value.
+    static bool idle(const Form &form, int32_t element, uint16_t step) {
+        const uint16_t region = form.region[element];
+        return region != NONE && form.fork[region] == step &&
+               form.step_offset[element + 1] - form.step_offset[element] > 1;
+    }
+
+    // Which elements of the child are joints, and which close regions?
+    void survey() {
+        const Form &q = *c_;
+        const size_t n = q.elements;
+        joints_ = arena_.take<int32_t>(n), closers_ = arena_.take<int32_t>(n);
+        joints_before_ = filled(n + 1, 0), closers_before_ = filled(n + 1, 0);
+        int32_t joints = 0, closers = 0;
+        for (int32_t y = 0; y < int32_t(n); ++y) {
+            bool follows = true;
+            for (int32_t e = q.step_offset[y]; e < q.step_offset[y + 1]; ++e)
+                follows &= row(q.step[e], 0) == y || idle(q, y, q.step[e]);
+            if (!follows) joints_[joints++] = y;
+            if (q.region[y] != NONE) closers_[closers++] = y;
+            joints_before_[y + 1] = joints, closers_before_[y + 1] = closers;
+        }
+    }
 
     // The best values for all elements of the parent's run a..b against the child's run c..d.
     Table fill(int32_t a, int32_t b, int32_t c, int32_t d) {
@@ -108,70 +178,99 @@ class Aligner {
         int32_t *const cells = arena_.take<int32_t>(size_t(n + 1) * size_t(width));
         const Arena::Mark mark = arena_.mark();
         int32_t *const over = arena_.take<int32_t>(size_t(width));
-        int32_t *const closers = arena_.take<int32_t>(size_t(m)), *const forks = arena_.take<int32_t>(size_t(m));
         int32_t *const joined = arena_.take<int32_t>(size_t(q.step_offset[d + 1] - q.step_offset[c]));
-        Joint *const joints = arena_.take<Joint>(size_t(m));
+        Closer *const closers = arena_.take<Closer>(size_t(closers_before_[d + 1] - closers_before_[c]));
+        Joint *const joints = arena_.take<Joint>(size_t(joints_before_[d + 1] - joints_before_[c]));
         int32_t joint_count = 0, closer_count = 0, joined_count = 0;
-        for (int32_t j = 1; j <= m; ++j) {
-            const int32_t y = c + j - 1;
-            Joint joint{j, -1, 0, -1, joined_count, joined_count};
-            for (int32_t e = q.step_offset[y]; e < q.step_offset[y + 1]; ++e) {
-                const int32_t from = row(q.step[e], c);
-                if (from == j - 1)
-                    joint.before = from, joint.follows = -1;
-                else if (joint.from < 0)
-                    joint.from = from;
-                else
-                    joined[joined_count++] = from;
-            }
-            joint.last = joined_count;
-            if (joint.before < 0) joint.before = joint.from;
-            if (joint.from >= 0) joints[joint_count++] = joint;
-            if (q.region[y] != NONE) forks[closer_count] = row(q.fork[q.region[y]], c), closers[closer_count++] = j;
+        for (int32_t k = joints_before_[c]; k < joints_before_[d + 1]; ++k) {
+            const int32_t y = joints_[k], first = joined_count;
+            for (int32_t e = q.step_offset[y]; e < q.step_offset[y + 1]; ++e)
+                if (!idle(q, y, q.step[e])) joined[joined_count++] = row(q.step[e], c);
+            joints[joint_count++] = {y - c + 1, first, joined_count};
+        }
+        for (int32_t k = closers_before_[c]; k < closers_before_[d + 1]; ++k) {
+            const int32_t y = closers_[k];
+            const uint16_t region = q.region[y];
+            closers[closer_count++] = {y - c + 1, row(q.fork[region], c), region, q.region_class[region]};
         }
         std::fill_n(cells, width, 0);
         for (int32_t i = 1; i <= n; ++i) {
             const int32_t x = a + i - 1;
             int32_t *const here = cells + size_t(i) * size_t(width);
-            const uint16_t *step = p.step + p.step_offset[x], *const last = p.step + p.step_offset[x + 1];
-            const int32_t *best = cells + size_t(row(*step, a)) * size_t(width);
-            if (last - step > 1) {  // the best over all predecessors of x
-                std::copy_n(best, width, over);
-                while (++step < last) largest(over, cells + size_t(row(*step, a)) * size_t(width), width);
-                best = over;
+            const int32_t *best = nullptr;  // over all predecessors of x
+            for (int32_t e = p.step_offset[x]; e < p.step_offset[x + 1]; ++e) {
+                if (idle(p, x, p.step[e])) continue;
+                const int32_t *const other = cells + size_t(row(p.step[e], a)) * size_t(width);
+                if (best == nullptr) {
+                    best = other;
+                } else {
+                    if (best != over) std::copy_n(best, width, over);
+                    largest(over, other, width);
+                    best = over;
+                }
+            }
+            const bool closes = closer_count > 0 && p.region[x] != NONE;
+            if (!closes && !useful_[p.token[x] == NONE ? p.tokens : p.token[x]]) {
+                std::copy_n(best, width, here);  // there is nothing to match
+                continue;
             }
             const int32_t *const gain = gains(x) + c - 1;  // of column j
             here[0] = 0;
             skip_or_match(here, best, gain, width);
             for (int32_t k = 0; k < joint_count; ++k) {
                 const Joint &joint = joints[k];
-                int32_t from = std::max(best[joint.before], best[joint.from]);
-                for (int32_t e = joint.first; e < joint.last; ++e) from = std::max(from, best[joined[e]]);
+                int32_t from = best[joined[joint.first]];
+                for (int32_t e = joint.first + 1; e < joint.last; ++e) from = std::max(from, best[joined[e]]);
                 here[joint.column] = std::max(best[joint.column], from + gain[joint.column]);
             }
-            if (p.region[x] != NONE) {
+            if (closes) {
                 const int32_t *const fork = cells + size_t(row(p.fork[p.region[x]], a)) * size_t(width);
-                const int32_t *const memo = region_memo_ + size_t(p.region_class[p.region[x]]) * c_->region_classes;
+                const int32_t *const memo = region_memo_ + size_t(p.region_class[p.region[x]]) * q.region_classes;
                 for (int32_t k = 0; k < closer_count; ++k) {
-                    const int32_t j = closers[k], region = q.region[c + j - 1];
-                    int32_t value = memo[q.region_class[region]];
-                    if (value < 0) value = jump(p.region[x], region);
-                    here[j] = std::max(here[j], fork[forks[k]] + gain[j] + value);
+                    const Closer &closer = closers[k];
+                    int32_t value = memo[closer.kind];
+                    if (value < 0) value = jump(p.region[x], closer.region);
+                    here[closer.column] =
+                        std::max(here[closer.column], fork[closer.fork] + gain[closer.column] + value);
                 }
             }
             int32_t value = 0, j = 1;  // skip the child's element
             for (int32_t k = 0; k < joint_count; ++k) {
                 const Joint &joint = joints[k];
-                for (; j < joint.column; ++j) here[j] = value = std::max(value, here[j]);
-                value =
-                    std::max({here[j], value & joint.follows, here[joint.from]});  // no load of what was just stored
+                running_largest(here + j, joint.column - j, value);
+                value = here[joint.column];
                 for (int32_t e = joint.first; e < joint.last; ++e) value = std::max(value, here[joined[e]]);
-                here[j++] = value;
+                here[joint.column] = value;
+                j = joint.column + 1;
             }
-            for (; j <= m; ++j) here[j] = value = std::max(value, here[j]);
+            running_largest(here + j, m + 1 - j, value);
         }
         arena_.release(mark);
         return {cells, width};
+    }
+
+    // Does each element of a run simply follow the one before?
+    static bool chain(const Form &form, int32_t low, int32_t high) {
+        for (int32_t x = low; x <= high; ++x)
+            if (form.region[x] != NONE || (x > low && form.step[form.step_offset[x]] != x - 1)) return false;
+        return true;
+    }
+
+    // The best value of two chains, the second a short one. Most branches are such chains, and there are many.
+    int32_t chains(int32_t low, int32_t high, int32_t from, int32_t to) {
+        const int32_t m = to - from + 1;
+        int32_t best[SHORT + 1] = {};
+        cells_ += int64_t(high - low + 1) * m;
+        for (int32_t x = low; x <= high; ++x) {
+            const int32_t *const gain = gains(x) + from - 1;
+            int32_t across = 0, last = 0;
+            for (int32_t j = 1; j <= m; ++j) {
+                const int32_t above = best[j];
+                best[j] = last = std::max({above, last, across + gain[j]});
+                across = above;
+            }
+        }
+        return best[m];
     }
 
     int32_t branch(int32_t a, int32_t b) {
@@ -183,10 +282,14 @@ class Aligner {
         if (bare || other_bare) {
             value = bare && other_bare ? int32_t(knobs_.edge) : 0;
         } else if (cells_ <= MAX_CELLS) {
-            const Arena::Mark mark = arena_.mark();
-            const Table table = fill(p_->low[a], p_->high[a], c_->low[b], c_->high[b]);
-            value = table.at(p_->high[a] - p_->low[a] + 1, c_->high[b] - c_->low[b] + 1);
-            arena_.release(mark);
+            const int32_t low = p_->low[a], high = p_->high[a], from = c_->low[b], to = c_->high[b];
+            if (to - from < SHORT && chain(*p_, low, high) && chain(*c_, from, to)) {
+                value = chains(low, high, from, to);
+            } else {
+                const Arena::Mark mark = arena_.mark();
+                value = fill(low, high, from, to).at(high - low + 1, to - from + 1);
+                arena_.release(mark);
+            }
         }
         // Which operand of the closer a branch feeds is worth something: queries go to queries.
         if (value > 0 && p_->branch_label[a] == c_->branch_label[b]) value += int32_t(knobs_.edge);
@@ -195,8 +298,12 @@ class Aligner {
 
     int32_t jump(int32_t a, int32_t b) {
         int32_t &memo = region_memo_[size_t(p_->region_class[a]) * c_->region_classes + c_->region_class[b]];
-        if (memo < 0) memo = assign(a, b);
-        return memo;
+        if (memo >= 0) return memo;
+        const int32_t first = p_->branch_offset[a], n = p_->branch_offset[a + 1] - first;
+        const int32_t other = c_->branch_offset[b], m = c_->branch_offset[b + 1] - other;
+        if (n != 2 || m != 2) return memo = assign(a, b);
+        return memo = std::max(branch(first, other) + branch(first + 1, other + 1),
+                               branch(first, other + 1) + branch(first + 1, other));
     }
 
     // Assign branches to branches for the largest sum; `partner_[i]` is then the i-th branch's, or -1.
@@ -424,10 +531,30 @@ class Aligner {
         std::sort(found.begin(), found.end());
     }
 
+    // Is there any match among elements without a partner?
+    bool incomplete() {
+        const size_t n = p_->elements, m = c_->elements;
+        int32_t *const free = filled(m, 1), *const used = filled(n, 0), *const spare = filled(p_->tokens, 0);
+        for (const auto &[x, y] : pairs) used[x] = 1, free[y] = 0;
+        for (size_t x = 0; x < n; ++x)
+            if (!used[x] && p_->token[x] != NONE) spare[p_->token[x]] = useful_[p_->token[x]];
+        for (size_t t = 0; t < p_->tokens; ++t) {
+            if (!spare[t]) continue;
+            const int32_t *const gain = gains_ + t * m;
+            for (size_t y = 0; y < m; ++y)
+                if (free[y] && gain[y] > 0) return true;
+        }
+        return false;
+    }
+
     // Match elements that lie between the same pairs: two such matches can never cross. Were there any?
     bool complete() {
         if (pairs.size() == p_->elements || pairs.size() == c_->elements || cells_ > MAX_CELLS) return false;
         const Arena::Mark mark = arena_.mark();
+        if (!incomplete()) {
+            arena_.release(mark);
+            return false;
+        }
         gaps(*p_, true, left_);
         gaps(*c_, false, right_);
         const size_t known = pairs.size();
@@ -440,14 +567,14 @@ class Aligner {
             size_t k = i, l = j;
             while (k < left_.size() && left_[k].between == between) ++k;
             while (l < right_.size() && right_[l].between == between) ++l;
-            chain(left_.data() + i, int32_t(k - i), right_.data() + j, int32_t(l - j));
+            close(left_.data() + i, int32_t(k - i), right_.data() + j, int32_t(l - j));
             i = k, j = l;
         }
         arena_.release(mark);
         return pairs.size() > known;
     }
 
-    void chain(const Gap *xs, int32_t n, const Gap *ys, int32_t m) {
+    void close(const Gap *xs, int32_t n, const Gap *ys, int32_t m) {
         cells_ += int64_t(n) * m;
         const Arena::Mark mark = arena_.mark();
         const int32_t width = m + 1;
@@ -491,12 +618,16 @@ class Aligner {
     const Form *p_ = nullptr, *c_ = nullptr;
     Knobs knobs_{};
     Arena arena_;
+    int32_t *joints_ = nullptr, *closers_ = nullptr;                // elements of the child ...
+    int32_t *joints_before_ = nullptr, *closers_before_ = nullptr;  // ... and how many come before each element
     int32_t *gains_ = nullptr, *branch_memo_ = nullptr, *region_memo_ = nullptr;
     std::vector<int32_t> partner_;
     std::vector<std::pair<uint16_t, int32_t>> alike_;  // of pairs on the way back: the child's token and region
     std::vector<size_t> blocks_;                       // which of them blocks are made of
     std::vector<Gap> left_, right_;
+    std::vector<char> useful_;  // of each token of the parent: does it match any of the child's?
     int64_t cells_ = 0;
+    Improver improver_;
 };
 
 }  // namespace modelkeeper

@@ -52,8 +52,10 @@ class ChildTokens {
         });
         for (int32_t j : order_) {
             const Token &token = tokens[j];
-            if (groups_.empty() || groups_.back().group != token.group)
-                groups_.push_back({token.group, int32_t(sorted_.size()), 0, 0});
+            if (groups_.empty() || groups_.back().group != token.group) {
+                pad();
+                groups_.push_back({token.group, int32_t(sorted_.size()), int32_t(weight_.size()), 0, 0});
+            }
             Group &group = groups_.back();
             ++group.size;
             group.axes = std::max(group.axes, used(token));
@@ -63,7 +65,8 @@ class ChildTokens {
             norm_width_.push_back(double(token.norm_width));
             for (size_t i = 0; i < Token::AXES; ++i) axes_[i].push_back(double(token.axes[i]));
         }
-        worth_.resize(n);
+        pad();
+        worth_.resize(n + LANES), norm_.resize(n + LANES);
     }
 
     size_t size() const { return order_.size(); }
@@ -82,12 +85,12 @@ class ChildTokens {
     // either, and equal to it only for equal tokens.
     const int32_t *within(const Token &a, size_t number) {
         const Group &group = groups_[number];
-        const size_t first = size_t(group.first);
+        const size_t first = size_t(group.first), place = size_t(group.place);
         const double *axes[Token::AXES];
         double sizes[Token::AXES];
         const size_t count = std::max(used(a), group.axes);
-        for (size_t i = 0; i < count; ++i) axes[i] = axes_[i].data() + first, sizes[i] = double(a.axes[i]);
-        share(worth_.data(), group.size, double(a.weight), weight_.data() + first, axes, sizes, count, knobs_.roots);
+        for (size_t i = 0; i < count; ++i) axes[i] = axes_[i].data() + place, sizes[i] = double(a.axes[i]);
+        share(worth_.data(), group.size, double(a.weight), weight_.data() + place, axes, sizes, count, knobs_.roots);
         const bool pointwise = a.pointwise();
         for (int32_t j = 0; j < group.size; ++j) {
             const Token &b = sorted_[first + size_t(j)];
@@ -99,9 +102,8 @@ class ChildTokens {
                 worth_[size_t(j)] = int32_t(int64_t(worth_[size_t(j)]) * knobs_.detail / 1024);
         }
         if (a.norm_group != 0) {
-            norm_.resize(size_t(group.size));
-            const double *width = norm_width_.data() + first, own = double(a.norm_width);
-            share(norm_.data(), group.size, double(a.norm_weight), norm_weight_.data() + first, &width, &own, 1,
+            const double *width = norm_width_.data() + place, own = double(a.norm_width);
+            share(norm_.data(), group.size, double(a.norm_weight), norm_weight_.data() + place, &width, &own, 1,
                   knobs_.roots);
             for (int32_t j = 0; j < group.size; ++j)
                 if (worth_[size_t(j)] > 0 && sorted_[first + size_t(j)].norm_group == a.norm_group)
@@ -122,7 +124,7 @@ class ChildTokens {
   private:
     struct Group {
         int64_t group;
-        int32_t first, size;
+        int32_t first, place, size;  // its tokens in order_ and sorted_; in the arrays that are filled up to whole lanes
         size_t axes;
     };
 
@@ -134,30 +136,36 @@ class ChildTokens {
         return count;
     }
 
+    void pad() {  // up to a whole number of lanes, so that loops over them have a fixed length
+        while (weight_.size() % LANES) {
+            for (auto *field : {&weight_, &norm_weight_, &norm_width_}) field->push_back(1);
+            for (auto &axis : axes_) axis.push_back(1);
+        }
+    }
+
     // worth[j] = the smaller weight, times the ratio of the two shapes under so many square roots.
     MODELKEEPER_WIDE static void share(int32_t *__restrict worth, int32_t n, double weight,
                                        const double *__restrict weights, const double *const *axes, const double *sizes,
                                        size_t count, int64_t roots) {
-        constexpr int32_t LANES = 16;
-        for (int32_t from = 0; from < n; from += LANES) {
-            const int32_t lanes = std::min(LANES, n - from);
+        for (size_t from = 0; from < size_t(n); from += LANES) {
             double small[LANES], large[LANES];
-            for (int32_t j = 0; j < LANES; ++j) small[j] = large[j] = 1;
+            for (size_t j = 0; j < LANES; ++j) small[j] = large[j] = 1;
             for (size_t i = 0; i < count; ++i) {
                 const double *const axis = axes[i] + from, size = sizes[i];
-                for (int32_t j = 0; j < lanes; ++j) {
+                for (size_t j = 0; j < LANES; ++j) {
                     small[j] *= axis[j] < size ? axis[j] : size;
                     large[j] *= axis[j] < size ? size : axis[j];
                 }
             }
-            for (int32_t j = 0; j < LANES; ++j) small[j] /= large[j];
+            for (size_t j = 0; j < LANES; ++j) small[j] /= large[j];
             for (int64_t r = 0; r < roots; ++r)
-                for (int32_t j = 0; j < LANES; ++j) small[j] = std::sqrt(small[j]);
-            for (int32_t j = 0; j < lanes; ++j)
+                for (size_t j = 0; j < LANES; ++j) small[j] = std::sqrt(small[j]);
+            for (size_t j = 0; j < LANES; ++j)
                 worth[from + j] = int32_t((weights[from + j] < weight ? weights[from + j] : weight) * small[j]);
         }
     }
 
+    static constexpr size_t LANES = 8;
     Knobs knobs_;
     std::vector<int32_t> order_;
     std::vector<Group> groups_;

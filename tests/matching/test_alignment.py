@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matching_laws import CHANGES, TANGLED, count
 
 from modelkeeper.graph import Graph, Layer
 from modelkeeper.matching import Alignment, Prepared, align, prepare
@@ -167,6 +168,16 @@ def test_every_differing_axis_lowers_the_similarity(graph: Graph, seed: int) -> 
         now = align(graph, child).similarity
         assert 0.0 < now < last
         last = now
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("family", TANGLED)
+def test_further_differences_lower_the_similarity_of_tangled_networks(family: str, change: str) -> None:
+    """The law again where no regions describe a graph. Nothing proves it there: it holds for networks of this
+    size (`benchmarks/matching_laws.py` counts more of them), so the sample is a fixed one."""
+    found = count(family, change, 8)
+    assert found["steps"] > 20
+    assert found["not lower"] == 0
 
 
 def test_a_wider_twin_earns_part_of_the_credit() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import doctest
+import os
 import random
 import subprocess
 import sys
@@ -275,7 +276,8 @@ for width in range(4, 64):
 assert index._background[0].is_alive()
 """
     here = Path(__file__).parent
-    subprocess.run([sys.executable, "-c", program], cwd=here, check=True, timeout=30)
+    paths = {**os.environ, "PYTHONPATH": str(here.parents[1] / "benchmarks")}
+    subprocess.run([sys.executable, "-c", program], cwd=here, check=True, timeout=30, env=paths)
 
 
 def test_the_example_of_the_docstring_runs(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from modelkeeper.zoo.records import STORED, Filter, Record
 from modelkeeper.zoo.zoo import Swept
 
 HERE = Path(__file__).parent
+PATHS = os.pathsep.join(map(str, (HERE.parent, HERE.parent / "matching", HERE.parents[1] / "benchmarks")))
 KILLS = 200
 
 
@@ -51,8 +52,7 @@ def quick() -> Iterator[Path]:
 def test_what_was_acknowledged_survives_kills_at_any_moment(quick: Path) -> None:
     home, acknowledged = quick / "zoo", quick / "acknowledged"
     command = [sys.executable, str(HERE / "nursery.py"), str(home), str(acknowledged), str(KILLS)]
-    paths = os.pathsep.join([str(HERE.parent), str(HERE.parent / "matching")])
-    subprocess.run(command, check=True, timeout=300, env={**os.environ, "PYTHONPATH": paths})
+    subprocess.run(command, check=True, timeout=300, env={**os.environ, "PYTHONPATH": PATHS})
 
     lines = [line.split() for line in acknowledged.read_text().splitlines()]
     registered = {line[1]: line[2] for line in lines if line[0] == "+"}
@@ -106,12 +106,11 @@ else:
 
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     home = tmp_path / "zoo"
-    paths = os.pathsep.join([str(HERE.parent), str(HERE.parent / "matching")])
     run = subprocess.run(
         [sys.executable, "-c", FULL, str(home)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": paths},
+        env={**os.environ, "PYTHONPATH": PATHS},
     )
     assert run.returncode == 0, run.stderr
     assert "File too large" in run.stdout

@@ -12,6 +12,7 @@ equally well the earlier one lends, so that the same two models always give the 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from modelkeeper import _native
 from modelkeeper.graph import Graph
@@ -47,23 +48,22 @@ def align(parent: Graph | Prepared, child: Graph | Prepared) -> Alignment:
     second = prepare(child) if isinstance(child, Graph) else child
     same = first.fingerprint == second.fingerprint
     if same and np.array_equal(first.form, second.form) and np.array_equal(first.tokens, second.tokens):
-        elements = [(x, x) for x in range(len(first.layers)) if first.layers[x, 0] >= 0]
+        elements: NDArray[np.integer] = np.repeat(np.flatnonzero(first.layers[:, 0] >= 0)[:, None], 2, axis=1)
         layer_score, edge_score = first.total - _edge_total(first), _edge_total(first)
     else:
         table = _native.rewards(first.tokens, second.tokens, KNOBS)
         layer_score, edge_score, found = _native.align_pair(first.form, second.form, table, KNOBS)
-        elements = [(int(x), int(y)) for x, y in found.reshape(-1, 2)]
+        elements = found.reshape(-1, 2)
     pairs = _layers(first, second, elements)
-    lent, received = {p for p, _ in pairs}, {c for _, c in pairs}
     return Alignment(
-        pairs=tuple(sorted(pairs, key=lambda pair: pair[1])),
+        pairs=tuple(zip(pairs[:, 0].tolist(), pairs[:, 1].tolist(), strict=True)),
         similarity=similarity(layer_score + edge_score, first.total, second.total, same),
         layer_score=layer_score,
         edge_score=edge_score,
         parent_total=first.total,
         child_total=second.total,
-        skipped_parent=tuple(v for v in range(first.size) if v not in lent),
-        skipped_child=tuple(v for v in range(second.size) if v not in received),
+        skipped_parent=_without(first.size, pairs[:, 0]),
+        skipped_child=_without(second.size, pairs[:, 1]),
     )
 
 
@@ -71,21 +71,29 @@ def _edge_total(prepared: Prepared) -> int:
     return int(KNOBS[2]) * prepared.edges
 
 
-def _layers(parent: Prepared, child: Prepared, elements: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Matched elements as matched layers: a folded norm goes with its layer, unused ones by content."""
-    parent_layers, child_layers = parent.layers.tolist(), child.layers.tolist()
-    norm_kind = parent.tokens[:, 2], child.tokens[:, 2]
-    pairs = []
-    for x, y in elements:
-        (layer, norm), (other, other_norm) = parent_layers[x], child_layers[y]
-        pairs.append((layer, other))
-        kinds = norm_kind[0][parent.form[8 + x]], norm_kind[1][child.form[8 + y]]
-        if norm >= 0 and other_norm >= 0 and kinds[0] == kinds[1]:
-            pairs.append((norm, other_norm))
+def _without(size: int, used: NDArray[np.int64]) -> tuple[int, ...]:
+    free = np.ones(size, np.bool_)
+    free[used[used >= 0]] = False  # medoids come from a store that does not know their layers
+    return tuple(np.flatnonzero(free).tolist())
+
+
+def _layers(parent: Prepared, child: Prepared, elements: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Matched elements as matched layers, in the child's order: a folded norm goes with its layer, layers
+    outside the data flow by content."""
+    x, y = elements[:, 0], elements[:, 1]
+    ours, theirs = parent.layers[x], child.layers[y]
+    kinds = parent.tokens[parent.form[8 + x], 2], child.tokens[child.form[8 + y], 2]
+    norms = (ours[:, 1] >= 0) & (theirs[:, 1] >= 0) & (kinds[0] == kinds[1])
     spare: dict[int, list[int]] = {}
     for layer, content in reversed(parent.unused):
         spare.setdefault(content, []).append(layer)
-    for layer, content in child.unused:
-        if spare.get(content):
-            pairs.append((spare[content].pop(), layer))
-    return pairs
+    alike = [(spare[content].pop(), layer) for layer, content in child.unused if spare.get(content)]
+    pairs = np.concatenate(
+        [
+            np.stack([ours[:, 0], theirs[:, 0]], axis=1),
+            np.stack([ours[norms, 1], theirs[norms, 1]], axis=1),
+            np.array(alike, np.int64).reshape(-1, 2),
+        ]
+    )
+    ordered: NDArray[np.int64] = pairs[np.argsort(pairs[:, 1])]
+    return ordered

@@ -122,7 +122,7 @@ def prepare(graph: Graph) -> Prepared:
     users = consumers(graph)
     layers = graph.layers
     unused = tuple(
-        v for v, layer in enumerate(layers) if layer.kind == "unused" or not (layer.inputs or users[v])
+        v for v, layer in enumerate(layers) if not users[v] and (layer.kind == "unused" or not layer.inputs)
     )
     outside = set(unused)
     norm_of = _foldable(layers, users)

@@ -16,7 +16,8 @@ only left behind. Why fourth roots: benchmarks/results/matching-weights.md.
 
 Every further layer inserted and every further axis changed lowers the similarity where regions describe
 both graphs (chains, residual, dense and inception blocks, transformers). Elsewhere (NAS cells, towers,
-wiring at random) it does in most cases; how often not is in benchmarks/results/matching-quality.md.
+wiring at random) alignments are improved upon pair by pair, and it does in every case that was counted, up
+to the sizes of `src/native/improve.hpp`: benchmarks/results/matching-laws.md.
 
 Layers of networks that halve what they look at, again and again, belong to a stage: how often it is still
 halved behind them. A layer of another stage has learned to look at other things, whatever its width: each
