@@ -33,7 +33,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tasks.Task("tiny", pictures, labels, pictures, labels, 3)
     for module in (tasks, arms, run, workloads):
         monkeypatch.setattr(module, "task", lambda name: found)
-    for name, value in {"EVERY": 2, "LATER": 2, "PATIENCE": 2, "LEAST": 4, "MOST": 6}.items():
+    for name, value in {"EVERY": 2, "PATIENCE": 2, "LEAST": 4, "MOST": 6}.items():
         monkeypatch.setattr(loop, name, value)
 
 
