@@ -1,10 +1,11 @@
 """How should training go on after a start?
 
-    meta["advice"]      rate 0.3, schedule 0.25: a peak of 0.3 times the learning rate that you would use
-                        from scratch, and a quarter of the steps
+    meta["advice"]      schedule 0.25, rate 1: a quarter of the steps that you would train from scratch, with
+                        the same peak of the learning rate and the same warm-up
 
 For training with a rate that decays to zero, as most people train. What it rests on is in docs/evaluation.md
-(`make evaluate`, the study of schedules). It is advice: nothing follows it unless it is asked to.
+(`make evaluate`, the study of schedules): a lower peak was tried, too, and gained nothing. It is advice:
+nothing follows it unless it is asked to.
 """
 
 from msgspec import Struct
@@ -23,7 +24,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         if self == Advice(why=self.why):
             return f"train as from scratch: {self.why}"
-        return f"{self.rate:g} of the peak learning rate, {self.schedule:g} of the steps: {self.why}"
+        rate = "the same learning rate" if self.rate == 1 else f"{self.rate:g} of the learning rate"
+        return f"{rate}, {self.schedule:g} of the steps: {self.why}"
 
 
 def advise(*, exact: bool, similarity: float, same_data: bool) -> Advice:
@@ -38,5 +40,5 @@ def advise(*, exact: bool, similarity: float, same_data: bool) -> Advice:
         return Advice(why="the parent was trained on other data")
     if exact or similarity >= NEAR:
         how = "it starts where the parent ended" if exact else "most of what the parent computes survives"
-        return Advice(rate=0.3, schedule=0.25, why=how)
+        return Advice(schedule=0.25, why=how)
     return Advice(schedule=0.5, why="some of what the parent computes survives")

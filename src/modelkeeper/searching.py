@@ -205,28 +205,34 @@ class Search:
         """The candidates, the most promising of them judged by a plan: is it exact, how much is rewired?
 
         Those no larger than the child get as many plans again: a parent that it contains is exact however
-        little of the child it fills.
+        little of the child it fills. Who could not win even so gets none.
         """
-        ranked = sorted(candidates, key=lambda each: -expected_benefit(each, self._query.data))
-        smaller = [each for each in ranked if self._by_id[each.id].parameters <= self._graph.parameters]
+        data = self._query.data
+        ranked = sorted(candidates, key=lambda each: -expected_benefit(each, data))
+        smaller = [each for each in ranked if self._fits(each)]
         normed = any(layer.kind == "batch_norm" for layer in self._graph.layers)
-        plans: dict[tuple[str, bool], tuple[bool, float]] = {}  # the same for all of one architecture
+        plans: dict[tuple[str, bool], Plan] = {}  # one for all models of one architecture
+        judged: dict[str, Candidate] = {}
+        best = 0.0
         for pool in (ranked, smaller):
             most = len(plans) + PLANNED
             for each in pool:
+                hoped = expected_benefit(msgspec.structs.replace(each, exact=self._fits(each)), data)
+                if each.id in judged or hoped <= best:
+                    continue
                 record = self._by_id[each.id]
                 key = record.graph, same_task(record, self._query)
-                if key not in plans and len(plans) < most:
-                    plan = self.plan(record)
-                    plans[key] = plan.exact, plan.rewired
-        judged = []
-        for each in ranked:
-            record = self._by_id[each.id]
-            known = plans.get((record.graph, same_task(record, self._query)))
-            if known:
-                each = msgspec.structs.replace(each, exact=known[0], rewired=known[1], normed=normed)
-            judged.append(each)
-        return judged
+                if key not in plans and len(plans) == most:
+                    break
+                plan = plans[key] = plans.get(key) or self.plan(record)
+                found = msgspec.structs.replace(each, exact=plan.exact, rewired=plan.rewired, normed=normed)
+                judged[each.id] = found
+                best = max(best, expected_benefit(found, data))
+        return [judged.get(each.id, each) for each in ranked]
+
+    def _fits(self, candidate: Candidate) -> bool:
+        """Is it small enough to be contained in the child?"""
+        return self._by_id[candidate.id].parameters <= self._graph.parameters
 
 
 def same_task(parent: Record, query: Query) -> bool:
