@@ -77,20 +77,23 @@ def main_table(by_workload: dict[str, dict[str, list[Outcome]]], share: float) -
         "| after the budget, points |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for name, by in by_workload.items():
-        shared = {(o.record["seed"], o.record["job"]) for o in by.get("paper", [])}
-        rows = [(TITLES[arm], by.get(arm, [])) for arm in ("keeper", "calibrated")]
-        if shared and len(shared) < len(by.get("keeper", [])):
-            rows.append(("ModelKeeper, jobs of the baselines", _only(by.get("keeper", []), shared)))
-        rows += [(TITLES[arm], by[arm]) for arm in ("paper", "copy") if by.get(arm)]
-        lines += [_row(WORKLOADS[name].title, title, these, share) for title, these in rows if these]
-    pooled = {arm: [o for by in by_workload.values() for o in by.get(arm, [])] for arm in TITLES}
-    lines += [_row("all", TITLES[arm], these, share) for arm, these in pooled.items() if these]
+    every = {arm: [o for by in by_workload.values() for o in by.get(arm, [])] for arm in TITLES}
+    for title, by in [*((WORKLOADS[name].title, by) for name, by in by_workload.items()), ("all", every)]:
+        shared = {_job(each) for each in by.get("paper", [])}
+        rows = [(TITLES["keeper"], by.get("keeper", []))]
+        rows.append(
+            (
+                "ModelKeeper, jobs of the others",
+                [each for each in by.get("keeper", []) if _job(each) in shared],
+            )
+        )
+        rows += [(TITLES[arm], by.get(arm, [])) for arm in ("calibrated", "paper", "copy")]
+        lines += [_row(title, arm, these, share) for arm, these in rows if these]
     return "\n".join(lines)
 
 
-def _only(these: list[Outcome], jobs: set[tuple[int, int]]) -> list[Outcome]:
-    return [each for each in these if (each.record["seed"], each.record["job"]) in jobs]
+def _job(one: Outcome) -> tuple[str, int, int]:
+    return one.record["workload"], one.record["seed"], one.record["job"]
 
 
 def _row(workload: str, title: str, these: list[Outcome], share: float) -> str:
