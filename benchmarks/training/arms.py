@@ -14,7 +14,7 @@ Where there is no parent, an arm begins as from scratch.
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,7 +150,6 @@ def graph_of(job: Job) -> Graph:
 
 # -- lending ------------------------------------------------------------------------------------------
 
-Pairs = Sequence[tuple[int, int]]
 Operators = Callable[[nn.Module, nn.Module, bool], tuple[float, bool, float]]
 
 
@@ -177,18 +176,6 @@ def only(*actions: str) -> Operators:
         made = {name: array for name, array in apply(plan, dict(read(parent))) if name in taken}
         load(model, made)
         return alike, False, coverage(plan, taken)
-
-    return operators
-
-
-def aligned_as(pairs: Pairs) -> Operators:
-    """Ours, with an alignment that somebody else made."""
-
-    def operators(parent: nn.Module, model: nn.Module, same: bool) -> tuple[float, bool, float]:
-        ours, theirs = describe(model), describe(parent)
-        plan = make_plan(theirs, ours, pairs, same_task=same)
-        load(model, dict(apply(plan, dict(read(parent)))))
-        return align(theirs, ours).similarity, plan.exact, coverage(plan)
 
     return operators
 

@@ -29,7 +29,6 @@ import torch
 from torch import nn
 from training.arms import (
     Start,
-    aligned_as,
     graph_of,
     lend,
     modelkeeper_operators,
@@ -46,7 +45,6 @@ from training.workloads import WORKLOADS, Job
 from training.zoo import Trained, before, save
 
 from modelkeeper import transfer
-from modelkeeper.matching import align
 from modelkeeper.metrics import metric, standing
 from modelkeeper.selection import Candidate, expected_benefit
 
@@ -172,14 +170,9 @@ def ablations(bench: Bench) -> Iterator[Variant]:
     yield "all", lambda model: lend(parent, model, job, modelkeeper_operators), {}
     yield "no width operators", lambda model: lend(parent, model, job, widths), {}
     yield "no depth operators", lambda model: lend(parent, model, job, depths), {}
-    if parent.job.spec.get("width") not in (None, job.spec.get("width")):
-        # Two networks of one width are aligned stage by stage; so this is how the two should be.
-        twin = Job({**job.spec, "width": parent.job.spec["width"]}, job.data)
-        by_stage = aligned_as(align(graph_of(parent.job), graph_of(twin)).pairs)
-        yield "aligned as at one width", lambda model: lend(parent, model, job, by_stage), {}
     nearest = max(zoo, key=lambda each: similarity(each, graph_of(job)))
     yield "no accuracy", lambda model: lend(nearest, model, job, modelkeeper_operators), {}
-    yield "policy benefit", lambda model: warm_start(zoo, model, job, policy="benefit"), {}
+    yield "the paper's buckets", lambda model: warm_start(zoo, model, job, policy="buckets"), {}
     for share in (0.2, 0.5):
         poor = spoiled(bench, share)
         yield f"{share:.0%} poor", partial(warm_start, poor, job=job), {}
