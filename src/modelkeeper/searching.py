@@ -26,7 +26,8 @@ from modelkeeper.transform import Plan, make_plan
 from modelkeeper.zoo.records import ACTIVE, Filter, Record, Viewer
 from modelkeeper.zoo.zoo import Zoo
 
-PLANNED = 8  # architectures that get a plan before `benefit` decides
+PLANNED = 4  # architectures of each kind that get a plan before `benefit` decides
+ENOUGH = 0.8  # of expected benefit: an exact parent that is not poor; what is left to gain is noise
 MOST_RIVALS = 20  # runners-up in an answer
 CUT_SHORT = "the search took too long and was cut short: there may be a better parent"
 MOST_ROUNDS = 8  # searches, if all that was found is far below its peers
@@ -204,8 +205,8 @@ class Search:
     def _with_plans(self, candidates: list[Candidate]) -> list[Candidate]:
         """The candidates, the most promising of them judged by a plan: is it exact, how much is rewired?
 
-        Those no larger than the child get as many plans again: a parent that it contains is exact however
-        little of the child it fills. Who could not win even so gets none.
+        First those no larger than the child: a parent that it contains is exact however little of the child
+        it fills. Who could not win gets none, and nobody once one is good ENOUGH.
         """
         data = self._query.data
         ranked = sorted(candidates, key=lambda each: -expected_benefit(each, data))
@@ -214,11 +215,11 @@ class Search:
         plans: dict[tuple[str, bool], Plan] = {}  # one for all models of one architecture
         judged: dict[str, Candidate] = {}
         best = 0.0
-        for pool in (ranked, smaller):
+        for pool in (smaller, ranked):
             most = len(plans) + PLANNED
             for each in pool:
                 hoped = expected_benefit(msgspec.structs.replace(each, exact=self._fits(each)), data)
-                if each.id in judged or hoped <= best:
+                if each.id in judged or hoped <= best or best >= ENOUGH:
                     continue
                 record = self._by_id[each.id]
                 key = record.graph, same_task(record, self._query)
