@@ -45,8 +45,10 @@ from training.workloads import WORKLOADS, Job
 from training.zoo import Trained, before, save
 
 from modelkeeper import transfer
+from modelkeeper.matching import align
 from modelkeeper.metrics import metric, standing
 from modelkeeper.selection import Candidate, expected_benefit
+from modelkeeper.transform import make_plan
 
 JOBS = {
     "ensemble": [3, 5, 7, 9],
@@ -138,6 +140,8 @@ def predicted(bench: Bench) -> Record:
     for each in zoo:
         peers = [other.score for other in zoo if other.job.data == each.job.data]
         measured = metric("accuracy", each.score)
+        theirs = graph_of(each.job)
+        plan = make_plan(theirs, child, align(theirs, child), same_task=each.job.data == bench.job.data)
         candidate = Candidate(
             id=str(each.number),
             name=str(each.number),
@@ -145,6 +149,9 @@ def predicted(bench: Bench) -> Record:
             metric=measured,
             standing=standing(measured, peers),
             data=each.job.data,
+            exact=plan.exact,
+            rewired=plan.rewired,
+            normed=any(layer.kind == "batch_norm" for layer in child.layers),
         )
         known[str(each.number)] = {
             "similarity": candidate.similarity,
