@@ -225,14 +225,11 @@ def _schedule(bench: Bench, peak: float, length: float) -> dict[str, Any]:
 
 
 def others(bench: Bench) -> Iterator[Variant]:
-    """Only models of other data sets: what the keeper does, and the same with the head copied."""
+    """Only models of other data sets, the most similar: a fresh head, the same with the head copied."""
     zoo = [each for each in bench.zoo if each.job.data != bench.job.data]
     if not zoo:
         return
-    chosen = warm_start(zoo, bench.fresh(), bench.job).parent
-    if chosen is None:
-        return
-    parent = next(each for each in zoo if each.number == chosen)
+    parent = max(zoo, key=lambda each: similarity(each, graph_of(bench.job)))
     yield "fresh head", lambda model: lend(parent, model, bench.job, modelkeeper_operators), {"full": True}
     if task(parent.job.data).classes == task(bench.job.data).classes:
         same = replace(parent, job=replace(parent.job, data=bench.job.data))

@@ -26,8 +26,8 @@ from modelkeeper.transform import Plan, make_plan
 from modelkeeper.zoo.records import ACTIVE, Filter, Record, Viewer
 from modelkeeper.zoo.zoo import Zoo
 
-PLANNED = 4  # architectures of each kind that get a plan before `benefit` decides
-ENOUGH = 0.8  # of expected benefit: an exact parent that is not poor; what is left to gain is noise
+PLANNED, PLANNED_OF_FEW = 2, 8  # architectures of each kind that get a plan before `benefit` decides
+ENOUGH = 0.8  # of expected benefit, where there are many: an exact parent that is not poor
 MOST_RIVALS = 20  # runners-up in an answer
 CUT_SHORT = "the search took too long and was cut short: there may be a better parent"
 MOST_ROUNDS = 8  # searches, if all that was found is far below its peers
@@ -206,7 +206,7 @@ class Search:
         """The candidates, the most promising of them judged by a plan: is it exact, how much is rewired?
 
         First those no larger than the child: a parent that it contains is exact however little of the child
-        it fills. Who could not win gets none, and nobody once one is good ENOUGH.
+        it fills. Who could not win gets none; of many models nobody does once one is good ENOUGH.
         """
         data = self._query.data
         ranked = sorted(candidates, key=lambda each: -expected_benefit(each, data))
@@ -214,12 +214,12 @@ class Search:
         normed = any(layer.kind == "batch_norm" for layer in self._graph.layers)
         plans: dict[tuple[str, bool], Plan] = {}  # one for all models of one architecture
         judged: dict[str, Candidate] = {}
-        best = 0.0
+        best, few = 0.0, self.considered <= FEW
         for pool in (smaller, ranked):
-            most = len(plans) + PLANNED
+            most = len(plans) + (PLANNED_OF_FEW if few else PLANNED)
             for each in pool:
                 hoped = expected_benefit(msgspec.structs.replace(each, exact=self._fits(each)), data)
-                if each.id in judged or hoped <= best or best >= ENOUGH:
+                if each.id in judged or hoped <= best or (best >= ENOUGH and not few):
                     continue
                 record = self._by_id[each.id]
                 key = record.graph, same_task(record, self._query)
