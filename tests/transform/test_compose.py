@@ -107,3 +107,15 @@ class Branching(nn.Module):
 def test_a_layer_that_is_read_twice_stays_by_itself() -> None:
     report = transfer(Branching(2), Branching(1), IMAGES[:2])
     assert not any("in one" in entry.why for entry in report.plan.entries)
+
+
+def test_a_product_of_many_is_no_larger_than_the_childs_kernel() -> None:
+    """Else a long chain, lent to a short one, would ask for a kernel as wide as the chain is long."""
+    torch.manual_seed(0)
+    parent, child = chain(24, nn.ReLU, width=2), chain(1, nn.ReLU, width=2)
+    report = transfer(parent, child, IMAGES[:2])
+    pairs = [report.plan.pairs[entry.tensor] for entry in report.plan.entries if "in one" in entry.why]
+    assert any(pair.child.role == "weight" for pair in pairs)
+    for pair in pairs:
+        assert pair.parent.shape[2:] == pair.child.shape[2:]
+    assert all(bool(tensor.isfinite().all()) for tensor in child.state_dict().values())

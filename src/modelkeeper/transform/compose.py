@@ -14,6 +14,7 @@ of the next mean. Of several layers in a row the last one lends its norm, and al
 Never exact, but near: without it such a child starts as if its layers had been shuffled.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -54,6 +55,7 @@ class Composite:
 
     links: tuple[Link, ...]
     last: Layer
+    kernel: tuple[int, ...]  # of the child's: what lies outside of it is left out on the way
 
     @property
     def why(self) -> str:
@@ -74,6 +76,7 @@ class Composite:
             product = _composed(
                 product * slope.reshape(-1, *[1] * (product.ndim - 2)), _out_first(own, source(own))
             )
+            product = _cropped(product, self.kernel)
         if tensor.role == "weight":
             return product.astype(source(weight).dtype)
         array = source(tensor)
@@ -100,6 +103,15 @@ def _linear(link: Link, source: Callable[[Tensor], Array]) -> tuple[Array, Array
     own = by_role(link.projection, "bias")
     before = source(own).astype(np.float64) if own is not None else 0.0
     return slope, seen @ _WEIGHTS + slope * (before - norm["mean"])
+
+
+def _cropped(array: Array, kernel: tuple[int, ...]) -> Array:
+    """The middle of its windows, if they are larger than that."""
+    for axis, most in enumerate(kernel, start=2):
+        size = array.shape[axis]
+        first = max(0, size - most) // 2
+        array = array.take(np.arange(first, first + min(size, most)), axis)
+    return array
 
 
 def _composed(later: Array, earlier: Array) -> Array:
@@ -132,8 +144,14 @@ def find_composites(parent: Graph, child: Graph, pairs: Pairs) -> Composites:
     for run in runs:
         lender, norm = next(unit for unit in run if unit[0] in lent)
         stands |= {run[0][0]: lent[lender], run[-1][1]: lent.get(norm, -1)}
+    behind, readers = norm_behind(child), (consumers(parent), consumers(child))
     for run in runs:
-        _compose(parent, child, run, lent, stands, found)
+        lender, norm = next(unit for unit in run if unit[0] in lent)
+        ours, ours_norm = lent[lender], lent.get(norm)
+        if ours_norm is not None and behind.get(ours) == ours_norm:
+            reads = {stands.get(number) for number in readers[0][run[-1][1]]} & set(readers[1][ours_norm])
+            if reads and _fed_alike(parent, child, run, stands, ours):
+                _compose(parent, child, run, lent, found)
     found.pairs = sorted(lent.items(), key=lambda pair: pair[1])
     return found
 
@@ -141,8 +159,8 @@ def find_composites(parent: Graph, child: Graph, pairs: Pairs) -> Composites:
 def _rows(graph: Graph) -> Iterator[Run]:
     """Projections one behind the other, each with its norm."""
     behind, readers = norm_behind(graph), consumers(graph)
-    names = [tensor.name for layer in graph.layers for tensor in layer.tensors]
-    shared = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    uses = Counter(tensor.name for layer in graph.layers for tensor in layer.tensors)
+    shared = {name for name, count in uses.items() if count > 1}
     following: dict[int, int] = {}
     for number, norm in behind.items():
         if len(readers[norm]) == 1 and _plain(graph.layers[number], shared):
@@ -186,74 +204,50 @@ def _runs(row: Run, lent: Mapping[int, int]) -> Iterator[Run]:
     yield from (each for each in runs if len(each) > 1)
 
 
-def _compose(
-    parent: Graph,
-    child: Graph,
-    run: Run,
-    lent: dict[int, int],
-    stands: Mapping[int, int],
-    found: Composites,
-) -> None:
+def _compose(parent: Graph, child: Graph, run: Run, lent: dict[int, int], found: Composites) -> None:
     lender, norm = next(unit for unit in run if unit[0] in lent)
-    ours, ours_norm = lent[lender], lent.get(norm)
-    layer, last, last_norm = child.layers[ours], parent.layers[run[-1][0]], parent.layers[run[-1][1]]
-    mine = by_role(layer, "weight")
+    layer, last, last_norm = child.layers[lent[lender]], parent.layers[run[-1][0]], parent.layers[run[-1][1]]
     skipped = [number for unit in run for number in unit if number not in (lender, norm)]
-    if (
-        mine is None
-        or ours_norm is None
-        or norm_behind(child).get(ours) != ours_norm
-        or layer.kind != last.kind
-    ):
-        return
-    if any(number in lent for number in skipped):
-        return
-    if not _connected(parent, child, run, stands, ours, ours_norm):
-        return
     links = tuple(
         Link(parent.layers[number], parent.layers[its], parent.layers[after[0]].inputs[0].via)
         for (number, its), after in pairwise(run)
     )
-    composite = Composite(links, last)
-    weight, before = by_role(last, "weight"), by_role(links[0].projection, "weight")
+    mine, weight, before = (by_role(each, "weight") for each in (layer, last, links[0].projection))
     takes_constant = by_role(last, "bias") or by_role(last_norm, "mean")
-    if weight is None or before is None or takes_constant is None:
+    if layer.kind != last.kind or any(number in lent for number in skipped):
         return
-    virtual = msgspec.structs.replace(weight, axes=_axes(weight, before, links))
+    if mine is None or weight is None or before is None or takes_constant is None:
+        return
+    kernel = tuple(axis.size for axis in mine.axes if axis.role == "kernel")
+    if len(mine.axes) != len(weight.axes):
+        return
+    virtual = msgspec.structs.replace(weight, axes=_axes(weight, before, links, kernel))
     axes = pair_axes(virtual, mine)
     if axes is None:
         return
-    del lent[lender], lent[norm]
-    lent[run[-1][0]], lent[run[-1][1]] = ours, ours_norm
+    composite = Composite(links, last, kernel)
+    lent[run[-1][0]], lent[run[-1][1]] = lent.pop(lender), lent.pop(norm)
     found.weights[mine.name] = TensorPair(mine, virtual, axes)
     found.of[weight.name] = found.of[takes_constant.name] = composite
     found.within |= {number: composite for unit in run[:-1] for number in unit}
 
 
-def _connected(
-    parent: Graph,
-    child: Graph,
-    run: Run,
-    stands: Mapping[int, int],
-    ours: int,
-    ours_norm: int,
-) -> bool:
-    """Does the child feed its layer, and read it, where the parent does with the whole run?"""
-    before = parent.layers[run[0][0]].inputs
-    feeds = child.layers[ours].inputs
-    if len(before) != 1 or len(feeds) != 1 or stands.get(before[0].source) != feeds[0].source:
-        return False
-    readers = {stands.get(number) for number in consumers(parent)[run[-1][1]]}
-    return bool(readers & set(consumers(child)[ours_norm]))
+def _fed_alike(parent: Graph, child: Graph, run: Run, stands: Mapping[int, int], ours: int) -> bool:
+    """Does the child feed its layer with what the parent feeds the first of the run with?"""
+    before, feeds = parent.layers[run[0][0]].inputs, child.layers[ours].inputs
+    return len(before) == len(feeds) == 1 and stands.get(before[0].source) == feeds[0].source
 
 
-def _axes(weight: Tensor, before: Tensor, links: tuple[Link, ...]) -> tuple[Axis, ...]:
+def _axes(
+    weight: Tensor, before: Tensor, links: tuple[Link, ...], kernel: tuple[int, ...]
+) -> tuple[Axis, ...]:
     """Of the product: as (out, in, *kernel)."""
     out = next(axis for axis in weight.axes if axis.role == "out")
     taken = next(axis for axis in before.axes if axis.role == "in")
-    sizes = np.array([axis.size for axis in weight.axes if axis.role == "kernel"], int)
-    for link in links:
+    sizes = [axis.size for axis in weight.axes if axis.role == "kernel"]
+    for link in reversed(links):
         own = by_role(link.projection, "weight")
         assert own is not None
-        sizes = sizes + [axis.size - 1 for axis in own.axes if axis.role == "kernel"]
-    return (out, taken, *(Axis("kernel", Fixed(int(size), "kernel")) for size in sizes))
+        added = [axis.size - 1 for axis in own.axes if axis.role == "kernel"]
+        sizes = [min(size + more, most) for size, more, most in zip(sizes, added, kernel, strict=True)]
+    return (out, taken, *(Axis("kernel", Fixed(size, "kernel")) for size in sizes))

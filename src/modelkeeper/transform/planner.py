@@ -271,7 +271,7 @@ class _Planner:
         for entry in entries:
             if not entry.exact:
                 yield f"{entry.tensor} is {entry.action}: {entry.why}"
-        used = {*self.partner.values(), *self.merges.gone, *self.composites.within}
+        used = {*self.partner.values(), *self.merges.gone}
         lent = {*(pair.parent.name for pair in self.pairs.values()), *self.merges.taken}
         for number, layer in enumerate(self.parent.layers):
             if number in self.composites.within:
