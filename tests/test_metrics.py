@@ -120,13 +120,70 @@ def test_the_direction_is_a_mirror(peers: list[float], value: float) -> None:
     assert standing(up, peers) == standing(down, [-peer for peer in peers])
 
 
-@given(st.lists(fractions, min_size=1, max_size=9), st.randoms())
-def test_standing_of_the_median_and_the_order_of_peers(peers: list[float], random: Any) -> None:
+@given(st.lists(fractions, min_size=1, max_size=9), st.booleans(), st.randoms())
+def test_the_order_of_peers_does_not_matter(peers: list[float], lower: bool, random: Any) -> None:
     shuffled = random.sample(peers, len(peers))
-    one = metric("accuracy", 0.5)
-    assert standing(one, peers) == standing(one, shuffled) == standing(one, Peers.of(peers))
-    assert standing(metric("accuracy", float(np.median(peers))), peers) == pytest.approx(0.5)
+    one = Metric("accuracy", 0.5, lower)
+    assert standing(one, peers) == standing(one, shuffled) == standing(one, Peers.of(peers, lower))
+    assert zscore(one, peers) == zscore(one, shuffled) == zscore(one, Peers.of(peers, lower))
+    assert zscore(Metric("accuracy", float(np.median(peers)), lower), peers) == pytest.approx(0)
     assert standing(one, []) == 0.5
+
+
+@given(st.lists(fractions, max_size=9), fractions, fractions, st.booleans())
+def test_who_becomes_better_stands_higher_among_peers_of_which_it_is_one(
+    others: list[float], one: float, other: float, lower: bool
+) -> None:
+    worse, better = sorted(
+        (Metric("f1", one, lower), Metric("f1", other, lower)), key=lambda each: each.goodness
+    )
+    before, after = (standing(each, [*others, each.value]) for each in (worse, better))
+    assert before <= after + 1e-12
+
+
+@given(st.lists(st.floats(1, 100), min_size=1, max_size=9), st.floats(1, 100), st.integers(-20, 20))
+def test_the_unit_of_a_metric_does_not_matter(peers: list[float], value: float, power: int) -> None:
+    for lower in (True, False):
+        other = Metric("m", value * 2.0**power, lower)
+        assert standing(other, [peer * 2.0**power for peer in peers]) == pytest.approx(
+            standing(Metric("m", value, lower), peers)
+        )
+
+
+good = st.lists(st.floats(0.84, 0.88), min_size=1, max_size=9)
+
+
+@given(good, st.data())
+def test_half_a_zoo_of_poor_models_does_not_make_them_look_good(
+    peers: list[float], data: st.DataObject
+) -> None:
+    poor = st.lists(st.floats(0, 0.6), min_size=1, max_size=len(peers))
+    some, others = data.draw(poor), data.draw(poor)
+    reached = sorted(peers)[-max(1, (len(peers) + len(some)) // 2) :]
+    for value in some:
+        assert standing(metric("accuracy", value), peers + some) < 0.1
+        assert standing(metric("error", 1 - value), [1 - peer for peer in peers + some]) < 0.1
+    assert standing(metric("accuracy", reached[0]), peers + some) > 0.1
+    if len(some) == len(others):  # how poor they are does not matter to the others
+        for value in peers:
+            one = metric("accuracy", value)
+            assert standing(one, peers + some) == standing(one, peers + others)
+
+
+def test_standing_by_hand() -> None:
+    def place(value: float, *peers: float) -> float:
+        return standing(metric("accuracy", value), peers)
+
+    assert place(0.9, 0.9) == place(0.9, *[0.9] * 7) == 0.5
+    assert place(0.86, 0.86, 0.86, 0.86, 0.99) == 0.5  # one that was lucky does not make others poor
+    assert place(0.87, 0.87, 0.90) == pytest.approx(1 / 4)  # of two: a spread is taken to be three points
+    assert place(0.60, 0.60, 0.90) == pytest.approx(1 / 22)
+    assert place(0.60, 0.60, 0.60, 0.90) == pytest.approx(1 / 22)
+    healthy = np.random.default_rng(0).normal(0.8, 0.02, 4001)
+    assert place(0.8, *healthy) == pytest.approx(0.30, abs=0.01)
+    assert place(0.78, *healthy) == pytest.approx(0.19, abs=0.01)
+    assert place(0.4, *healthy, *[0.4] * 4001) < 0.05
+    assert standing(metric("perplexity", 300), [20, 21, 300, 310]) < 0.01
 
 
 def test_the_z_score_by_hand() -> None:

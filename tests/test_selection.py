@@ -207,12 +207,12 @@ def test_benefit_by_hand() -> None:
     assert benefit(rewired=0.5, normed=False) == pytest.approx(0.8 * 0.6 * 0.25 * 0.9)
     assert benefit(exact=True) == benefit(exact=True, rewired=0.5) == pytest.approx(0.9)
     assert benefit(exact=True, accuracy=1.0) == 1
-    assert benefit(exact=True, accuracy=0.125) == pytest.approx(0.5 * 0.825)
+    assert benefit(exact=True, accuracy=0.095) == pytest.approx(0.5 * 0.819)
     assert benefit(exact=True, gap=0.05) == pytest.approx(0.9)
     assert benefit(exact=True, gap=0.10) == pytest.approx(0.9 * 0.75)
     assert benefit(exact=True, gap=0.5) == pytest.approx(0.9 * 0.5)
     assert benefit(exact=True, data="M") == pytest.approx(0.9 * 0.35)
-    assert benefit(exact=True, accuracy=None) == pytest.approx(0.6 * 0.83)
+    assert benefit(exact=True, accuracy=None) == pytest.approx(0.11 / 0.19 * 0.822)
 
 
 def test_an_exact_parent_wins_over_a_more_similar_one() -> None:
@@ -236,6 +236,43 @@ def test_what_is_expected_to_gain_nothing_is_not_taken() -> None:
     assert "below 0.33" in choice.runners_up[0].why_lost
     for easier in ({"preferred": ["FAR"]}, {"worth": 0.2}, {"policy": "buckets"}):
         assert select(pool, data="F", **{"policy": "benefit", "worth": 0.33} | easier).parent == pool[0]
+
+
+def measured(rows: list[tuple[float, bool]], name: str = "accuracy") -> list[Candidate]:
+    """Models of one data set, each with its standing among all of them: exact ones, and similar ones."""
+    peers = [value for value, _ in rows]
+    made = []
+    for number, (value, exact) in enumerate(rows):
+        of = metric(name, value)
+        made.append(
+            candidate(
+                f"m{number}", 0.9 if exact else 0.6, exact=exact, metric=of, standing=standing(of, peers)
+            )
+        )
+    return made
+
+
+@given(st.lists(st.floats(0.85, 0.88), min_size=2, max_size=6), st.data())
+def test_poor_models_do_not_win_though_they_are_half_of_the_zoo(
+    good: list[float], data: st.DataObject
+) -> None:
+    """Nor though they are exact and the good ones only similar; alone, they are worth less than scratch."""
+    poor = data.draw(st.lists(st.floats(0, 0.55), min_size=1, max_size=len(good)))
+    rows = [(value, False) for value in good] + [(value, True) for value in poor]
+    for pool in (
+        measured(rows),
+        measured([(1 - value, exact) for value, exact in rows], "error_rate"),
+        measured([(10 ** (3 - 2 * value), exact) for value, exact in rows], "perplexity"),
+    ):
+        choice = select(pool, data="F", policy="benefit", worth=0.24)
+        assert choice.parent in pool[: len(good)]
+        assert select(pool[len(good) :], data="F", policy="benefit", worth=0.24).parent is None
+
+
+def test_an_exact_parent_a_little_below_the_others_still_wins() -> None:
+    for lower in (0.84, 0.85, 0.86):
+        pool = measured([(0.86, False), (0.87, False), (0.86, False), (lower, True)])
+        assert select(pool, data="F", policy="benefit", worth=0.24).parent == pool[-1]
 
 
 def candidate(key: str, similarity: float, accuracy: float | None = None, **more: Any) -> Candidate:

@@ -18,6 +18,8 @@ def parts(folder: Path) -> dict[str, str]:
     makers = {
         "selection": ("parents", selection_table),
         "ablations": ("ablations", ablation_table),
+        "poor": ("ablations", poor_sentence),
+        "undertrained": ("undertrained", undertrained_table),
         "schedules": ("schedules", schedules_table),
         "other data": ("others", others_table),
         "memorised": ("memorised", memorised_table),
@@ -87,22 +89,62 @@ def selection_table(these: list[Record]) -> str:
 
 def ablation_table(these: list[Record]) -> str:
     """Each variant against all of it, on the same jobs."""
-    by = grouped(these)
     variants = list(dict.fromkeys(each["variant"] for each in these))
     lines = ["| variant | jobs | steps, relative to all of it | median | never |", "| --- |" + " ---: |" * 4]
     for variant in variants:
-        ratios, never = [], 0
-        for mine in by.values():
-            whole = next((each for each in mine if each["variant"] == "all"), None)
-            other = next((each for each in mine if each["variant"] == variant), None)
-            if whole is None or other is None:
-                continue
-            ratios.append((charged(other), charged(whole)))
-            never += steps_to(other, 0.99 * other["target"]) is None
-        total = sum(a for a, _ in ratios) / sum(b for _, b in ratios)
-        lines.append(
-            f"| {variant} | {len(ratios)} | {total:.2f} | {median(a / b for a, b in ratios):.2f} | {never} |"
+        pairs = paired(these, variant, "all")
+        never = sum(steps_to(other, 0.99 * other["target"]) is None for other, _ in pairs)
+        steps = [(charged(other), charged(whole)) for other, whole in pairs]
+        middle = median(a / b for a, b in steps)
+        lines.append(f"| {variant} | {len(pairs)} | {relative(pairs):.2f} | {middle:.2f} | {never} |")
+    return "\n".join(lines)
+
+
+def poor_sentence(these: list[Record]) -> str:
+    """What poor models in the zoo cost: because good ones are missing, and because poor ones are taken."""
+    found = []
+    for share in ("20%", "50%"):
+        lost, missing = paired(these, f"{share} poor", "all"), paired(these, f"{share} removed", "all")
+        if not lost or not missing:
+            continue
+        both = paired(these, f"{share} poor", f"{share} removed")
+        same = sum(one["parent"] == other["parent"] for one, other in both)
+        found.append(
+            f"With {share[:-1]} % of the zoo poor, ModelKeeper takes {relative(lost):.2f} times the steps "
+            f"({len(lost)} jobs); if these models are not there at all, {relative(missing):.2f} times, "
+            f"with the same parent in {same} of {len(both)} jobs."
         )
+    return " ".join(found) or "(not run)"
+
+
+def paired(these: list[Record], variant: str, base: str) -> list[tuple[Record, Record]]:
+    """On each job that both were run on, one variant and another."""
+    jobs = [{each["variant"]: each for each in mine} for mine in grouped(these).values()]
+    return [(by[variant], by[base]) for by in jobs if variant in by and base in by]
+
+
+def relative(pairs: list[tuple[Record, Record]]) -> float:
+    """The steps that the first of each pair take in all, relative to the second."""
+    return sum(charged(one) for one, _ in pairs) / sum(charged(other) for _, other in pairs)
+
+
+def undertrained_table(these: list[Record]) -> str:
+    """Parents of fewer and fewer steps: how far below the plateau they are, and what they save."""
+    lines = [
+        "| parent | exact | jobs | its score / plateau | start / plateau | steps, relative to scratch |",
+        "| --- | --- |" + " ---: |" * 4,
+    ]
+    for exact in (True, False):
+        for variant in dict.fromkeys(each["variant"] for each in these if each["variant"] != "scratch"):
+            pairs = [pair for pair in paired(these, variant, "scratch") if pair[0]["exact"] == exact]
+            if not pairs:
+                continue
+            score = mean(one["score"] / one["target"] for one, _ in pairs)
+            start = mean(one["scores"][0] / one["target"] for one, _ in pairs)
+            lines.append(
+                f"| {variant} | {'yes' if exact else 'no'} | {len(pairs)} | {score:.3f} | {start:.3f} | "
+                f"{relative(pairs):.2f} |"
+            )
     return "\n".join(lines)
 
 

@@ -2,7 +2,8 @@
 
     parents     several models as the parent: which choice is best, and what predicts it?
     ablations   without width operators, without depth operators, without accuracy in the choice; a zoo that
-                is one fifth or one half poor; a zoo of one, two, four models
+                is one fifth or one half poor, and the same without the poor ones; one, two, four models
+    undertrained  parents that were trained for few steps
     schedules   shorter schedules and a lower peak, with a rate that decays
     others      parents from other data sets only, with a fresh head and with the head copied
     memorised   a parent that knows 320 pictures by heart
@@ -58,7 +59,7 @@ JOBS = {
     "language": [5, 9],
 }
 LENDERS = 5  # parents that a job is tried with
-POOR = 60  # steps that a poor model was trained for
+POOR, MEDIOCRE = 60, (120, 240)  # steps that a poor model was trained for, and better ones
 BY_HEART, HEART_STEPS = 320, 600
 BUDGET = 800  # of the memorised case
 
@@ -181,31 +182,49 @@ def ablations(bench: Bench) -> Iterator[Variant]:
     yield "no accuracy", lambda model: lend(nearest, model, job, modelkeeper_operators), {}
     yield "the paper's buckets", lambda model: warm_start(zoo, model, job, policy="buckets"), {}
     for share in (0.2, 0.5):
-        poor = spoiled(bench, share)
-        yield f"{share:.0%} poor", partial(warm_start, poor, job=job), {}
+        yield f"{share:.0%} poor", partial(warm_start, spoiled(bench, share), job=job), {}
+        left = [each for each in zoo if each.number not in victims(bench, share)]
+        yield f"{share:.0%} removed", partial(warm_start, left, job=job), {}
     for size in (1, 2, 4):
         if size < len(zoo):
             few = sorted(random.Random(bench.seed).sample(list(zoo), size), key=lambda each: each.number)
             yield f"zoo of {size}", partial(warm_start, few, job=job), {}
 
 
+def victims(bench: Bench, share: float) -> set[int]:
+    """The models of the zoo that are spoiled."""
+    count = round(share * len(bench.zoo))
+    return set(random.Random(bench.seed).sample([each.number for each in bench.zoo], count))
+
+
 def spoiled(bench: Bench, share: float) -> list[Trained]:
     """The zoo, with some of its models hardly trained."""
-    count = round(share * len(bench.zoo))
-    victims = set(random.Random(bench.seed).sample([each.number for each in bench.zoo], count))
-    found = []
-    for each in bench.zoo:
-        if each.number in victims:
-            path = each.weights.with_name(f"{each.number}-poor.pt")
-            model = each.job.build(each.number)
-            if path.exists():
-                model.load_state_dict(torch.load(path, weights_only=True))
-            else:
-                model, _ = train(model, task(each.job.data), bench.cold_rate, each.number, POOR)
-                save(model, path)
-            each = replace(each, score=round(task(each.job.data).score(model), 4), weights=path)
-        found.append(each)
-    return found
+    bad = victims(bench, share)
+    return [after(bench, each, POOR) if each.number in bad else each for each in bench.zoo]
+
+
+def after(bench: Bench, model: Trained, steps: int) -> Trained:
+    """A model of the zoo as if it had been trained, from scratch, for so many steps only."""
+    path = model.weights.with_name(f"{model.number}-after-{steps}.pt")
+    data, network = task(model.job.data), model.job.build(model.number)
+    if path.exists():
+        network.load_state_dict(torch.load(path, weights_only=True))
+    else:
+        network, _ = train(network, data, bench.cold_rate, model.number, steps)
+        save(network, path)
+    return replace(model, score=round(data.score(network), 4), weights=path)
+
+
+def undertrained(bench: Bench) -> Iterator[Variant]:
+    """What the keeper's parent would have been worth, had it been trained for fewer steps."""
+    chosen = bench.keeper["parent"] if bench.keeper else None
+    if chosen is None:
+        return
+    whole = bench.parent(chosen)
+    for steps in (POOR, *MEDIOCRE):
+        start = partial(lend, after(bench, whole, steps), job=bench.job, operators=modelkeeper_operators)
+        yield f"{steps} steps", start, {}
+    yield "whole", partial(lend, whole, job=bench.job, operators=modelkeeper_operators), {}
 
 
 def schedules(bench: Bench) -> Iterator[Variant]:
@@ -240,6 +259,7 @@ def others(bench: Bench) -> Iterator[Variant]:
 STUDIES: dict[str, Callable[[Bench], Iterator[Variant]]] = {
     "parents": parents,
     "ablations": ablations,
+    "undertrained": undertrained,
     "schedules": schedules,
     "others": others,
 }
@@ -360,20 +380,20 @@ def benches(out: Path, weights: Path, name: str, seed: int, numbers: list[int]) 
             yield Bench(sequence, number, jobs)
 
 
-def study(name: str, bench: Bench, path: Path) -> None:
-    """All variants of one study on one job that are not written down yet."""
+def study(name: str, bench: Bench, path: Path, wanted: list[str] | None = None) -> None:
+    """All variants of one study on one job, or those that are wanted, that are not written down yet."""
     key = (bench.sequence.workload.name, bench.sequence.seed, bench.number)
     done = {e["variant"] for e in records(path) if (e["workload"], e["seed"], e["job"]) == key}
     extra = predicted(bench) if name == "parents" and bench.cold_zoo else {}
     for variant, start, options in STUDIES[name](bench):
-        if variant not in done:
+        if variant not in done and (wanted is None or variant in wanted):
             record = bench.record(name, variant, start, **options) | extra
             append(path, record)
             reached = steps_to(record, 0.99 * record["target"])
             print(
                 f"{name} {key} {variant}: start {record['scores'][0]:.3f}, 99 % after {reached}", flush=True
             )
-    if name == "parents" and "scratch" not in done:
+    if name in ("parents", "undertrained") and "scratch" not in done:
         append(
             path,
             {
@@ -396,6 +416,7 @@ def main() -> None:
     options.add_argument("--workloads", nargs="+", default=list(JOBS), choices=list(JOBS))
     options.add_argument("--seeds", type=int, nargs="+", default=[0])
     options.add_argument("--jobs", type=int, nargs="+", help="default: some of each workload")
+    options.add_argument("--variants", nargs="+", help="default: all")
     options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     chosen = options.parse_args()
     with ProcessPoolExecutor(chosen.workers) as pool:
@@ -416,7 +437,7 @@ def work(name: str, chosen: argparse.Namespace) -> None:
                 if name == "landscape":
                     landscape(bench, path)
                     break
-                study(name, bench, path)
+                study(name, bench, path, chosen.variants)
 
 
 if __name__ == "__main__":

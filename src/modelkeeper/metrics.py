@@ -5,7 +5,8 @@
     primary({"metric": {"name": "elo", "value": 1510, "lower_is_better": False}})
                                                    a name that is not known: say the direction
     metric.goodness                                grows with quality, whatever the direction
-    zscore(metric, peers), standing(metric, peers) where it stands among models on the same data
+    zscore(metric, peers)                          how far from the median of models on the same data
+    standing(metric, peers)                        how far below what the good ones of these have reached
 
 A metric is compared only with the same metric (by name) on the same data set. Names are read as people
 write them: `val/acc`, `eval_accuracy`, `Top1` and `accuracy` are one name; what was measured on the data
@@ -20,7 +21,7 @@ fraction: give such a model's accuracy as a fraction.
 import math
 import re
 from collections.abc import Iterable, Mapping
-from statistics import median
+from statistics import median, median_low
 from typing import Any
 
 from msgspec import Struct
@@ -162,23 +163,28 @@ def number(name: str, value: object) -> float:
 
 
 class Peers(Struct, frozen=True):
-    """What values of one metric on one data set are like: their median, and their median distance from it.
+    """What values of one metric on one data set are like.
 
     Whoever judges many models by the same peers makes it once: it takes a pass over all of them.
     """
 
     number: int
-    middle: float = 0.0
-    deviation: float = 0.0
+    middle: float = 0.0  # their median,
+    deviation: float = 0.0  # and their median distance from it
+    reached: float = 0.0  # the median of the better half: what is known to be reachable,
+    spread: float = 0.0  # and the median distance of the better half from it
 
     @classmethod
-    def of(cls, peers: Iterable[float]) -> "Peers":
+    def of(cls, peers: Iterable[float], lower_is_better: bool) -> "Peers":
         """Sum peers up."""
-        values = [max(-HUGE, min(HUGE, value)) for value in peers]
+        values = sorted((max(-HUGE, min(HUGE, value)) for value in peers), reverse=lower_is_better)
         if not values:
             return cls(0)
         middle = median(values)
-        return cls(len(values), middle, median(abs(value - middle) for value in values))
+        better = values[-max(1, len(values) // 2) :]
+        reached = better[(len(better) - 1) // 2]  # of two the worse: the best may have been lucky
+        spread = median_low(abs(value - reached) for value in better)
+        return cls(len(values), middle, median(abs(value - middle) for value in values), reached, spread)
 
 
 def zscore(metric: Metric, peers: Iterable[float] | Peers) -> float:
@@ -191,23 +197,45 @@ def zscore(metric: Metric, peers: Iterable[float] | Peers) -> float:
     a small difference is still none. `peers` are values of the same metric on the same data (for
     one place among others its own may be with them); without any, z is 0.
     """
-    found = peers if isinstance(peers, Peers) else Peers.of(peers)
+    found = _sum_up(metric, peers)
     if not found.number:
         return 0.0
-    least = POINT if _kind(metric.name) in FRACTIONS else SHARE * abs(found.middle)
-    spread = max(1.4826 * found.deviation, least, 1 / HUGE)
-    z = (max(-HUGE, min(HUGE, metric.value)) - found.middle) / spread
-    return -z if metric.lower_is_better else z
+    return _distance(metric, found.middle, max(1.4826 * found.deviation, _least(metric, found.middle)))
 
 
 def standing(metric: Metric, peers: Iterable[float] | Peers) -> float:
-    """Where a model stands among its peers, from 0 (far below) over 0.5 (median) to 1 (far above).
+    """Where a model stands, from 0 (far below what its peers have reached) over 0.5 (there) to 1 (far above).
 
-    (1 + z / (1 + |z|)) / 2: one spread above the median is 0.75. It grows with quality everywhere, so that
-    two poor models are still told apart.
+        z = ± (value - reached) / max(2.506 * spread, least * (1 + 2 / half))
+        standing = (1 + z / (1 + |z|)) / 2
+
+    `reached` is the median of the better half of the peers, `spread` their median distance from it: whether
+    the other half is good or poor does not matter, nor how poor it is. 2.506 makes the spread the standard
+    deviation where all peers are normal; the median of these stands at 0.30, one deviation below it at 0.19.
+    `least` is as in `zscore`, but up to three times that where the better half is few, down to one model:
+    how much good models differ is not known then. Standing grows with quality everywhere, so that two poor
+    models are still told apart.
     """
-    z = max(-HUGE, min(HUGE, zscore(metric, peers)))
+    found = _sum_up(metric, peers)
+    if not found.number:
+        return 0.5
+    least = _least(metric, found.reached) * (1 + 2 / max(1, found.number // 2))
+    z = max(-HUGE, min(HUGE, _distance(metric, found.reached, max(2.506 * found.spread, least))))
     return (1 + z / (1 + abs(z))) / 2
+
+
+def _sum_up(metric: Metric, peers: Iterable[float] | Peers) -> Peers:
+    return peers if isinstance(peers, Peers) else Peers.of(peers, metric.lower_is_better)
+
+
+def _least(metric: Metric, value: float) -> float:
+    return POINT if _kind(metric.name) in FRACTIONS else SHARE * abs(value)
+
+
+def _distance(metric: Metric, value: float, spread: float) -> float:
+    """In spreads, above 0 if it is better than the value."""
+    distance = (max(-HUGE, min(HUGE, metric.value)) - value) / max(spread, 1 / HUGE)
+    return -distance if metric.lower_is_better else distance
 
 
 def _words(name: str) -> list[str]:

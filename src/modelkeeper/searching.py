@@ -72,7 +72,7 @@ class Search:
         self.proven, self.aligned = True, 0
         self.similarity: dict[int, float] = {}
         self._records: dict[int, Record] = {}
-        self._peers: dict[tuple[str, str, str], Peers] = {}
+        self._peers: dict[tuple[str, str, str, bool], Peers] = {}
         threshold = settings.admission_threshold
         self._poor = 0.0 if settings.admission == "off" else 1 / (2 + 2 * threshold)  # as a standing
         for _ in range(MOST_ROUNDS):
@@ -96,9 +96,10 @@ class Search:
         new = {key: record for key, record in known.items() if record.state == ACTIVE}
         self.similarity |= matches
         self._records |= new
-        groups = {(each.task, each.data, each.metric) for each in new.values() if each.metric}
+        groups = {each.group for each in new.values() if each.metric}
         for group in groups - self._peers.keys():
-            self._peers[group] = Peers.of(self._zoo.catalog.peers(*group))
+            *which, lower_is_better = group
+            self._peers[group] = Peers.of(self._zoo.catalog.peers(*which), lower_is_better)
         return list(new.values())
 
     def _outlier(self, record: Record) -> bool:
@@ -188,7 +189,7 @@ class Search:
         metric = place = memorised = None
         if record.value is not None:
             metric = Metric(record.metric, record.value, record.lower_is_better)
-            place = standing(metric, self._peers[record.task, record.data, record.metric])
+            place = standing(metric, self._peers[record.group])
             memorised = gap(record.metrics, metric)
         return Candidate(
             id=record.id,

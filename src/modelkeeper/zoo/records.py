@@ -66,6 +66,11 @@ class Record(Struct, frozen=True, kw_only=True):
         """Where its files are in the blob store."""
         return f"models/{self.id}"
 
+    @property
+    def group(self) -> tuple[str, str, str, bool]:
+        """Models of which this is the same are peers: they are judged by each other."""
+        return self.task, self.data, self.metric, self.lower_is_better
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "key"}

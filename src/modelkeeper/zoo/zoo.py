@@ -357,16 +357,16 @@ class Zoo:
     def _items(self, records: list[Record]) -> Iterator[Item]:
         now = time.time()
         present = {record.id for record in records}
-        groups: dict[tuple[str, str, str], list[float]] = {}
+        groups: dict[tuple[str, str, str, bool], list[float]] = {}
         for record in records:
             if record.value is not None:
-                groups.setdefault((record.task, record.data, record.metric), []).append(record.value)
-        peers = {group: Peers.of(values) for group, values in groups.items()}
+                groups.setdefault(record.group, []).append(record.value)
+        peers = {group: Peers.of(values, group[-1]) for group, values in groups.items()}
         for record in records:
             place = 0.5
             if record.value is not None:
                 metric = Metric(record.metric, record.value, record.lower_is_better)
-                place = standing(metric, peers[record.task, record.data, record.metric])
+                place = standing(metric, peers[record.group])
             yield Item(
                 id=record.id,
                 bytes=record.bytes,
