@@ -675,3 +675,14 @@ def test_a_model_far_below_its_peers_does_not_lend(tmp_path: Path) -> None:
     with ModelKeeperClient(tmp_path / "zoo", on_error="raise", admission="off", policy="buckets") as client:
         _, answer = client.query_for_model(net(8, seed=2), META)
         assert answer.parent == poor.id
+
+
+@pytest.mark.parametrize("policy", ["benefit", "buckets"])
+def test_poor_models_do_not_lend_though_they_are_most_of_the_zoo(policy: str) -> None:
+    with ModelKeeperClient(":memory:", on_error="raise", policy=policy) as client:
+        poor = [give(client, net(8, seed=seed), accuracy=0.2, name=f"poor{seed}") for seed in range(3)]
+        _, answer = client.query_for_model(net(8, seed=5), META)
+        assert answer.parent in {record.id for record in poor}  # nobody knows yet that more is possible
+        good = [give(client, net(width), accuracy=0.9, name=f"net{width}") for width in (14, 16)]
+        _, answer = client.query_for_model(net(8, seed=5), META)
+        assert answer.parent in {record.id for record in good}

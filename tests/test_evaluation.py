@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from training import arms, data, loop, run, tasks, workloads
+from training import arms, data, findings, loop, run, tasks, workloads
 from training.measures import best_rate, counted, outcome, score_after, steps_to
 from training.workloads import WORKLOADS, Job, Workload
 from training.zoo import Trained, before
@@ -143,6 +143,24 @@ def test_a_plateau_is_when_nothing_more_is_gained() -> None:
     flat = loop.Curve(rising.steps, [min(0.6, score) for score in rising.scores], 0.0)
     assert not loop.settled(rising)
     assert loop.settled(flat)
+
+
+def test_what_poor_models_cost_is_told_from_what_missing_ones_cost() -> None:
+    def of(variant: str, job: int, steps: int, parent: int) -> dict[str, object]:
+        scores = [1.0 if 20 * number >= steps else 0.1 for number in range(11)]
+        which = {"workload": "grid", "seed": 0, "job": job, "variant": variant, "target": 1.0, "budget": 200}
+        return record(scores, **which) | {"parent": parent}
+
+    found = [of("all", 1, 20, 0), of("50% poor", 1, 80, 1), of("50% removed", 1, 40, 2)]
+    found += [of("all", 2, 40, 0), of("50% poor", 2, 40, 1), of("50% removed", 2, 40, 1)]
+    found += [of("all", 3, 40, 0)]
+    assert findings.poor_sentence(found) == (
+        "With 50 % of the zoo poor, ModelKeeper takes 2.00 times the steps (2 jobs); if these models are not "
+        "there at all, 1.33 times, with the same parent in 1 of 2 jobs."
+    )
+    table = findings.ablation_table(found).splitlines()
+    assert table[2] == "| all | 3 | 1.00 | 1.00 | 0 |"
+    assert table[3] == "| 50% poor | 2 | 2.00 | 2.50 | 0 |"
 
 
 # -- arms -------------------------------------------------------------------------------------------------

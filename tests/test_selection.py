@@ -207,12 +207,12 @@ def test_benefit_by_hand() -> None:
     assert benefit(rewired=0.5, normed=False) == pytest.approx(0.8 * 0.6 * 0.25 * 0.9)
     assert benefit(exact=True) == benefit(exact=True, rewired=0.5) == pytest.approx(0.9)
     assert benefit(exact=True, accuracy=1.0) == 1
-    assert benefit(exact=True, accuracy=0.095) == pytest.approx(0.5 * 0.819)
+    assert benefit(exact=True, accuracy=0.095) == pytest.approx(0.25 * 0.819)
     assert benefit(exact=True, gap=0.05) == pytest.approx(0.9)
     assert benefit(exact=True, gap=0.10) == pytest.approx(0.9 * 0.75)
     assert benefit(exact=True, gap=0.5) == pytest.approx(0.9 * 0.5)
     assert benefit(exact=True, data="M") == pytest.approx(0.9 * 0.35)
-    assert benefit(exact=True, accuracy=None) == pytest.approx(0.11 / 0.19 * 0.822)
+    assert benefit(exact=True, accuracy=None) == pytest.approx((0.15 / 0.19) ** 2 * 0.83)
 
 
 def test_an_exact_parent_wins_over_a_more_similar_one() -> None:
@@ -252,12 +252,12 @@ def measured(rows: list[tuple[float, bool]], name: str = "accuracy") -> list[Can
     return made
 
 
-@given(st.lists(st.floats(0.85, 0.88), min_size=2, max_size=6), st.data())
+@given(st.lists(st.floats(0.85, 0.88), min_size=1, max_size=6), st.data())
 def test_poor_models_do_not_win_though_they_are_half_of_the_zoo(
     good: list[float], data: st.DataObject
 ) -> None:
     """Nor though they are exact and the good ones only similar; alone, they are worth less than scratch."""
-    poor = data.draw(st.lists(st.floats(0, 0.55), min_size=1, max_size=len(good)))
+    poor = data.draw(st.lists(st.floats(0, 0.65), min_size=1, max_size=len(good)))
     rows = [(value, False) for value in good] + [(value, True) for value in poor]
     for pool in (
         measured(rows),

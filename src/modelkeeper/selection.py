@@ -20,9 +20,9 @@ fidelity: 1 where the child will compute what the parent computes. Else 0.8 time
     share of layers that are fed as in the parent; that once more where no batch norm puts scales right
     again. Over many pairs that were trained (docs/evaluation.md), exact starts gained most whatever their
     similarity; of the others, the more similar and less rewired ones.
-quality: from the standing among its peers: 0.8 to 1 for most, but falling to 0 for those far below what
-    the good ones have reached, as the share of the steps does that such a parent saves: it is a training
-    that has been stopped early, and the others are what is left to do. Unknown: as one that is rather poor.
+quality: from the standing among its peers: 0.8 to 1 for most, but soon falling to 0 for those far below
+    what the good ones have reached. A poor parent is a training that was stopped early: it saves few
+    steps, and exact ones of another width saved none at all. Unknown: as one that is rather poor.
 trust: 1, falling to 0.5 as the parent's training accuracy exceeds its validation accuracy by 5 to 15
     points. A parent that memorised its data can be worse than none.
 
@@ -41,7 +41,7 @@ from modelkeeper.matching.similarity import BUCKETS, bucket
 from modelkeeper.metrics import Metric
 
 INEXACT, OTHER_DATA = 0.8, 0.35
-POOR_STANDING, UNKNOWN_STANDING = 0.19, 0.11
+POOR_STANDING, UNKNOWN_STANDING = 0.19, 0.15
 MEMORISED, MEMORISED_FULLY, LEAST_TRUST = 0.05, 0.15, 0.5
 
 
@@ -160,7 +160,7 @@ def select(
 def expected_benefit(candidate: Candidate, data: str) -> float:
     """What training is expected to gain from this parent, from 0 to 1: see the top of the file."""
     place = UNKNOWN_STANDING if candidate.standing is None else candidate.standing
-    quality = min(1.0, place / POOR_STANDING) * (0.8 + 0.2 * place)
+    quality = min(1.0, place / POOR_STANDING) ** 2 * (0.8 + 0.2 * place)
     doubt = ((candidate.gap or 0.0) - MEMORISED) / (MEMORISED_FULLY - MEMORISED)
     trust = 1 - (1 - LEAST_TRUST) * max(0.0, min(1.0, doubt))
     return fidelity(candidate) * quality * trust * (1.0 if _same(candidate, data) else OTHER_DATA)
