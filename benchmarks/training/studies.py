@@ -20,7 +20,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,13 @@ from training.arms import (
     similarity,
     warm_start,
 )
+from training.bench import Bench, benches
 from training.loop import train
 from training.measures import Record, steps_to
-from training.run import CACHE, RESULTS, Sequence, append, records
+from training.run import CACHE, RESULTS, append, records
 from training.tasks import Task, task
-from training.workloads import WORKLOADS, Job
-from training.zoo import Trained, before, save
+from training.workloads import Job
+from training.zoo import Trained, save
 
 from modelkeeper import transfer
 from modelkeeper.matching import align
@@ -62,58 +63,6 @@ LENDERS = 5  # parents that a job is tried with
 POOR, MEDIOCRE = 60, (120, 240)  # steps that a poor model was trained for, and better ones
 BY_HEART, HEART_STEPS = 320, 600
 BUDGET = 800  # of the memorised case
-
-
-class Bench:
-    """One job that has been run, with all that it takes to train it once more."""
-
-    def __init__(self, sequence: Sequence, number: int, jobs: dict[int, Job]) -> None:
-        self.sequence, self.number, self.job = sequence, number, jobs[number]
-        self.seed = 1000 * sequence.seed + number
-        self.zoo = before(sequence.zoo(jobs), number)
-        self.cold_zoo = before(sequence.zoo(jobs, "scratch"), number)
-        cold = sequence.rate("scratch")
-        self.scratch = sequence.find(number, "scratch", cold)[0]
-        self.keeper = next(iter(sequence.find(number, "keeper", sequence.rate("keeper"))), None)
-        self.rate, self.cold_rate = sequence.rate("keeper"), cold
-        self.target, self.budget = max(self.scratch["scores"]), int(self.scratch["steps"][-1])
-
-    def fresh(self) -> nn.Module:
-        """The network as it was initialised in the run."""
-        return self.job.build(self.seed)
-
-    def parent(self, number: int) -> Trained:
-        """A model of the zoo."""
-        return next(each for each in self.zoo if each.number == number)
-
-    def parent_by_keeper(self) -> Trained | None:
-        """What the keeper chooses among the models trained from scratch before it."""
-        number = warm_start(self.cold_zoo, self.fresh(), self.job).parent
-        return next((each for each in self.cold_zoo if each.number == number), None)
-
-    def record(self, study: str, variant: str, start: Callable[[nn.Module], Start], **options: Any) -> Record:
-        """Train the job once more."""
-        model = self.fresh()
-        begun = start(model)
-        rate = options.get("rate", self.rate)
-        enough = None if options.get("full") else 0.99 * self.target
-        budget = round(self.budget * options.get("length", 1.0))
-        decay = "length" in options
-        _, curve = train(model, task(self.job.data), rate, self.seed, budget, enough, decay=decay)
-        return {
-            "study": study,
-            "variant": variant,
-            "workload": self.sequence.workload.name,
-            "seed": self.sequence.seed,
-            "job": self.number,
-            "rate": rate,
-            **{key: round(v, 4) if isinstance(v, float) else v for key, v in asdict(begun).items()},
-            "steps": curve.steps,
-            "scores": [round(score, 4) for score in curve.scores],
-            "training": round(curve.seconds, 3),
-            "target": self.target,
-            "budget": self.budget,
-        }
 
 
 Variant = tuple[str, Callable[[nn.Module], Start], dict[str, Any]]
@@ -365,19 +314,6 @@ def _variance(model: nn.Module, data: Task, batches: int = 8) -> float:
 
 
 # -- running -----------------------------------------------------------------------------------------
-
-
-def benches(out: Path, weights: Path, name: str, seed: int, numbers: list[int]) -> Iterator[Bench]:
-    """The jobs of a sequence that have been run and are asked for."""
-    sequence = Sequence(WORKLOADS[name], seed, out, weights)
-    jobs: dict[int, Job] = {}
-    for number, job in sequence.jobs(99):
-        if not sequence.find(number, "scratch"):
-            break
-        jobs[number] = job
-    for number in numbers:
-        if number in jobs:
-            yield Bench(sequence, number, jobs)
 
 
 def study(name: str, bench: Bench, path: Path, wanted: list[str] | None = None) -> None:
