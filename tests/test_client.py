@@ -188,7 +188,7 @@ def test_which_parents_are_taken(client: ModelKeeperClient) -> None:
             [
                 ("good", 0.9, {}),
                 ("better", 0.95, {}),
-                ("tagged", 0.8, {"tags": ["small", "fast"]}),
+                ("tagged", 0.88, {"tags": ["small", "fast"]}),
                 ("other task", 0.99, {"task": "detection"}),
             ]
         )

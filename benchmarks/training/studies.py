@@ -60,7 +60,7 @@ JOBS = {
     "language": [5, 9],
 }
 LENDERS = 5  # parents that a job is tried with
-POOR, MEDIOCRE = 60, (120, 240)  # steps that a poor model was trained for, and better ones
+POOR, MEDIOCRE = 60, (120, 240, 480)  # steps that a poor model was trained for, and better ones
 BY_HEART, HEART_STEPS = 320, 600
 BUDGET = 800  # of the memorised case
 
