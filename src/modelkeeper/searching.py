@@ -49,7 +49,7 @@ class Search:
         runners_up: bool,
         clock: "Clock",
     ) -> None:
-        self._zoo, self._graph, self._query, self._clock = zoo, graph, query, clock
+        self._zoo, self._graph, self._query, self._viewer, self._clock = zoo, graph, query, viewer, clock
         self._policy = query.policy or settings.policy
         given = query.minimum_similarity
         self._minimum = settings.minimum_similarity if given is None else given
@@ -98,8 +98,9 @@ class Search:
         self._records |= new
         groups = {each.group for each in new.values() if each.metric}
         for group in groups - self._peers.keys():
-            *which, lower_is_better = group
-            self._peers[group] = Peers.of(self._zoo.catalog.peers(*which), lower_is_better)
+            task, data, metric, lower_is_better = group
+            values = self._zoo.catalog.peers(task, data, metric, self._viewer)
+            self._peers[group] = Peers.of(values, lower_is_better)
         return list(new.values())
 
     def _outlier(self, record: Record) -> bool:

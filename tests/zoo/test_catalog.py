@@ -216,7 +216,14 @@ def test_peers_are_of_the_same_task_data_and_metric(catalog: Catalog) -> None:
     add(catalog, metric="f1")
     gone = add(catalog, value=0.1)
     catalog.retire({gone.id: "x"}, REMOVED)
-    assert sorted(catalog.peers("classification", "digits", "accuracy")) == [0.5, 0.7]
+    hidden = add(catalog, value=0.9, visibility="private")
+    which = ("classification", "digits", "accuracy")
+    assert (
+        sorted(catalog.peers(*which))
+        == sorted(catalog.peers(*which, Viewer(hidden.owner)))
+        == [0.5, 0.7, 0.9]
+    )
+    assert sorted(catalog.peers(*which, Viewer("nobody"))) == [0.5, 0.7]
 
 
 def test_graphs_are_shared_and_swept(catalog: Catalog) -> None:

@@ -344,14 +344,15 @@ class Catalog:
             )
             return now, [(int(key), state, graph) for key, state, graph in connection.execute(chosen)]
 
-    def peers(self, task: str, data: str, metric: str) -> list[float]:
-        """The values of one metric of all stored models of a task on a data set."""
+    def peers(self, task: str, data: str, metric: str, viewer: Viewer | None = None) -> list[float]:
+        """The values of one metric of the stored models of a task on a data set that the viewer may see."""
         chosen = sa.select(models.c.value).where(
             models.c.task == task,
             models.c.data == data,
             models.c.metric == metric,
             models.c.value.is_not(None),
             models.c.state.in_(STORED),
+            *_visible(viewer),
         )
         with self._reading() as connection:
             return [float(value) for value in connection.execute(chosen).scalars()]
