@@ -21,8 +21,8 @@ fidelity: 1 where the child will compute what the parent computes. Else 0.8 time
     again. Over many pairs that were trained (docs/evaluation.md), exact starts gained most whatever their
     similarity; of the others, the more similar and less rewired ones.
 quality: from the standing among its peers: 0.8 to 1 for most, but soon falling to 0 for those far below
-    what the good ones have reached. A poor parent is a training that was stopped early: it saves few
-    steps, and exact ones of another width saved none at all. Unknown: as one that is rather poor.
+    what the good ones have reached. A poor parent is a training that was stopped early: even if it is
+    exact it saves few steps, and some are slower than from scratch. Unknown: as one that is rather poor.
 trust: 1, falling to 0.5 as the parent's training accuracy exceeds its validation accuracy by 5 to 15
     points. A parent that memorised its data can be worse than none.
 
