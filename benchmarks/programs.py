@@ -214,8 +214,8 @@ def page(rows: list[dict[str, Any]], forms: tuple[str, ...]) -> tuple[dict[str, 
     lines = ["# Programs of real models", "", "Made by `make programs`; every row is in programs.json.", ""]
     lines += [
         f"Works: it computes what the model computes on {BATCH} examples, recorded with others in number; "
-        f"where it takes sequences of any length, also at {', '.join(f'{n:.0%}' for n in SHORTER)} of the one "
-        "that it was recorded with. "
+        f"where it takes sequences of any length, also at {', '.join(f'{n:.0%}' for n in SHORTER)} of the "
+        "one that it was recorded with. "
         "Medians are of what works: seconds to make, bytes without weights, seconds to load, time to run "
         "over that of the model.",
         "",

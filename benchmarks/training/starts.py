@@ -1,6 +1,6 @@
 """How good is a start before the first step? Scratch, plain and calibrated, on jobs that have been run.
 
-    python -m training.starts --workloads language --seeds 0 1 --weights FOLDER
+    make starts ARGS="--workloads language --seeds 0 1 --weights FOLDER"
 
 Each job of a sequence sees the models that the keeper had registered before it. Writes
 benchmarks/results/starts.json and starts.md.
@@ -49,7 +49,7 @@ def page(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# Starts",
         "",
-        "Made by `python -m training.starts`; every row is in starts.json. Scores before the first step "
+        "Made by `make starts`; every row is in starts.json. Scores before the first step "
         "(accuracy, or 1 / perplexity): as initialised, as the keeper starts it, and calibrated; the best "
         "that its run from scratch reached; seconds that the two queries took. Where the parent's function "
         "is taken over exactly, there is nothing to calibrate. Jobs without a parent are left out.",

@@ -82,14 +82,16 @@ def test_language_models_run_at_other_sizes_than_they_were_recorded_with(
         check(model, program, tokens(batch, length))
 
 
+@pytest.mark.parametrize("parent", [(48, 1), (32, 2)], ids=["narrower", "shallower"])
 @pytest.mark.parametrize("kind", language.KINDS)
-def test_a_registered_language_model_calibrates_a_narrower_one(kind: str) -> None:
-    parent, child = (
-        language.build({"kind": kind, "width": width, "depth": 1}, WORDS, width) for width in (48, 32)
+def test_a_registered_language_model_calibrates_a_smaller_one(kind: str, parent: tuple[int, int]) -> None:
+    large, small = (
+        language.build({"kind": kind, "width": width, "depth": depth}, WORDS, width + depth)
+        for width, depth in (parent, (32, 1))
     )
     client = ModelKeeperClient(":memory:", on_error="raise")
-    client.register_model(parent, meta={"data": "text", "accuracy": 0.5})
-    _, answer = client.query_for_model(child, meta={"data": "text"}, calibrate=tokens(32, CONTEXT))
+    client.register_model(large, meta={"data": "text", "accuracy": 0.5})
+    _, answer = client.query_for_model(small, meta={"data": "text"}, calibrate=tokens(32, CONTEXT))
     assert answer.calibration is not None
     assert answer.warnings == ()
 
