@@ -237,6 +237,11 @@ def page(rows: list[dict[str, Any]], forms: tuple[str, ...]) -> tuple[dict[str, 
         for form in forms
         if form in row and row[form].get("difference", 1) >= 1e-3
     ]
+    if any("model_s" in row.get("export", {}) for row in rows):
+        lines += [
+            "",
+            "Export was measured in an earlier run, as was the model that its time is compared with.",
+        ]
     lines += ["", "What does not work:", "", *failed]
     return table, "\n".join(lines) + "\n"
 
