@@ -94,6 +94,7 @@ class _Aims:
         self._owner = {
             t.name: n for n, each in reversed([*enumerate(plan.parent.layers)]) for t in each.tensors
         }
+        self._inserted = {entry.tensor for entry in plan.entries if entry.action == "inserted"}
         self._uses = Counter(t.name for layer in plan.child.layers for t in layer.tensors)
 
     def all(self) -> Iterator[Aim]:
@@ -125,9 +126,11 @@ class _Aims:
         }
         axis = weight.axes[roles.index("out")]
         lender = self._lender(weight)
-        if lender is None:
-            head = any(child.layers[reader].kind == "output" for reader in self._readers[0][number])
-            return Aim(layer.name, "head", end=layer.name, **rest) if head else None
+        head = any(child.layers[reader].kind == "output" for reader in self._readers[0][number])
+        if lender is None and head:
+            return Aim(layer.name, "head", end=layer.name, **rest)
+        if lender is None and weight.name in self._inserted:
+            return None  # it passes through or adds zero
         norm = self._straight(0, number, ("batch_norm",))
         own = self._norm_tensors(norm) if norm is not None else ()
         norm = norm if own else None
@@ -136,7 +139,9 @@ class _Aims:
         end = number if norm is None else norm
         total = self._straight(0, end, ("add",))
         end = end if total is None else total
-        targets = [*self._read(end), *self._lent(lender, sum_too=end == total)]
+        targets = self._read(end)
+        if lender is not None:
+            targets += self._lent(lender, sum_too=end == total)
         return Aim(
             layer.name,
             "projection",
@@ -150,8 +155,12 @@ class _Aims:
     def _norm(self, number: int, layer: Layer) -> Aim | None:
         gain, bias = self._own(layer, "gain"), self._own(layer, "bias")
         lender = self._lender(gain) if gain is not None else None
-        if gain is None or gain.buffer or lender is None:
+        if gain is None or gain.buffer:
             return None
+        if lender is None:
+            own = self._norm_tensors(number) if layer.kind == "batch_norm" else ()
+            new = bool(own) and gain.name in self._inserted
+            return Aim(layer.name, "inserted", gain.name, norm_tensors=own) if new else None
         if self._plan.parent.layers[lender].kind != layer.kind:
             return None
         own = self._norm_tensors(number) if layer.kind == "batch_norm" else ()

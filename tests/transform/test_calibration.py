@@ -1,5 +1,6 @@
 """Calibration: what is exact stays, what is not comes closer, and bad data never makes bad weights."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,17 @@ from torch.utils.data import DataLoader, TensorDataset
 from modelkeeper import Report, transfer
 from modelkeeper.errors import CannotCalibrate, InvalidSetting
 from modelkeeper.frontends.torch import describe, read, record
-from modelkeeper.frontends.torch.regression import Solver, Sums, Window, at, patches
+from modelkeeper.frontends.torch.alongside import resized
+from modelkeeper.frontends.torch.regression import (
+    SPREAD,
+    Affine,
+    Solver,
+    Sums,
+    Window,
+    at,
+    patches,
+    spread,
+)
 
 IMAGES = torch.randn(64, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 LONG = 1_000.0  # seconds: no budget, so that a busy machine gives the same results
@@ -260,6 +271,47 @@ def test_dead_units_and_zero_weights_give_finite_weights() -> None:
     assert finite(child)
 
 
+@pytest.mark.parametrize("affine", [False, True])
+def test_training_computes_what_the_layers_were_fitted_to(affine: bool) -> None:
+    """By the statistics of a batch as by those that are stored: also in norms that were new."""
+
+    def net(width: int, more: int) -> nn.Sequential:
+        widths = [3, *[width] * (2 + more)]
+        layers: list[nn.Module] = []
+        for here, there in itertools.pairwise(widths):
+            layers += [nn.Conv2d(here, there, 3, padding=1), nn.BatchNorm2d(there), nn.ReLU()]
+        if more:
+            layers.insert(3, nn.BatchNorm2d(width, affine=affine))
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 3))
+
+    torch.manual_seed(0)
+    parent, child = net(8, 0).eval(), net(5, 2)
+    randomise(parent, 0)
+    report = transfer(parent, child, calibrate=IMAGES, seconds=LONG)
+    assert report.calibration is not None
+    assert report.calibration.kept
+    with torch.no_grad():
+        stored, batch = child.eval()(IMAGES), child.train()(IMAGES)
+    assert (stored - batch).square().sum() < 0.1 * (stored - stored.mean(0)).square().sum()
+
+
+def test_a_map_of_another_size_is_followed_in_the_mean() -> None:
+    """The parent halves its maps by a stride, rounding up; the child by a pooling, rounding down."""
+    torch.manual_seed(0)
+    tail = [nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    strided = nn.Conv2d(6, 8, 3, padding=1, stride=2)
+    parent = nn.Sequential(
+        nn.Conv2d(3, 6, 3), nn.ReLU(), strided, nn.BatchNorm2d(8), *tail, nn.Linear(8, 3)
+    ).eval()
+    randomise(parent, 0)
+    pooled = [nn.MaxPool2d(2), nn.Conv2d(4, 5, 3, padding=1), nn.BatchNorm2d(5)]
+    child = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), *pooled, *tail, nn.Linear(5, 3))
+    images = torch.randn(64, 3, 7, 7)
+    report = transfer(parent, child, calibrate=images, seconds=LONG).calibration
+    assert report is not None
+    assert {each.layer: each.how for each in report.layers}["3"] == "fitted"
+
+
 def test_examples_of_another_length_are_passed_over() -> None:
     _, report = narrowed([IMAGES[:32], IMAGES[:8, :, :6, :6], IMAGES[32:]])
     assert report.calibration is not None
@@ -351,6 +403,42 @@ def test_a_ridge_regression_finds_the_projection_that_made_the_data(
     torch.testing.assert_close(found[0], weight, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(found[1], bias, atol=1e-4, rtol=1e-4)
     assert sums.error(*found) < 1e-9
+
+
+@given(st.integers(1, 5), st.integers(0, 9))
+def test_strain_is_what_noise_in_the_inputs_adds_to_the_error(scale: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = scale * torch.randn(1, 20_000, 4, generator=generator) + 1
+    weight = torch.randn(1, 3, 4, generator=generator)
+    y = x @ weight.transpose(1, 2)
+    sums, noisy = Sums(1, 4, 3), Sums(1, 4, 3)
+    sums.add(x, y)
+    noisy.add(x + scale * torch.randn(x.shape, generator=generator), y)
+    none = torch.zeros(1, 3)
+    assert sums.error(weight, none) < 1e-5
+    assert noisy.error(weight, none) == pytest.approx(sums.strain(weight), rel=0.1)
+
+
+def test_what_least_squares_shrinks_gets_its_variance_back_within_reason() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 4_000, 3, generator=generator)
+    explained = x[..., :1].expand(-1, -1, 2) * torch.tensor([1.0, 0.01])
+    y = explained + torch.randn(1, 4_000, 2, generator=generator) + 5
+    sums = Sums(1, 3, 2)
+    sums.add(x, y)
+    fit = Solver(sums, 1e-4, intercept=True).solve(sums.cross, torch.zeros(1, 2, 3), torch.zeros(1, 2))
+    wide = spread(Affine(*fit), sums, torch.ones(1, 2, dtype=torch.bool))
+    made = x.double() @ wide.weight.transpose(1, 2) + wide.bias[:, None]
+    assert made[0].mean(0).tolist() == pytest.approx([5, 5], abs=0.1)
+    assert made[0, :, 0].std().item() == pytest.approx(y[0, :, 0].std().item(), rel=1e-3)
+    assert torch.allclose(wide.weight[0, 1], SPREAD * fit[0][0, 1])
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
+def test_smaller_maps_are_means_over_areas(height: int, width: int, size: int) -> None:
+    maps = torch.randn(2, 3, height, width)
+    wanted = nn.functional.adaptive_avg_pool2d(maps, (size, size))
+    assert torch.allclose(resized(maps, (size, size)), wanted, atol=1e-6)
 
 
 def test_directions_that_are_never_seen_keep_the_prior() -> None:

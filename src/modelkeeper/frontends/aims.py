@@ -26,13 +26,14 @@ class Target:
 class Aim:
     """One layer of the child that can be fitted.
 
-    kind      projection (conv, linear: weights and bias), norm (gain and bias), head (to labels)
+    kind      projection (conv, linear: weights and bias), norm (gain and bias), head (to labels); inserted: a
+              batch norm without a partner, that is to go on doing what it does with statistics of its own
     weight    the tensor that is fitted: the weight, or the gain
     bias      the bias that goes with it, or ""
     flipped   the weight is (in, out), not (out, in)
     norm      the batch norm that its output goes straight into, or "", and that norm's tensors by role
     end       the layer whose output is to match: the layer itself, its norm, or the sum it goes into
-    targets   what to match, the best first; one whose shape does not fit is passed over
+    targets   what to match, the best first; maps of other sizes are resized if none fits
     """
 
     layer: str

@@ -42,6 +42,7 @@ class Site:
     target: Target
     number: int  # the parent's value
     rest: int | None  # the child's value that is added to the layer's output
+    extent: tuple[int, ...] = ()  # of the child's maps, if the parent's are larger or smaller
 
 
 class Alongside:
@@ -72,6 +73,8 @@ class Alongside:
         self.hold = [self._passes(part, mine, other) for part in torch.split(order[:held], CHUNK)]
         self._generator = torch.Generator().manual_seed(1)
         self._waiting: Counter[int] = Counter()
+        self._norms = [n for n, each in enumerate(ours.steps) if each.operation.startswith("batch_norm")]
+        self._seen_to = set[int]()  # those of them that hold the statistics that they should
 
     def expect(self, aims: Sequence[Aim]) -> None:
         """Which of the parent's values are still to be looked at? They are held until then."""
@@ -99,20 +102,23 @@ class Alongside:
         candidates = aim.targets
         if rest is None and aim.end not in (aim.layer, aim.norm):  # the other operand comes later
             candidates = candidates[-1:]
+        best: Site | None = None
         for target in candidates:
             number = self.parent.layers.get(target.layer)
             if number is None:
                 continue
             self._advance_parent(number)
             there = self._fit[0].theirs.value(number).shape
-            same = (
-                len(there) == len(shape)
-                and there[:axis] == shape[:axis]
-                and there[axis + 1 :] == shape[axis + 1 :]
-            )
-            if same and int(target.units.max(initial=-1)) < there[axis]:
+            if len(there) != len(shape) or int(target.units.max(initial=-1)) >= there[axis]:
+                continue
+            if there[:axis] == shape[:axis] and there[axis + 1 :] == shape[axis + 1 :]:
                 return Site(step, axis, target, number, rest)
-        return "the parent has nothing of this shape here"
+            if axis == 1 and len(shape) > 2 and best is None:
+                best = Site(step, axis, target, number, rest, tuple(shape[2:]))
+        if best is None:
+            return "the parent has nothing of this shape here"
+        self._advance_parent(best.number)  # looking at others may have meant to start over
+        return best
 
     def _channels_first(self, step: int) -> bool:
         return self.program.steps[step].operation.partition(".")[0] in (
@@ -150,8 +156,27 @@ class Alongside:
         """What should come out, with its units on the last axis."""
         units = torch.from_numpy(site.target.units)
         factor = torch.from_numpy(site.target.factor)
-        theirs = chunk.theirs.value(site.number).movedim(site.axis, -1)
+        theirs = chunk.theirs.value(site.number)
+        if site.extent:
+            theirs = resized(theirs, site.extent)
+        theirs = theirs.movedim(site.axis, -1)
         return theirs[..., units.clamp_min(0)] * torch.where(units < 0, 0.0, factor).to(theirs.dtype)
+
+    def _advance(self, step: int) -> None:
+        for chunk in (*self._fit, *self.hold):
+            chunk.ours.to(step)
+
+    def _statistics_of(self, number: int) -> tuple[str, str] | None:
+        """The names of a batch norm's mean and variance, if it goes by any."""
+        given = self._given_later(number)
+        held = [given.get(name) for name in ("running_mean", "running_var")]
+        mean, variance = (self._name_of(each) if isinstance(each, Hole) else "" for each in held)
+        return (mean, variance) if mean and variance else None
+
+    def _name_of(self, hole: Hole) -> str:
+        """Of the model's tensor that is put there; "" if it is something else."""
+        place = hole.v - len(self.program.inputs)
+        return self.program.tensors[place].name if 0 <= place < len(self.program.tensors) else ""
 
     def _operands(self, aim: Aim, step: int) -> str | None:
         """The name of the argument that a projection reads, if its weight is the tensor we know."""
@@ -162,10 +187,8 @@ class Alongside:
         )
         for taken, weight in (("input", "weight"), ("mat1", "mat2"), ("self", "mat2"), ("self", "other")):
             held = given.get(weight)
-            if taken in given and isinstance(held, Hole):
-                place = held.v - len(self.program.inputs)
-                if 0 <= place < len(self.program.tensors) and self.program.tensors[place].name == aim.weight:
-                    return taken
+            if taken in given and isinstance(held, Hole) and self._name_of(held) == aim.weight:
+                return taken
         return None
 
     def _given(self, step: int) -> dict[str, Any]:
@@ -193,3 +216,14 @@ class Alongside:
             one.to(len(one.program.steps))
             found.append(one.value(one.program.outputs[0]))
         return found[0], found[1], found[2]
+
+
+def resized(maps: Tensor, extent: Sequence[int]) -> Tensor:
+    """Maps (examples, units, ...) of another size: means over areas, or the nearest place where it grows."""
+    for axis, size in enumerate(extent, 2):
+        have = maps.shape[axis]
+        if size != have:
+            areas = [(n * have // size, -(-(n + 1) * have // size)) for n in range(size)]
+            means = [maps.narrow(axis, begin, end - begin).mean(axis, keepdim=True) for begin, end in areas]
+            maps = torch.cat(means, axis)
+    return maps

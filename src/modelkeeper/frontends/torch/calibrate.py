@@ -28,13 +28,14 @@ from modelkeeper.frontends.aims import Aim, Calibration, Fitted
 from modelkeeper.frontends.torch.alongside import CHUNK
 from modelkeeper.frontends.torch.capture import record
 from modelkeeper.frontends.torch.examples import FEWEST, Examples, collect
-from modelkeeper.frontends.torch.fits import Fitting, number
+from modelkeeper.frontends.torch.fits import Fitting
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.owned import owned_tensors
 from modelkeeper.frontends.torch.pivots import pivots
 from modelkeeper.frontends.torch.program import Program
 from modelkeeper.frontends.torch.quiet import unwrap
 from modelkeeper.frontends.torch.record import CPU, map_tensors
+from modelkeeper.frontends.torch.regression import number
 from modelkeeper.frontends.torch.running import check_run, try_out
 from modelkeeper.frontends.torch.weights import as_tensor, load
 
@@ -117,6 +118,7 @@ def calibrate(
         if progress is not None:
             progress(done, len(aims), aim.layer)
         fitted.append(run.fit(aim))
+    run.renew(len(ours.steps))
     if progress is not None:
         progress(len(aims), len(aims), "")
     measure, before, after = _judge(run, fitted)

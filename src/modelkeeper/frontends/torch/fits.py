@@ -1,43 +1,56 @@
-"""Fit one layer of a child after the other: projections, norms, and heads onto labels.
+"""Fit one layer of a child after the other: projections, and heads onto labels.
 
 Each fit has rivals, and held-out examples decide: the gathered weights as they are, the gathered weights with
 new statistics in the batch norm behind them, and the fit itself with several penalties.
+
+A fit has to survive training, not only to be close. Three things see to that; without them fitted starts are
+lost within a few steps and end below plain ones:
+
+noise       Of several penalties the one is taken whose error is small and would not grow much with noisy
+            inputs. A fit that lives on small differences of large numbers hands gradients that are as much
+            too large to everything before it.
+spread      Least squares shrinks what it cannot explain, and the layers behind have to make up for it. So
+            where a norm can undo it, what comes out gets back the variance that is wanted, unless that makes
+            it worse than it was before the fit.
+statistics  Every batch norm on the way, fitted or not, holds those of what it is given (see `norms`).
 """
 
 import time
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from modelkeeper.errors import CannotCalibrate
 from modelkeeper.frontends.aims import Aim, Fitted
-from modelkeeper.frontends.torch.alongside import Alongside, Chunk, Site
-from modelkeeper.frontends.torch.program import Hole, references
-from modelkeeper.frontends.torch.regression import Rows, Solver, Sums, Window, at, patches
+from modelkeeper.frontends.torch.alongside import Chunk, Site
+from modelkeeper.frontends.torch.norms import NOTHING_TO_GAIN, RIDGES, ROWS, Norms
+from modelkeeper.frontends.torch.program import references
+from modelkeeper.frontends.torch.regression import (
+    Affine,
+    Rows,
+    Solver,
+    Sums,
+    Window,
+    at,
+    number,
+    patches,
+    spread,
+    statistics,
+)
 
-RIDGES = (1e-4, 1e-2, 1e-1, 1.0)  # the held-out examples choose
 NEARLY = 1.1  # of fits that are nearly as good the one with the largest penalty: it stands training best
-NOTHING_TO_GAIN = 1e-6  # an error of the gathered weights below which a layer is left alone
+NOISE = 0.3  # an error counts more by so many times what noise in the inputs would add to it
 MOST_NUMBERS = 2**25  # of a regression's inputs: 128 MiB
-ROWS = (4_096, 10)  # at least so many rows for a regression, and so many for each input
 
 
-@dataclass
-class Affine:
-    """A projection as the rest of the model sees it, its norm folded in: (groups, outputs, inputs)."""
-
-    weight: Tensor
-    bias: Tensor
-
-
-class Fitting(Alongside):
+class Fitting(Norms):
     """Both models, and the means to fit the child's layers as it comes to them."""
 
     def fit(self, aim: Aim) -> Fitted:
         """Fit one layer, if that serves."""
         found = self._try(aim)
+        if found.how in ("kept", "statistics", "fitted"):
+            self._seen_to.add(self.program.maker(self.program.layers[aim.norm or aim.layer]))
         for target in aim.targets:
             number = self.parent.layers.get(target.layer, -1)
             self._waiting[number] -= 1
@@ -55,10 +68,13 @@ class Fitting(Alongside):
         step = self.program.maker(value) if value is not None else -1
         if value is None or step < 0:
             return Fitted(aim.layer, "", why)
-        for chunk in (*self._fit, *self.hold):
-            chunk.ours.to(step)
+        self.renew(step)
+        self._advance(step)
         if aim.kind == "head":
             return self._head(aim, step)
+        if aim.kind == "inserted":
+            self._rephrase(aim, step)
+            return Fitted(aim.layer, "", "statistics")
         site = self._site(aim, step)
         if isinstance(site, str):
             return Fitted(aim.layer, "", site)
@@ -93,7 +109,7 @@ class Fitting(Alongside):
         base = min(found, key=lambda each: each[0])[2]
         solvers = [fit.solver(ridge, intercept=intercept) for ridge in RIDGES]
         solved = [solver.solve(fit.sums.cross, base.weight, base.bias) for solver in solvers]
-        errors = [number(hold.error(*each)) for each in solved]
+        errors = [number(hold.error(*each) * (1 + NOISE * fit.sums.strain(each[0]))) for each in solved]
         best_of = max(n for n, error in enumerate(errors) if error <= NEARLY * min(errors))
         prior_of = base.weight, base.bias
         for weights in (solved[best_of], *fit.sharpen(solvers[best_of], solved[best_of], prior_of)):
@@ -103,6 +119,10 @@ class Fitting(Alongside):
             if torch.isfinite(made.weight).all() and torch.isfinite(made.bias).all():
                 found.append((hold.error(made.weight, made.bias), "fitted", made))
         after, how, best = min(found, key=lambda each: each[0])
+        if how == "fitted" and aim.norm:
+            wide = spread(best, fit.sums, mapped)
+            if (error := hold.error(wide.weight, wide.bias)) <= before:
+                after, best = error, wide
         if how != "kept":
             self._write(aim, window, prior, best if how == "fitted" else None, fit.sums)
         return Fitted(aim.layer, site.target.layer, how, before, after)
@@ -190,7 +210,7 @@ class Fitting(Alongside):
         if not aim.norm:
             return made
         norm = {role: self.tensors[name].double().reshape(made.bias.shape) for role, name in aim.norm_tensors}
-        mean, variance = (norm["mean"], norm["variance"]) if sums is None else _statistics(made, sums)
+        mean, variance = (norm["mean"], norm["variance"]) if sums is None else statistics(made, sums)
         scale = norm["gain"] / (variance + self._epsilon(aim)).sqrt()
         return Affine(made.weight * scale[..., None], (made.bias - mean) * scale + norm["bias"])
 
@@ -204,7 +224,7 @@ class Fitting(Alongside):
                 # what comes out. A fit is a difference of large terms: at the size of the weights it would
                 # divide by far less than the parent's norm did, and a few steps would undo the fit.
                 lent = self.tensors[dict(aim.norm_tensors)["variance"]].double().reshape(scale.shape)
-                _, made_here = _statistics(best, fit)
+                _, made_here = statistics(best, fit)
                 known = (lent > 0) & (made_here > 0)
                 scale = torch.where(known, (lent / made_here.clamp_min(1e-30)).sqrt(), scale)
             made = Affine(best.weight * scale[..., None], prior.bias if aim.norm else best.bias)
@@ -214,100 +234,13 @@ class Fitting(Alongside):
                 self._set(aim.bias, made.bias)
         if aim.norm:
             names = dict(aim.norm_tensors)
-            mean, variance = _statistics(made, fit)
+            mean, variance = statistics(made, fit)
             self._set(names["mean"], mean)
             self._set(names["variance"], variance)
             if best is not None:
                 gain = (variance + self._epsilon(aim)).sqrt() / scale
                 self._set(names["gain"], gain)
                 self._set(names["bias"], best.bias + (mean - made.bias) / scale)
-
-    def _norm(self, aim: Aim, site: "Site") -> Fitted:
-        """A norm on its own: a line for each unit, from what it normalises to what the parent puts out."""
-        operation = self.program.steps[site.step].operation.partition(".")[0]
-        scaled = self._scaled(aim, site.step) if operation == "mul" else ""
-        if operation not in ("batch_norm", "layer_norm", "group_norm", "rms_norm") and not scaled:
-            return Fitted(aim.layer, site.target.layer, f"a {operation}")
-        fresh: dict[str, Tensor] = {}
-        if aim.norm_tensors:
-            fresh = self._seen(site)
-        elif operation == "batch_norm":
-            return Fitted(aim.layer, site.target.layer, "a batch norm without statistics of its own")
-        gain = self.tensors[aim.weight].double().reshape(-1, 1, 1)
-        bias = (
-            self.tensors[aim.bias].double().reshape(-1, 1) if aim.bias else torch.zeros(len(gain), 1).double()
-        )
-        fit, hold = (self._lines(chunks, site, fresh, len(gain), scaled) for chunks in (self._fit, self.hold))
-        plain = self._lines(self.hold, site, {}, len(gain)) if fresh else hold
-        before = plain.error(gain, bias)
-        if before < NOTHING_TO_GAIN:
-            return Fitted(aim.layer, site.target.layer, "kept", before, before)
-        found = [(before, "kept", gain, bias)]
-        if fresh:
-            found.append((hold.error(gain, bias), "statistics", gain, bias))
-        mapped = torch.from_numpy(site.target.units >= 0)
-        for ridge in RIDGES:
-            new, shift = Solver(fit, ridge, intercept=bool(aim.bias)).solve(fit.cross, gain, bias)
-            new = torch.where(mapped[:, None, None], new, gain)
-            shift = torch.where(mapped[:, None], shift, bias)
-            if torch.isfinite(new).all() and torch.isfinite(shift).all():
-                found.append((hold.error(new, shift), "fitted", new, shift))
-        after, how, gain, bias = min(found, key=lambda each: each[0])
-        if how != "kept":
-            for role, name in aim.norm_tensors:
-                if role in ("mean", "variance"):
-                    self._set(name, fresh["running_mean" if role == "mean" else "running_var"])
-            self._set(aim.weight, gain)
-            if aim.bias:
-                self._set(aim.bias, bias)
-        return Fitted(aim.layer, site.target.layer, how, before, after)
-
-    def _scaled(self, aim: Aim, step: int) -> str:
-        """Of a norm that is written out: the argument that its gain multiplies; "" if it is no such."""
-        given = self._given_later(step)
-        names = [name for name in ("self", "other") if isinstance(given.get(name), Hole)]
-        for name, other in zip(names, reversed(names), strict=True):
-            place = given[other].v - len(self.program.inputs)
-            own = 0 <= place < len(self.program.tensors) and self.program.tensors[place].name == aim.weight
-            if own and name != other and self._given(step)[name].ndim > 1:
-                return name
-        return ""
-
-    def _seen(self, site: "Site") -> dict[str, Tensor]:
-        """The statistics of what a batch norm is given."""
-        count, total, squares = 0, torch.zeros(()).double(), torch.zeros(()).double()
-        for chunk in self._fit:
-            x = chunk.ours.arguments(site.step)["input"].movedim(1, -1).flatten(0, -2)
-            count += len(x)
-            total = total + x.sum(0, dtype=torch.float64)
-            squares = squares + x.double().square().sum(0)
-        mean = total / count
-        return {
-            "running_mean": mean.float(),
-            "running_var": (squares / count - mean.square()).clamp_min(0).float(),
-        }
-
-    def _lines(
-        self,
-        chunks: "list[Chunk]",
-        site: "Site",
-        fresh: dict[str, Tensor],
-        units: int,
-        scaled: str = "",
-    ) -> Sums:
-        """What a norm makes without its gain and bias; `scaled`: its argument, if it is a product."""
-        sums = Sums(units, 1, 1)
-        for chunk in chunks:
-            given = chunk.ours.arguments(site.step)
-            changed: dict[str, Any] = {name: None for name in ("weight", "bias") if name in given}
-            x = given[scaled] if scaled else chunk.ours.apply(site.step, **changed, **fresh)[0]
-            x = x.movedim(site.axis, -1).flatten(0, -2)
-            y = self._wanted(chunk, site).flatten(0, -2)
-            if len(x) > ROWS[0]:
-                chosen = torch.randperm(len(x), generator=self._generator)[: ROWS[0]]
-                x, y = x[chosen], y[chosen]
-            sums.add(x.T[..., None].float(), y.T[..., None].float())
-        return sums
 
     def _head(self, aim: Aim, step: int) -> Fitted:
         """A head that the parent cannot teach: a ridge regression onto the classes."""
@@ -363,17 +296,3 @@ class Fitting(Alongside):
             return total
 
         return min((1.0, 2.0, 4.0, 8.0, 16.0), key=loss)
-
-
-def _statistics(made: Affine, sums: Sums) -> tuple[Tensor, Tensor]:
-    """Mean and variance of what a projection puts out, from the sums over its inputs."""
-    both = torch.cat([made.weight, made.bias[..., None]], 2)
-    rows = max(1, sums.rows)
-    mean = (both @ sums.inner[:, :, -1:])[..., 0] / rows
-    square = ((both @ sums.inner) * both).sum(2) / rows
-    return mean, (square - mean.square()).clamp_min(0)
-
-
-def number(value: float) -> float:
-    """NaN counts as the worst."""
-    return float("inf") if value != value else value

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+SPREAD = 4.0  # at most so many times what least squares lets through
+
 
 class Sums:
     """Products of inputs and outputs, summed over rows; one set for each group of a grouped projection."""
@@ -38,10 +40,23 @@ class Sums:
             self.squares += y.square().sum(1)
 
     @property
+    def variances(self) -> Tensor:
+        """Of each output about its mean: (groups, outputs)."""
+        rows = max(1, self.rows)
+        return (self.squares / rows - (self.cross[:, -1] / rows).square()).clamp_min(0)
+
+    @property
     def variance(self) -> float:
         """Of the outputs about their means, summed over units and rows."""
-        means = self.cross[:, -1] / max(1, self.rows)
-        return float((self.squares - self.rows * means.square()).clamp_min(0).sum())
+        return float(self.rows * self.variances.sum())
+
+    def strain(self, weight: Tensor) -> float:
+        """What noise as large as the inputs themselves would add to the error of a projection."""
+        rows = max(1, self.rows)
+        mean = self.inner[:, -1, :-1] / rows
+        noise = (self.inner.diagonal(dim1=1, dim2=2)[:, :-1] / rows - mean.square()).clamp_min(0).mean(1)
+        added = rows * float((noise[:, None] * weight.double().square().sum(2)).sum())
+        return added / max(self.variance, 1e-12 * float(self.squares.sum()), 1e-30)
 
     def error(self, weight: Tensor, bias: Tensor) -> float:
         """The squared error of a projection over the outputs' variance: 1 is no better than their means.
@@ -52,6 +67,14 @@ class Sums:
         found = (both @ self.inner * both).sum() - 2 * (both * self.cross.transpose(1, 2)).sum()
         scale = max(self.variance, 1e-12 * float(self.squares.sum()), 1e-30)
         return max(0.0, float(found + self.squares.sum())) / scale
+
+
+@dataclass
+class Affine:
+    """A projection as the rest of the model sees it, its norm folded in: (groups, outputs, inputs)."""
+
+    weight: Tensor
+    bias: Tensor
 
 
 class Solver:
@@ -82,6 +105,28 @@ class Solver:
         change = torch.cholesky_solve(cross, self._factor)
         shift = (left - self._mean @ change)[:, 0] if self._intercept else torch.zeros_like(left[:, 0])
         return (prior[:, :-1] + change).transpose(1, 2), bias.double() + shift
+
+
+def statistics(made: Affine, sums: Sums) -> tuple[Tensor, Tensor]:
+    """Mean and variance of what a projection puts out, from the sums over its inputs."""
+    both = torch.cat([made.weight, made.bias[..., None]], 2)
+    rows = max(1, sums.rows)
+    mean = (both @ sums.inner[:, :, -1:])[..., 0] / rows
+    square = ((both @ sums.inner) * both).sum(2) / rows
+    return mean, (square - mean.square()).clamp_min(0)
+
+
+def spread(made: Affine, sums: Sums, mapped: Tensor) -> Affine:
+    """A projection with the variance that is wanted of its outputs, as far as that is within reason."""
+    mean, variance = statistics(made, sums)
+    factor = (sums.variances / variance.clamp_min(1e-30)).sqrt().clamp(1.0, SPREAD)
+    factor = torch.where(mapped, factor, torch.ones_like(factor))
+    return Affine(made.weight * factor[..., None], mean + factor * (made.bias - mean))
+
+
+def number(value: float) -> float:
+    """NaN counts as the worst."""
+    return float("inf") if value != value else value
 
 
 class Rows:

@@ -1,0 +1,134 @@
+"""Batch norms and other norms of a child: fitted on their own, or only brought up to date.
+
+Every batch norm holds the statistics of what it is given before anything behind it is fitted. Training goes
+by the statistics of a batch, and would else compute something that the layers were not fitted to.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from modelkeeper.frontends.aims import Aim, Fitted
+from modelkeeper.frontends.torch.alongside import Alongside, Chunk, Site
+from modelkeeper.frontends.torch.program import Hole
+from modelkeeper.frontends.torch.regression import Affine, Solver, Sums, spread
+
+RIDGES = (1e-4, 1e-2, 1e-1, 1.0)  # the held-out examples choose
+NOTHING_TO_GAIN = 1e-6  # an error of the gathered weights below which a layer is left alone
+ROWS = (4_096, 10)  # at least so many rows for a regression, and so many for each input
+
+
+class Norms(Alongside):
+    """Both models side by side, and the means to fit norms."""
+
+    def renew(self, end: int) -> None:
+        """Give each batch norm before a step that no fit has seen to the statistics of what it is given."""
+        for number in self._norms:
+            names = self._statistics_of(number)
+            if number < end and number not in self._seen_to and names is not None:
+                self._seen_to.add(number)
+                self._advance(number)
+                for name, value in zip(names, self._seen(number), strict=True):
+                    self._set(name, value)
+
+    def _rephrase(self, aim: Aim, step: int) -> None:
+        """Put new statistics into a norm, and a gain and bias with which it does what it did."""
+        names, epsilon = dict(aim.norm_tensors), self._epsilon(aim)
+        old = {role: self.tensors[name].double() for role, name in aim.norm_tensors}
+        mean, variance = self._seen(step)
+        slope = old["gain"] / (old["variance"] + epsilon).sqrt()
+        self._set(names["mean"], mean)
+        self._set(names["variance"], variance)
+        self._set(names["gain"], slope * (variance + epsilon).sqrt())
+        self._set(names["bias"], old["bias"] + slope * (mean - old["mean"]))
+
+    def _norm(self, aim: Aim, site: "Site") -> Fitted:
+        """A norm on its own: a line for each unit, from what it normalises to what the parent puts out."""
+        operation = self.program.steps[site.step].operation.partition(".")[0]
+        scaled = self._scaled(aim, site.step) if operation == "mul" else ""
+        if operation not in ("batch_norm", "layer_norm", "group_norm", "rms_norm") and not scaled:
+            return Fitted(aim.layer, site.target.layer, f"a {operation}")
+        fresh: dict[str, Tensor] = {}
+        if aim.norm_tensors:
+            fresh = dict(zip(("running_mean", "running_var"), self._seen(site.step), strict=True))
+        elif operation == "batch_norm":
+            return Fitted(aim.layer, site.target.layer, "a batch norm without statistics of its own")
+        gain = self.tensors[aim.weight].double().reshape(-1, 1, 1)
+        bias = (
+            self.tensors[aim.bias].double().reshape(-1, 1) if aim.bias else torch.zeros(len(gain), 1).double()
+        )
+        fit, hold = (self._lines(chunks, site, fresh, len(gain), scaled) for chunks in (self._fit, self.hold))
+        plain = self._lines(self.hold, site, {}, len(gain)) if fresh else hold
+        before = plain.error(gain, bias)
+        if before < NOTHING_TO_GAIN:
+            return Fitted(aim.layer, site.target.layer, "kept", before, before)
+        found = [(before, "kept", gain, bias)]
+        if fresh:
+            found.append((hold.error(gain, bias), "statistics", gain, bias))
+        mapped = torch.from_numpy(site.target.units >= 0)
+        for ridge in RIDGES:
+            new, shift = Solver(fit, ridge, intercept=bool(aim.bias)).solve(fit.cross, gain, bias)
+            new = torch.where(mapped[:, None, None], new, gain)
+            shift = torch.where(mapped[:, None], shift, bias)
+            if torch.isfinite(new).all() and torch.isfinite(shift).all():
+                found.append((hold.error(new, shift), "fitted", new, shift))
+        after, how, gain, bias = min(found, key=lambda each: each[0])
+        if how == "fitted" and aim.bias:
+            wide = spread(Affine(gain, bias), fit, mapped[:, None])
+            if (error := hold.error(wide.weight, wide.bias)) <= before:
+                after, gain, bias = error, wide.weight, wide.bias
+        if how != "kept":
+            for role, name in aim.norm_tensors:
+                if role in ("mean", "variance"):
+                    self._set(name, fresh["running_mean" if role == "mean" else "running_var"])
+            self._set(aim.weight, gain)
+            if aim.bias:
+                self._set(aim.bias, bias)
+        return Fitted(aim.layer, site.target.layer, how, before, after)
+
+    def _scaled(self, aim: Aim, step: int) -> str:
+        """Of a norm that is written out: the argument that its gain multiplies; "" if it is no such."""
+        given = self._given_later(step)
+        names = [name for name in ("self", "other") if isinstance(given.get(name), Hole)]
+        for name, other in zip(names, reversed(names), strict=True):
+            if (
+                self._name_of(given[other]) == aim.weight
+                and name != other
+                and self._given(step)[name].ndim > 1
+            ):
+                return name
+        return ""
+
+    def _seen(self, step: int) -> tuple[Tensor, Tensor]:
+        """Mean and variance of what a batch norm is given."""
+        count, total, squares = 0, torch.zeros(()).double(), torch.zeros(()).double()
+        for chunk in self._fit:
+            x = chunk.ours.arguments(step)["input"].movedim(1, -1).flatten(0, -2)
+            count += len(x)
+            total = total + x.sum(0, dtype=torch.float64)
+            squares = squares + x.double().square().sum(0)
+        mean = total / count
+        return mean.float(), (squares / count - mean.square()).clamp_min(0).float()
+
+    def _lines(
+        self,
+        chunks: "list[Chunk]",
+        site: "Site",
+        fresh: dict[str, Tensor],
+        units: int,
+        scaled: str = "",
+    ) -> Sums:
+        """What a norm makes without its gain and bias; `scaled`: its argument, if it is a product."""
+        sums = Sums(units, 1, 1)
+        for chunk in chunks:
+            given = chunk.ours.arguments(site.step)
+            changed: dict[str, Any] = {name: None for name in ("weight", "bias") if name in given}
+            x = given[scaled] if scaled else chunk.ours.apply(site.step, **changed, **fresh)[0]
+            x = x.movedim(site.axis, -1).flatten(0, -2)
+            y = self._wanted(chunk, site).flatten(0, -2)
+            if len(x) > ROWS[0]:
+                chosen = torch.randperm(len(x), generator=self._generator)[: ROWS[0]]
+                x, y = x[chosen], y[chosen]
+            sums.add(x.T[..., None].float(), y.T[..., None].float())
+        return sums
