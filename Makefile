@@ -106,6 +106,9 @@ evaluate-quick: $(READY) ## the same on the first six jobs of three workloads, b
 evaluation-page: $(READY) ## make docs/evaluation.md anew from what has been run
 	$(TRAINING).report
 
+starts: $(READY) ## how good are the starts of the jobs that have been run, before the first step?
+	$(TRAINING).starts $(ARGS)
+
 constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins
 	$(call PIP,build/pins) '$(TORCH)' $(BUILD_TOOLS)

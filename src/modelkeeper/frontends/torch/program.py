@@ -9,9 +9,10 @@ nothing is written to but new tensors.
     program = Program.from_bytes(data)               hostile until checked: a valid program or InvalidProgram
     found = run(program, tensors, inputs)            `running`: {layer's name: its output}
 
-Values are numbered in order: inputs, the model's tensors, constants, results of the steps. Sizes that follow
-the batch are written as multiples of it. Before a program from elsewhere runs, its steps run on shapes alone:
-what would make too large a value, or too many of them, is refused before anything is computed.
+Values are numbered in order: inputs, the model's tensors, constants, results of the steps. Sizes may follow
+the number of examples, and their length if the model takes sequences. Before a program from elsewhere runs,
+its steps run on shapes alone: what would make too large a value, or too many of them, is refused before
+anything is computed.
 
 The other form that was considered is torch.export (benchmarks/results/programs.md, on real architectures): it
 takes longer to make and to load, is larger, and its archive is read by code that also unpickles.
@@ -51,13 +52,29 @@ SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 class Hole(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What is filled in when the program runs: one of the three."""
+    """What is filled in when the program runs: a value, a size, or a special number.
+
+    A size is a product of so many batch sizes and of so many lengths and a bit; either may be missing:
+    {b: 2} twice the batch, {l: 1, n: 1} the length and one more, {b: 1, l: 4} batch times four lengths.
+    """
 
     v: int = -1  # the value of this number
     b: int = 0  # so many times the batch size
+    l: int = 0  # times so many times the length
+    n: int = 0  # and so much more
     f: str = ""  # a number that JSON does not have
 
+    @property
+    def sized(self) -> bool:
+        """Is it a size?"""
+        return self.b > 0 or self.l != 0
 
+    def size(self, batch: int, length: int) -> int:
+        """The size, for so many examples of such a length."""
+        return (self.b * batch if self.b else 1) * (self.l * length + self.n if self.l else 1)
+
+
+LENGTH = Hole(l=1)
 Item = None | bool | int | float | Hole
 Argument = None | bool | int | float | str | Hole | tuple[Item, ...]
 Size = int | Hole
@@ -72,7 +89,7 @@ class Taken(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
 
 class Constant(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Numbers that the model's code made, compressed (zlib); one slice, along axes that follow the batch."""
+    """Numbers that the model's code made, compressed (zlib); one slice, along axes that follow a size."""
 
     dtype: str
     shape: tuple[Size, ...]
@@ -250,8 +267,11 @@ def _check_shape(taken: Taken | Constant) -> None:
     if len(taken.shape) > MAX_RANK:
         raise InvalidProgram(name, f"{len(taken.shape)} axes; at most {MAX_RANK}")
     sizes = [1 if isinstance(size, Hole) else size for size in taken.shape]
-    if any(isinstance(size, Hole) and not (size.b > 0 and size == Hole(b=size.b)) for size in taken.shape):
-        raise InvalidProgram(name, "an axis that is neither a number nor a multiple of the batch")
+    holes = [size for size in taken.shape if isinstance(size, Hole)]
+    if any(_told(size) != 1 or not size.sized for size in holes):
+        raise InvalidProgram(name, "an axis that is neither a number nor a size")
+    if isinstance(taken, Taken) and any(size not in (Hole(b=size.b), LENGTH) for size in holes):
+        raise InvalidProgram(name, "an axis that follows neither the batch nor the length alone")
     if min(sizes, default=0) < 0 or math.prod(sizes) > MAX_ELEMENTS:
         raise InvalidProgram(name, f"shape {sizes}: a negative size, or more than {MAX_ELEMENTS:,} elements")
 
@@ -298,18 +318,24 @@ def _check_argument(where: str, parameter: Parameter, argument: Argument, known:
     if len(items) > MAX_LIST:
         raise InvalidProgram(where, f"a list of {len(items):,}; at most {MAX_LIST:,}")
     for item in items:
-        if isinstance(item, Hole) and (
-            (item.v >= 0) + (item.b > 0) + (item.f in SPECIAL) != 1 or item.b < 0 or item.v >= known
-        ):
+        if isinstance(item, Hole) and (_told(item) != 1 or item.v >= known):
             raise InvalidProgram(where, f"it refers to value {item.v} of {known}, or to several things")
         if isinstance(item, str) and (len(item) > MAX_TEXT or (parameter.dtype and item not in DTYPES)):
             raise InvalidProgram(where, f"{item[:40]!r} is no value of it")
         reference = isinstance(item, Hole) and item.v >= 0
-        number = isinstance(item, (int, float)) and not parameter.many  # torch makes a tensor of it
+        number = isinstance(item, (int, float)) or (isinstance(item, Hole) and item.sized)
+        number = number and not parameter.many  # torch makes a tensor of it
         if parameter.tensor != reference and item is not None and not (parameter.tensor and number):
             raise InvalidProgram(where, "a tensor where a number belongs, or the other way round")
     if argument is None and not parameter.optional:
         raise InvalidProgram(where, "nothing given")
+
+
+def _told(hole: Hole) -> int:
+    """How many things a hole stands for: one, or it makes no sense."""
+    if hole.b < 0 or (hole.n and not hole.l):
+        return 0
+    return (hole.v >= 0) + hole.sized + (hole.f in SPECIAL)
 
 
 def references(arguments: Iterable[Argument]) -> Iterable[int]:

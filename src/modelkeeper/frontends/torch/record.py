@@ -65,6 +65,7 @@ class Call:
     arguments: dict[str, Any]
     results: tuple[Tensor, ...]
     shapes: tuple[torch.Size, ...]  # of the results, then: a tensor may be resized later
+    constant: bool = False  # of neither inputs nor weights: it was computed for real
 
 
 @dataclass(slots=True)
@@ -127,7 +128,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if out.is_floating_point() and next(tensors_in((args, kwargs)), None) is None:
                     return self._note(func, args, kwargs, out)
                 kwargs = {**kwargs, "device": CPU}
-            return func(*args, **kwargs)
+            return self._note(func, args, kwargs, func(*args, **kwargs), constant=True)
         ordinary = (operation.views or operation.writes) and any(
             not t.is_inference() for t in tensors_in((args, kwargs))
         )
@@ -141,13 +142,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             out = func(*args, **kwargs) if self._real else self._on_shapes(func, operation, args, kwargs)
         return self._note(func, args, kwargs, out)
 
-    def _note(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Any:
+    def _note(
+        self,
+        func: OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        out: Any,
+        constant: bool = False,
+    ) -> Any:
         results = tuple(tensors_in(out))
         if results:
             operation = _operation(func)
             arguments = dict(zip(operation.arguments, args, strict=False)) | kwargs
             self.recording.calls.append(
-                Call(operation, func, arguments, results, tuple([t.shape for t in results]))
+                Call(operation, func, arguments, results, tuple([t.shape for t in results]), constant)
             )
         return out
 

@@ -1,4 +1,4 @@
-"""Run a program: all of it, or as far as one wants, on a batch of any size.
+"""Run a program: all of it, or as far as one wants, on a batch of any size (and length, if it has one).
 
     found = run(program, tensors, inputs)            {layer's name: its output}
     one = Pass(program, tensors, inputs)             step by step: `one.to(step)`, `one.value(number)`
@@ -20,6 +20,7 @@ from modelkeeper.errors import InvalidProgram
 from modelkeeper.frontends.torch.operations import Parameter, Signature, signature
 from modelkeeper.frontends.torch.program import (
     DTYPES,
+    LENGTH,
     MAX_ELEMENTS,
     MAX_LIST,
     SPECIAL,
@@ -53,7 +54,8 @@ class Pass:
         `keep`: values to hold beyond their last use; it may change as well.
         """
         self.program, self._tensors, self._keep, self._device = program, tensors, keep, device
-        self.inputs, self.batch = list(inputs), _batch(program, inputs)
+        self.inputs = list(inputs)
+        self.batch, self.length = _sizes(program, inputs)
         self.done = 0  # steps
         self.values: dict[int, Tensor] = dict(enumerate(inputs))
 
@@ -102,7 +104,8 @@ class Pass:
         try:
             results = list(tensors_in(found.function(**arguments)))
         except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
-            raise InvalidProgram(where, str(error).partition("\n")[0][:300]) from error
+            problem = str(error).partition("\n")[0][:300] + _unlike(self.program, self.inputs)
+            raise InvalidProgram(where, problem) from error
         if len(results) != step.results:
             raise InvalidProgram(where, f"it gave {len(results)} results, not {step.results}")
         return results
@@ -125,7 +128,7 @@ class Pass:
         return self.program.unpacked[place].expand(sizes).to(self._device)
 
     def _size(self, size: Size) -> int:
-        return size.b * self.batch if isinstance(size, Hole) else size
+        return size.size(self.batch, self.length) if isinstance(size, Hole) else size
 
     def _argument(self, parameter: Parameter, argument: Argument) -> Any:
         if isinstance(argument, tuple):
@@ -139,7 +142,7 @@ class Pass:
             return item
         if item.v >= 0:
             return self.value(item.v)
-        return item.b * self.batch if item.b else SPECIAL[item.f]
+        return self._size(item) if item.sized else SPECIAL[item.f]
 
 
 def check_run(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> int:
@@ -208,23 +211,43 @@ def run(
     return {name: found.value(number) for name, number in wanted.items()}
 
 
-def _batch(program: Program, inputs: Sequence[Tensor]) -> int:
+def _sizes(program: Program, inputs: Sequence[Tensor]) -> tuple[int, int]:
+    """The number of examples, and their length (0 where the program has none)."""
     if len(inputs) != len(program.inputs):
         raise InvalidProgram("inputs", f"{len(inputs)} given, it takes {len(program.inputs)}")
-    found: set[int] = set()
+    batches: set[int] = set()
+    lengths: set[int] = set()
     for taken, tensor in zip(program.inputs, inputs, strict=True):
         if tensor.ndim != len(taken.shape):
             raise InvalidProgram(
                 taken.name[:80], f"shape {tuple(tensor.shape)}, it takes {len(taken.shape)} axes"
             )
-        found |= {
-            -1 if tensor.shape[n] % size.b else tensor.shape[n] // size.b
-            for n, size in enumerate(taken.shape)
-            if isinstance(size, Hole)
-        }
-    if len(found) != 1 or -1 in found:
-        raise InvalidProgram("inputs", f"they do not agree about the size of the batch: {sorted(found)}")
-    return found.pop()
+        for found, size in zip(tensor.shape, taken.shape, strict=True):
+            if size == LENGTH:
+                lengths.add(found)
+            elif isinstance(size, Hole):
+                batches.add(-1 if found % size.b else found // size.b)
+            elif size != found and not DTYPES[taken.dtype].is_floating_point:
+                raise InvalidProgram("inputs", "tokens of another length" + _unlike(program, inputs))
+    if len(batches) != 1 or -1 in batches:
+        raise InvalidProgram("inputs", f"they do not agree about the size of the batch: {sorted(batches)}")
+    if len(lengths) > 1:
+        raise InvalidProgram("inputs", f"they do not agree about the length: {sorted(lengths)}")
+    return batches.pop(), max(lengths, default=0)
+
+
+def _unlike(program: Program, inputs: Sequence[Tensor]) -> str:
+    """What to do about inputs of another size than the program was recorded with."""
+    for taken, tensor in zip(program.inputs, inputs, strict=True):
+        both = zip(taken.shape, tensor.shape, strict=False)
+        fixed = [(size, n) for size, n in both if isinstance(size, int)]
+        if any(size != n for size, n in fixed):
+            recorded, given = ("x".join(str(pair[n]) for pair in fixed) for n in range(2))
+            return (
+                f". It was recorded with {taken.name[:80]!r} of {recorded} an example, and is given {given}: "
+                "register models with example_inputs of the size that they are used with"
+            )
+    return ""
 
 
 def _check_pieces(where: str, found: Signature, arguments: Mapping[str, Any]) -> None:

@@ -5,6 +5,9 @@ of a tensor is a value of its own, made by one step and never changed. A write t
 storage shows in the others: when such a view is read next, a `write` step joins its old value with
 what was written. Steps that no output needs are dropped; a value used only for its shape thus keeps
 nothing alive.
+
+Constants (masks, positions) are values without a step: their numbers are known. What made them is kept
+aside, for who wants to make them anew for other sizes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +27,18 @@ WRITE = Operation("write", ("self", "value"), (), False, False, False, False)
 class Value:
     """One state of one tensor. `axes` are filled in by the inference of spaces."""
 
-    __slots__ = ("active", "axes", "constant", "floating", "number", "owner", "shape", "step")
+    __slots__ = (
+        "active",
+        "axes",
+        "constant",
+        "final",
+        "floating",
+        "made",
+        "number",
+        "owner",
+        "shape",
+        "step",
+    )
 
     def __init__(self, tensor: Tensor, shape: Sequence[int], number: int, owner: Owned | None = None) -> None:
         self.shape = tuple(shape)
@@ -32,6 +46,8 @@ class Value:
         self.number = number
         self.owner = owner  # set for a tensor of the model
         self.constant: Tensor | None = None  # the numbers of a value that neither a step nor the model made
+        self.made: Step | None = None  # what computed a constant, if an operation did
+        self.final = True  # the numbers of a constant were not written over afterwards
         self.active = False  # computed from the model's inputs
         self.step: Step | None = None  # what computed it
         self.axes: list[Term] = []
@@ -78,6 +94,7 @@ def trace(recording: Recording, inputs: Sequence[Tensor], outputs: Iterable[Tens
     for call in recording.calls:
         values.run(call)
     given = [values.read(tensor) for tensor in outputs]
+    values.close()
     steps = _live(values.steps, given)
     used = {id(value): value for step in steps for value in step.inputs if value.owner is not None}
     return Trace(taken, given, steps, list(used.values()))
@@ -93,6 +110,7 @@ class _Values:
         self._current: dict[int, Value] = {}
         self._views: dict[int, list[Tensor]] = {}  # by storage: tensors known to share it
         self._stale: dict[int, list[tuple[int, Value]]] = {}  # writes through other views, not yet seen
+        self._made: list[tuple[Tensor, Value]] = []  # constants
         self._count = 0
 
     def new(self, tensor: Tensor, shape: Sequence[int] | None = None) -> Value:
@@ -103,15 +121,20 @@ class _Values:
 
     def read(self, tensor: Tensor) -> Value:
         value = self._current.get(id(tensor))
+        if value is None and id(tensor) in self._constants:
+            return self.read(self._constants[id(tensor)])
         if value is None:
             value = self.new(tensor)
-            value.constant = None if value.owner is not None else self._constants.get(id(tensor), tensor)
+            if value.owner is None:
+                self._keep(tensor, value)
         for elements, written in self._stale.pop(id(tensor), ()):
             value = self._write(tensor, value, written, whole=elements >= tensor.numel())
         return value
 
     def run(self, call: Call) -> None:
         operation, arguments, results = call.operation, call.arguments, call.results
+        if operation.name == "detach" and operation.writes:
+            return  # torch.tensor ends with it; it changes no numbers
         inputs: list[Value] = []
         taken = {name: self._take(each, inputs) for name, each in arguments.items()}
         step = Step(operation, taken, inputs, func=call.func)
@@ -121,11 +144,16 @@ class _Values:
             if operation.writes or id(tensor) not in before:
                 value = self.new(tensor, shape)
                 value.owner = None
-                value.step, value.active = step, active
+                value.active = active
+                if call.constant:
+                    self._keep(tensor, value, step)
+                else:
+                    value.step = step
             else:
                 value = self.read(tensor)  # handed through as it is
             step.outputs.append(value)
-        self.steps.append(step)
+        if not call.constant:
+            self.steps.append(step)
         if operation.writes:
             for name in operation.writes:
                 for tensor in tensors_in(arguments.get(name)):
@@ -155,10 +183,23 @@ class _Values:
         step = Step(WRITE, {"self": old, "value": written, "whole": whole}, inputs)
         value = self.new(tensor)
         value.owner = None
-        value.step, value.active = step, written.active or (old.active and not whole)
+        value.active = written.active or (old.active and not whole)
         step.outputs.append(value)
-        self.steps.append(step)
+        if old.constant is not None and written.constant is not None:
+            self._keep(tensor, value, step)
+        else:
+            value.step = step
+            self.steps.append(step)
         return value
+
+    def _keep(self, tensor: Tensor, value: Value, made: Step | None = None) -> None:
+        value.constant, value.made = tensor, made
+        self._made.append((tensor, value))
+
+    def close(self) -> None:
+        """Say of each constant whether its tensor still holds the numbers that it stood for."""
+        for tensor, value in self._made:
+            value.final = self._current[id(tensor)] is value and id(tensor) not in self._stale
 
 
 def _live(steps: list[Step], outputs: list[Value]) -> list[Step]:
