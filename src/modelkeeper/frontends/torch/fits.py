@@ -8,7 +8,7 @@ lost within a few steps and end below plain ones:
 
 noise       Of several penalties the one is taken whose error is small and would not grow much with noisy
             inputs. A fit that lives on small differences of large numbers hands gradients that are as much
-            too large to everything before it.
+            too large to everything before it. (Without batch norms it gained nothing, and is left out.)
 spread      Least squares shrinks what it cannot explain, and the layers behind have to make up for it. So
             where a norm can undo it, what comes out gets back the variance that is wanted, unless that makes
             it worse than it was before the fit.
@@ -109,7 +109,8 @@ class Fitting(Norms):
         base = min(found, key=lambda each: each[0])[2]
         solvers = [fit.solver(ridge, intercept=intercept) for ridge in RIDGES]
         solved = [solver.solve(fit.sums.cross, base.weight, base.bias) for solver in solvers]
-        errors = [number(hold.error(*each) * (1 + NOISE * fit.sums.strain(each[0]))) for each in solved]
+        noise = NOISE if self._norms else 0.0
+        errors = [number(hold.error(*each) * (1 + noise * fit.sums.strain(each[0]))) for each in solved]
         best_of = max(n for n, error in enumerate(errors) if error <= NEARLY * min(errors))
         prior_of = base.weight, base.bias
         for weights in (solved[best_of], *fit.sharpen(solvers[best_of], solved[best_of], prior_of)):
