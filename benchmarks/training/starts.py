@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 from training.arms import begin
+from training.bench import Bench, benches
 from training.run import CACHE, RESULTS
-from training.studies import Bench, benches
 from training.tasks import task
 from training.workloads import WORKLOADS
 
