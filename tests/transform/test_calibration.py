@@ -119,12 +119,30 @@ def test_what_was_widened_can_be_narrowed_again(seed: int) -> None:
 
 def test_a_child_with_fewer_blocks_follows_the_end_of_the_last_block() -> None:
     kinds: Blueprint = [("residual", 4), ("residual", 4)]
-    parent, child = random_net(5, kinds, 0), random_net(5, kinds[:1], 1)
+    parent, child = random_net(5, kinds, 0), random_net(4, kinds[:1], 1)
     found = transfer(parent, child, calibrate=IMAGES, seconds=LONG).calibration
     assert found is not None
     sums = [layer.name for layer in describe(parent, IMAGES[:2]).layers if layer.kind == "add"]
     assert sums[-1] in {each.target for each in found.layers}
     assert found.calibrated <= found.plain
+
+
+def test_a_layer_that_does_what_its_lender_does_is_left_alone() -> None:
+    """Up to where the blocks are missing all is as in the parent; only what comes behind has to make up."""
+    kinds: Blueprint = [("residual", 4), ("residual", 4)]
+    parent, child = random_net(5, kinds, 0), random_net(5, kinds[:1], 1)
+    plain = random_net(5, kinds[:1], 1)
+    transfer(parent, plain, IMAGES[:2])
+    found = transfer(parent, child, calibrate=IMAGES, seconds=LONG).calibration
+    assert found is not None
+    how = [each.how for each in found.layers]
+    assert how.count("fitted") == 1
+    assert how[-1] == "fitted"
+    changed = [
+        n for n, tensor in plain.state_dict().items() if not torch.equal(child.state_dict()[n], tensor)
+    ]
+    assert {name.rpartition(".")[2] for name in changed} == {"weight", "bias"}
+    assert len({name.rpartition(".")[0] for name in changed}) == 1
 
 
 @pytest.mark.parametrize("kind", [Residual, PackedAttention, SeparateAttention, TiedLanguageModel])

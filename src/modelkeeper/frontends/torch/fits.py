@@ -90,14 +90,19 @@ class Fitting(Norms):
         if isinstance(window, str):
             return Fitted(aim.layer, site.target.layer, window)
         weight = self._grouped(aim, window)
+        bias = self.tensors[aim.bias].double() if aim.bias else torch.zeros(weight.shape[:2].numel())
+        prior = Affine(weight, bias.double().reshape(weight.shape[:2]))
+        plan = self._behind(aim, prior, None)
+        lender = self._beside_lender(aim, site)
+        if lender is not None:
+            error = self._rows(self.hold, lender, named, window, weight, False).error(plan.weight, plan.bias)
+            if error < NOTHING_TO_GAIN:  # it does what it did in the parent, which has proved its worth
+                return Fitted(aim.layer, lender.target.layer, "kept", error, error)
         rectified = self._rectified(aim, site)
         fit, hold = (
             self._rows(chunks, site, named, window, weight, rectified) for chunks in (self._fit, self.hold)
         )
         mapped = torch.from_numpy(site.target.units >= 0).reshape(weight.shape[:2])
-        bias = self.tensors[aim.bias].double() if aim.bias else torch.zeros(weight.shape[:2].numel())
-        prior = Affine(weight, bias.double().reshape(weight.shape[:2]))
-        plan = self._behind(aim, prior, None)
         before = hold.error(plan.weight, plan.bias)
         if before < NOTHING_TO_GAIN:
             return Fitted(aim.layer, site.target.layer, "kept", before, before)
