@@ -151,6 +151,44 @@ def kind_table(by_workload: dict[str, dict[str, list[Outcome]]], found: dict[str
     return "\n".join(lines)
 
 
+def calibrated_table(by_workload: dict[str, dict[str, list[Outcome]]]) -> str:
+    """Plain against calibrated, where there is something to calibrate: the same jobs, the same parents."""
+    lines = [
+        "| workload | jobs | start, plain | start, calibrated | steps from scratch | plain | calibrated "
+        "| sooner, as soon, later | seconds, plain | calibrated |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | :---: | ---: | ---: |",
+    ]
+    every: list[tuple[Outcome, Outcome]] = []
+    rows = []
+    for name, by in by_workload.items():
+        plain = {_job(each): each for each in by.get("keeper", [])}
+        pairs = [
+            (plain[_job(each)], each)
+            for each in by.get("calibrated", [])
+            if _job(each) in plain and each.record["parent"] is not None and not each.record["exact"]
+        ]
+        rows.append((WORKLOADS[name].title, pairs))
+        every += pairs
+    for title, pairs in [*rows, ("all", every)]:
+        if not pairs:
+            continue
+        starts = [mean(p[n].record["scores"][0] / max(p[n].scratch["scores"]) for p in pairs) for n in (0, 1)]
+        steps = [sum(p[n].steps[0.99] for p in pairs) for n in (0, 1)]
+        seconds = [sum(p[n].seconds[0.99] for p in pairs) for n in (0, 1)]
+        counts = [sum(compare(a.steps[0.99], b.steps[0.99]) == sign for a, b in pairs) for sign in (1, 0, -1)]
+        lines.append(
+            f"| {title} | {len(pairs)} | {starts[0]:.0%} | {starts[1]:.0%} "
+            f"| {sum(a.cold_steps[0.99] for a, _ in pairs):,} | {steps[0]:,} | {steps[1]:,} "
+            f"| {', '.join(map(str, counts))} | {seconds[0]:.0f} | {seconds[1]:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def compare(one: int, other: int) -> int:
+    """1, 0 or -1: is the first one larger, the same, or smaller?"""
+    return (one > other) - (one < other)
+
+
 def rate_table(by_workload: dict[str, dict[str, list[Outcome]]], all_records: dict[str, list[Record]]) -> str:
     """Which learning rate each arm was given."""
     lines = [
@@ -210,6 +248,7 @@ def main() -> None:
         "speedup 100": main_table(by_workload, 1.0),
         "kinds": kind_table(by_workload, found),
         "cluster": cluster_table(by_workload),
+        "calibrated": calibrated_table(by_workload),
         **findings.parts(chosen.records),
     }
     text = TEMPLATE.read_text()
