@@ -72,6 +72,7 @@ class Calibration:
     passed_over: int  # examples of another shape than the first
     seconds: float
     memory: int  # bytes of activations, about
+    why: str = ""  # it was not kept
 
     @property
     def fitted(self) -> int:

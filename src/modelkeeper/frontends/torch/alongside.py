@@ -76,6 +76,11 @@ class Alongside:
         self._norms = [n for n, each in enumerate(ours.steps) if each.operation.startswith("batch_norm")]
         self._seen_to = set[int]()  # those of them that hold the statistics that they should
 
+    @property
+    def normed(self) -> bool:
+        """Does the child have batch norms?"""
+        return bool(self._norms)
+
     def expect(self, aims: Sequence[Aim]) -> None:
         """Which of the parent's values are still to be looked at? They are held until then."""
         named = [target.layer for aim in aims for target in aim.targets]

@@ -114,7 +114,7 @@ class Fitting(Norms):
         base = min(found, key=lambda each: each[0])[2]
         solvers = [fit.solver(ridge, intercept=intercept) for ridge in RIDGES]
         solved = [solver.solve(fit.sums.cross, base.weight, base.bias) for solver in solvers]
-        noise = NOISE if self._norms else 0.0
+        noise = NOISE if self.normed else 0.0
         errors = [number(hold.error(*each) * (1 + noise * fit.sums.strain(each[0]))) for each in solved]
         best_of = max(n for n, error in enumerate(errors) if error <= NEARLY * min(errors))
         prior_of = base.weight, base.bias
