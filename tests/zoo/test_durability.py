@@ -20,8 +20,8 @@ from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
 from modelkeeper.weights import Array
 from modelkeeper.zoo.blobs import WEIGHTS
+from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import STORED, Filter, Record
-from modelkeeper.zoo.zoo import Swept
 
 HERE = Path(__file__).parent
 PATHS = os.pathsep.join(map(str, (HERE.parent, HERE.parent / "matching", HERE.parents[1] / "benchmarks")))
