@@ -97,6 +97,7 @@ calibration: $(READY) ## fit smaller networks to trained ones, layer by layer, a
 evaluate: $(READY) ## does it shorten training? all workloads and studies; goes on where it was stopped
 	$(TRAINING).run --workers 2 $(ARGS)
 	$(TRAINING).studies
+	$(TRAINING).studies --studies parents --seeds 1
 	$(TRAINING).report
 
 evaluate-quick: $(READY) ## the same on the first six jobs of three workloads, below 20 minutes on two idle cores
@@ -105,6 +106,9 @@ evaluate-quick: $(READY) ## the same on the first six jobs of three workloads, b
 
 evaluation-page: $(READY) ## make docs/evaluation.md anew from what has been run
 	$(TRAINING).report
+
+costs: $(READY) ## do the matcher's constants rank parents as training ranks them?
+	$(TRAINING).costs $(ARGS)
 
 starts: $(READY) ## how good are the starts of the jobs that have been run, before the first step?
 	$(TRAINING).starts $(ARGS)

@@ -10,10 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from training import arms, data, findings, loop, run, tasks, workloads
-from training.measures import best_rate, counted, outcome, score_after, steps_to
+from training import arms, costs, data, findings, loop, networks, run, tasks, workloads
+from training.measures import Record, best_rate, counted, outcome, score_after, steps_to
 from training.workloads import WORKLOADS, Job, Workload
 from training.zoo import Trained, before
+
+from modelkeeper.frontends.torch import describe
+from modelkeeper.matching import align, similarity
 
 SPECS = [Job({"kind": "vgg", "width": width, "depth": 1}, "tiny") for width in (4, 6, 8, 4)]
 TINY = Workload("tiny", "Tiny", 4, (0.1, 0.03), lambda seed, history: SPECS[len(history)])
@@ -218,3 +221,32 @@ def test_digits_come_with_scikit_learn() -> None:
     assert train.shape == (1297, 8, 8)
     assert len(test) == 500
     assert set(labels.tolist()) == set(range(10))
+
+
+def test_a_constant_of_the_matcher_is_changed_for_a_while() -> None:
+    """Those that any two networks feel have a say in their similarity, and all come back."""
+    first, second = (
+        describe(networks.build({"kind": kind, "width": width, "depth": depth}, 10, 0))
+        for kind, width, depth in (("resnet", 8, 1), ("vgg", 12, 2))
+    )
+    before, knobs = align(first, second).similarity, list(similarity.KNOBS)
+    felt = set()
+    for name, values in costs.VALUES.items():
+        for value in values:
+            with costs.changed(name, value):
+                if align(first, second).similarity != before:
+                    felt.add(name)
+    assert felt >= {"WEIGHT_ROOTS", "SHAPE_ROOTS", "EDGE", "MERGE", "PARENT_SHARE"}
+    assert align(first, second).similarity == before
+    assert list(similarity.KNOBS) == knobs
+
+
+def test_parents_in_the_order_of_their_training() -> None:
+    def trained(steps: int, exact: bool = False) -> Record:
+        return {"steps": [0, steps], "scores": [0.0, 1.0], "target": 1.0, "budget": 500, "exact": exact}
+
+    sooner, later, exact = trained(100), trained(300), trained(20, exact=True)
+    assert costs.in_order([(sooner, 0.9), (later, 0.5), (exact, 0.1)]) == (1, 1)
+    assert costs.in_order([(sooner, 0.5), (later, 0.9)]) == (0, 1)
+    assert costs.in_order([(sooner, 0.5), (later, 0.5)]) == (0.5, 1)
+    assert costs.relative_steps([(sooner, 0.9), (later, 0.5), (exact, 0.1)]) == 5

@@ -50,6 +50,7 @@ class Search:
         clock: "Clock",
     ) -> None:
         self._zoo, self._graph, self._query, self._viewer, self._clock = zoo, graph, query, viewer, clock
+        self._prepared = prepared
         self._policy = query.policy or settings.policy
         given = query.minimum_similarity
         self._minimum = settings.minimum_similarity if given is None else given
@@ -131,9 +132,8 @@ class Search:
     def plan(self, parent: Record) -> Plan:
         """What the parent would lend."""
         if parent.key not in self._plans:
-            self._plans[parent.key] = plan_from(
-                parent, self._zoo.catalog.graph(parent.graph), self._graph, self._query
-            )
+            theirs = self._zoo.catalog.graph(parent.graph)
+            self._plans[parent.key] = plan_from(parent, theirs, self._graph, self._query, self._prepared)
             self._clock("plan")
         return self._plans[parent.key]
 
@@ -243,9 +243,11 @@ def same_task(parent: Record, query: Query) -> bool:
     return parent.data == query.data and parent.task == (query.task or parent.task)
 
 
-def plan_from(parent: Record, theirs: Graph, graph: Graph, query: Query) -> Plan:
+def plan_from(
+    parent: Record, theirs: Graph, graph: Graph, query: Query, prepared: Prepared | None = None
+) -> Plan:
     """What a parent would lend to a model. The head goes along if both predict the same things."""
-    return make_plan(theirs, graph, align(theirs, graph), same_task=same_task(parent, query))
+    return make_plan(theirs, graph, align(theirs, prepared or graph), same_task=same_task(parent, query))
 
 
 class Clock:
