@@ -35,21 +35,27 @@ def outcomes(found: list[Record]) -> dict[str, list[Outcome]]:
     """By arm: each job of one workload against the same job from scratch, at each arm's own rate."""
     rates = WORKLOADS[found[0]["workload"]].rates
     screened = [each for each in found if each["seed"] == 0 and each["job"] < SCREENED]
-    by: dict[str, list[Outcome]] = {}
-    for arm in ARMS:
-        if arm == "scratch" or not any(each["arm"] == arm for each in screened):
-            continue
-        rate, cold = best_rate(screened, arm, rates), best_rate(screened, "scratch", rates)
-        scratch = {(e["seed"], e["job"]): e for e in found if e["arm"] == "scratch" and e["rate"] == cold}
-        by[arm] = []
-        for key, base in sorted(scratch.items()):
-            these = [each for each in found if each["arm"] == arm and (each["seed"], each["job"]) == key]
-            # A cold start is a training from scratch, and takes the rate that suits that.
-            wanted = [
-                each for each in these if each["rate"] == (rate if each["parent"] is not None else cold)
-            ]
-            by[arm] += [outcome(each, base) for each in wanted]
+    run = [arm for arm in ARMS if any(each["arm"] == arm for each in screened)]
+    chosen = {arm: best_rate(screened, arm, rates) for arm in run}
+    cold = {
+        (each["seed"], each["job"]): each
+        for each in found
+        if each["arm"] == "scratch" and each["rate"] == chosen["scratch"]
+    }
+    by: dict[str, list[Outcome]] = {arm: [] for arm in run if arm != "scratch"}
+    for key, base in sorted(cold.items()):
+        for each in found:
+            mine = each["arm"] in by and (each["seed"], each["job"]) == key
+            if mine and each["rate"] == own_rate(each, chosen):
+                by[each["arm"]].append(outcome(each, base))
     return by
+
+
+def own_rate(record: Record, chosen: dict[str, float]) -> float:
+    """A cold start takes the rate from scratch; what needs no calibrating takes that of the plain start."""
+    if record["parent"] is None:
+        return chosen["scratch"]
+    return chosen["keeper" if record["arm"] == "calibrated" and record["exact"] else record["arm"]]
 
 
 def summary(these: list[Outcome], share: float = 0.99) -> dict[str, Any]:
