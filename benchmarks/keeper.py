@@ -30,8 +30,9 @@ from corpus import IMAGENET, cifar, graphs, repeats
 from modelkeeper.errors import InvalidGraph, TooLargeToMatch
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Layer, Product, Space, to_json
 from modelkeeper.matching import prepare
-from modelkeeper.zoo.catalog import Catalog, _event, _tick, _values
+from modelkeeper.zoo.catalog import Catalog, _tick
 from modelkeeper.zoo.records import Event, Record, new_id
+from modelkeeper.zoo.rows import event_row, record_row
 from modelkeeper.zoo.schema import events, models, tags
 from modelkeeper.zoo.schema import graphs as graphs_table
 
@@ -142,12 +143,12 @@ def make_zoo(home: Path, records: int, architectures: int) -> None:
             chosen[digest] = graph, text
             packed = {"graph": zlib.compress(text), "prepared": prepare(graph).to_bytes()}
             rows.append({"digest": digest, **packed})
-    with catalog._writing() as connection:
+    with catalog.database.writing() as connection:
         connection.execute(graphs_table.insert(), rows)
         digests, now = list(chosen), time.time()
         found = [record(chosen, rng.choice(digests), rng, now - 60 * age) for age in range(records)]
         connection.execute(
-            models.insert(), [_values(each) | {"changed": _tick(connection)} for each in found]
+            models.insert(), [record_row(each) | {"changed": _tick(connection)} for each in found]
         )
         keys = dict(connection.execute(models.select().with_only_columns(models.c.id, models.c.key)).all())
         connection.execute(
@@ -157,7 +158,7 @@ def make_zoo(home: Path, records: int, architectures: int) -> None:
             Event(at=each.created, action="registered", model=each.id, user="ann", detail=each.name)
             for each in found
         ]
-        connection.execute(events.insert(), [_event(each) for each in noted])
+        connection.execute(events.insert(), [event_row(each) for each in noted])
     catalog.close()
 
 

@@ -35,21 +35,27 @@ def outcomes(found: list[Record]) -> dict[str, list[Outcome]]:
     """By arm: each job of one workload against the same job from scratch, at each arm's own rate."""
     rates = WORKLOADS[found[0]["workload"]].rates
     screened = [each for each in found if each["seed"] == 0 and each["job"] < SCREENED]
-    by: dict[str, list[Outcome]] = {}
-    for arm in ARMS:
-        if arm == "scratch" or not any(each["arm"] == arm for each in screened):
-            continue
-        rate, cold = best_rate(screened, arm, rates), best_rate(screened, "scratch", rates)
-        scratch = {(e["seed"], e["job"]): e for e in found if e["arm"] == "scratch" and e["rate"] == cold}
-        by[arm] = []
-        for key, base in sorted(scratch.items()):
-            these = [each for each in found if each["arm"] == arm and (each["seed"], each["job"]) == key]
-            # A cold start is a training from scratch, and takes the rate that suits that.
-            wanted = [
-                each for each in these if each["rate"] == (rate if each["parent"] is not None else cold)
-            ]
-            by[arm] += [outcome(each, base) for each in wanted]
+    run = [arm for arm in ARMS if any(each["arm"] == arm for each in screened)]
+    chosen = {arm: best_rate(screened, arm, rates) for arm in run}
+    cold = {
+        (each["seed"], each["job"]): each
+        for each in found
+        if each["arm"] == "scratch" and each["rate"] == chosen["scratch"]
+    }
+    by: dict[str, list[Outcome]] = {arm: [] for arm in run if arm != "scratch"}
+    for key, base in sorted(cold.items()):
+        for each in found:
+            mine = each["arm"] in by and (each["seed"], each["job"]) == key
+            if mine and each["rate"] == own_rate(each, chosen):
+                by[each["arm"]].append(outcome(each, base))
     return by
+
+
+def own_rate(record: Record, chosen: dict[str, float]) -> float:
+    """A cold start takes the rate from scratch; what needs no calibrating takes that of the plain start."""
+    if record["parent"] is None:
+        return chosen["scratch"]
+    return chosen["keeper" if record["arm"] == "calibrated" and record["exact"] else record["arm"]]
 
 
 def summary(these: list[Outcome], share: float = 0.99) -> dict[str, Any]:
@@ -151,6 +157,44 @@ def kind_table(by_workload: dict[str, dict[str, list[Outcome]]], found: dict[str
     return "\n".join(lines)
 
 
+def calibrated_table(by_workload: dict[str, dict[str, list[Outcome]]]) -> str:
+    """Plain against calibrated, where there is something to calibrate: the same jobs, the same parents."""
+    lines = [
+        "| workload | jobs | start, plain | start, calibrated | steps from scratch | plain | calibrated "
+        "| sooner, as soon, later | seconds, plain | calibrated |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | :---: | ---: | ---: |",
+    ]
+    every: list[tuple[Outcome, Outcome]] = []
+    rows = []
+    for name, by in by_workload.items():
+        plain = {_job(each): each for each in by.get("keeper", [])}
+        pairs = [
+            (plain[_job(each)], each)
+            for each in by.get("calibrated", [])
+            if _job(each) in plain and each.record["parent"] is not None and not each.record["exact"]
+        ]
+        rows.append((WORKLOADS[name].title, pairs))
+        every += pairs
+    for title, pairs in [*rows, ("all", every)]:
+        if not pairs:
+            continue
+        starts = [mean(p[n].record["scores"][0] / max(p[n].scratch["scores"]) for p in pairs) for n in (0, 1)]
+        steps = [sum(p[n].steps[0.99] for p in pairs) for n in (0, 1)]
+        seconds = [sum(p[n].seconds[0.99] for p in pairs) for n in (0, 1)]
+        counts = [sum(compare(a.steps[0.99], b.steps[0.99]) == sign for a, b in pairs) for sign in (1, 0, -1)]
+        lines.append(
+            f"| {title} | {len(pairs)} | {starts[0]:.0%} | {starts[1]:.0%} "
+            f"| {sum(a.cold_steps[0.99] for a, _ in pairs):,} | {steps[0]:,} | {steps[1]:,} "
+            f"| {', '.join(map(str, counts))} | {seconds[0]:.0f} | {seconds[1]:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def compare(one: int, other: int) -> int:
+    """1, 0 or -1: is the first one larger, the same, or smaller?"""
+    return (one > other) - (one < other)
+
+
 def rate_table(by_workload: dict[str, dict[str, list[Outcome]]], all_records: dict[str, list[Record]]) -> str:
     """Which learning rate each arm was given."""
     lines = [
@@ -210,6 +254,7 @@ def main() -> None:
         "speedup 100": main_table(by_workload, 1.0),
         "kinds": kind_table(by_workload, found),
         "cluster": cluster_table(by_workload),
+        "calibrated": calibrated_table(by_workload),
         **findings.parts(chosen.records),
     }
     text = TEMPLATE.read_text()

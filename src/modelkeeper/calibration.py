@@ -6,7 +6,8 @@ For each projection (conv, linear) and norm of the child that a plan gives weigh
             that a branch ends in, if the other operand is there by then: so it fits what the shortcut leaves
     with    what the parent's counterparts of its readers read. That is the same layer where both models are
             alike; the end of the last block where the child has fewer, and the sum where only the parent has
-            shortcuts. If the readers do not say: the parent's layer that lends the weights
+            shortcuts. If the readers do not say: the parent's layer that lends the weights. A layer that
+            still does what its lender does is left alone
     units   those that the plan's unit maps choose, so that all layers on a space follow the same ones
 
 Heads that the plan leaves fresh can be fitted to labels. Tensors that several layers share are left alone.

@@ -24,6 +24,7 @@ from modelkeeper.answers import Answer
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel
 from modelkeeper.graph import Graph
 from modelkeeper.settings import Settings
+from modelkeeper.zoo.gc import Swept, sweep
 from modelkeeper.zoo.records import (
     ACTIVE,
     DAMAGED,
@@ -35,7 +36,7 @@ from modelkeeper.zoo.records import (
     Viewer,
     is_id,
 )
-from modelkeeper.zoo.zoo import Registered, Swept, Zoo
+from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
     from modelkeeper.meta import Query
@@ -309,8 +310,8 @@ class Coordinator:
         verify: bool = False,
         progress: Callable[[float, float], None] | None = None,
     ) -> Swept:
-        """Sweep what was left behind: see `Zoo.gc`."""
-        return self.zoo.gc(grace=grace, verify=verify, progress=progress)
+        """Sweep what was left behind: see `zoo.gc`."""
+        return sweep(self.zoo, grace=grace, verify=verify, progress=progress)
 
     def stats(self, *, viewer: Viewer | None = None) -> dict[str, Any]:
         """Counts over the zoo."""

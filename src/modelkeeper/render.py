@@ -92,7 +92,9 @@ def calibration_table(calibration: Calibration) -> RenderableType:
     for each in calibration.layers:
         numbers = [f"{number:.4f}" if number == number else "" for number in (each.before, each.after)]
         table.add_row(plain(each.layer), plain(each.target), each.how, *numbers)
-    verdict = "kept" if calibration.kept else "not kept: the target has the weights of the plain transfer"
+    verdict = "kept"
+    if not calibration.kept:
+        verdict = f"not kept, {calibration.why}: the target has the weights of the plain transfer"
     lines = [
         Text(f"{calibration.measure}:"),
         Text(f"{calibration.plain:.4g} before, {calibration.calibrated:.4g} after; {verdict}"),

@@ -95,7 +95,8 @@ def test_a_calibrated_child_is_never_further_from_its_parent_on_held_out_example
     found = report.calibration
     assert found is not None
     assert finite(child)
-    assert found.kept == (found.calibrated < found.plain)
+    assert found.calibrated < found.plain or not found.kept
+    assert found.kept == (not found.why)
     if not found.kept:
         assert all(
             torch.equal(child.state_dict()[name], tensor) for name, tensor in plain.state_dict().items()
@@ -119,12 +120,49 @@ def test_what_was_widened_can_be_narrowed_again(seed: int) -> None:
 
 def test_a_child_with_fewer_blocks_follows_the_end_of_the_last_block() -> None:
     kinds: Blueprint = [("residual", 4), ("residual", 4)]
-    parent, child = random_net(5, kinds, 0), random_net(5, kinds[:1], 1)
+    parent, child = random_net(5, kinds, 0), random_net(4, kinds[:1], 1)
     found = transfer(parent, child, calibrate=IMAGES, seconds=LONG).calibration
     assert found is not None
     sums = [layer.name for layer in describe(parent, IMAGES[:2]).layers if layer.kind == "add"]
     assert sums[-1] in {each.target for each in found.layers}
     assert found.calibrated <= found.plain
+
+
+def test_a_child_that_stays_far_from_its_parent_keeps_the_plan() -> None:
+    """Two units cannot tell what sixteen tell: what is fitted so badly would only hold training up."""
+
+    def net(width: int) -> nn.Sequential:
+        head = [nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * width, 40)]
+        return nn.Sequential(nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.ReLU(), *head)
+
+    torch.manual_seed(0)
+    parent, child, plain = net(16).eval(), net(1), net(1)
+    plain.load_state_dict(child.state_dict())
+    transfer(parent, plain, IMAGES[:2])
+    found = transfer(parent, child, calibrate=IMAGES, seconds=LONG).calibration
+    assert found is not None
+    assert not found.kept
+    assert found.calibrated < found.plain
+    assert "variance of the parent's outputs is not explained" in found.why
+    assert all(torch.equal(child.state_dict()[name], value) for name, value in plain.state_dict().items())
+
+
+def test_a_layer_that_does_what_its_lender_does_is_left_alone() -> None:
+    """Up to where the blocks are missing all is as in the parent; only what comes behind has to make up."""
+    kinds: Blueprint = [("residual", 4), ("residual", 4)]
+    parent, child = random_net(5, kinds, 0), random_net(5, kinds[:1], 1)
+    plain = random_net(5, kinds[:1], 1)
+    transfer(parent, plain, IMAGES[:2])
+    found = transfer(parent, child, calibrate=IMAGES, seconds=LONG).calibration
+    assert found is not None
+    how = [each.how for each in found.layers]
+    assert how.count("fitted") == 1
+    assert how[-1] == "fitted"
+    changed = [
+        n for n, tensor in plain.state_dict().items() if not torch.equal(child.state_dict()[n], tensor)
+    ]
+    assert {name.rpartition(".")[2] for name in changed} == {"weight", "bias"}
+    assert len({name.rpartition(".")[0] for name in changed}) == 1
 
 
 @pytest.mark.parametrize("kind", [Residual, PackedAttention, SeparateAttention, TiedLanguageModel])
@@ -208,7 +246,7 @@ def test_a_fit_is_divided_by_as_much_as_its_parent(seed: int) -> None:
         head = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 3)
         return nn.Sequential(nn.Conv2d(3, width, 3), nn.BatchNorm2d(width), nn.ReLU(), *second, *head)
 
-    parent, child = net(12), net(6)
+    parent, child = net(12), net(10)
     with torch.no_grad():
         for _ in range(60):
             parent(IMAGES)

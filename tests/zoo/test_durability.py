@@ -20,8 +20,8 @@ from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
 from modelkeeper.weights import Array
 from modelkeeper.zoo.blobs import WEIGHTS
+from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import STORED, Filter, Record
-from modelkeeper.zoo.zoo import Swept
 
 HERE = Path(__file__).parent
 PATHS = os.pathsep.join(map(str, (HERE.parent, HERE.parent / "matching", HERE.parents[1] / "benchmarks")))
@@ -126,7 +126,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
 def test_a_catalog_on_a_full_disk_leaves_a_folder_that_is_swept(tmp_path: Path) -> None:
     coordinator = Coordinator(Settings(home=str(tmp_path)))
     zoos.register(coordinator, zoos.net(4), "first")
-    pages = coordinator.zoo.catalog._engine.connect()
+    pages = coordinator.zoo.catalog.database._engine.connect()
     pages.exec_driver_sql("PRAGMA max_page_count = 1")  # SQLite's own way to be full
     pages.close()
 

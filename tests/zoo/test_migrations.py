@@ -27,7 +27,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_migrations_lead_to_the_schema(url: str) -> None:
     catalog = Catalog(url)
-    with catalog._engine.connect() as connection:
+    with catalog.database._engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, schema.metadata) == []
     catalog.close()
@@ -37,7 +37,7 @@ def test_migrations_lead_to_the_schema(url: str) -> None:
 
 def test_a_newer_schema_is_refused(url: str) -> None:
     catalog = Catalog(url)
-    with catalog._engine.begin() as connection:
+    with catalog.database._engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     catalog.close()
     with pytest.raises(ZooUnusable, match=rf"9999, this modelkeeper knows {schema.VERSION}\. Upgrade"):

@@ -15,8 +15,9 @@ from rich.tree import Tree
 
 from modelkeeper.coordinator import Lineage
 from modelkeeper.text import ago, count, printable, size
+from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
-from modelkeeper.zoo.zoo import Registered, Swept
+from modelkeeper.zoo.zoo import Registered
 
 _RIGHT = {"parameters", "size", "lent", "models", "similarity"}
 

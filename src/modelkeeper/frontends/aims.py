@@ -33,7 +33,8 @@ class Aim:
     flipped   the weight is (in, out), not (out, in)
     norm      the batch norm that its output goes straight into, or "", and that norm's tensors by role
     end       the layer whose output is to match: the layer itself, its norm, or the sum it goes into
-    targets   what to match, the best first; maps of other sizes are resized if none fits
+    targets   what to match, the best first; maps of other sizes are resized if none fits. The last one is
+              what lends: a layer that does just that already is left alone
     """
 
     layer: str
@@ -71,6 +72,7 @@ class Calibration:
     passed_over: int  # examples of another shape than the first
     seconds: float
     memory: int  # bytes of activations, about
+    why: str = ""  # it was not kept
 
     @property
     def fitted(self) -> int:

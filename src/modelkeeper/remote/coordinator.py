@@ -36,8 +36,9 @@ from modelkeeper.remote.receiving import download, receive
 from modelkeeper.remote.spool import Entry, Spool, default_spool
 from modelkeeper.searching import plan_from
 from modelkeeper.weights import Array, open_file
+from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import Event, Filter, Record, Registration
-from modelkeeper.zoo.zoo import Registered, Swept
+from modelkeeper.zoo.zoo import Registered
 
 ATTEMPTS = 6  # to send a model, without a byte more having arrived
 PIECE = 2**20

@@ -31,8 +31,9 @@ from modelkeeper.settings import ServiceSettings
 from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import ADMIN, Accounts, Holder
 from modelkeeper.zoo.admission import Admission
+from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import PROJECT, Record, Registration, is_id
-from modelkeeper.zoo.zoo import Registered, Swept, stored_tensors
+from modelkeeper.zoo.zoo import Registered, stored_tensors
 
 PIECE = 2**20  # bytes handed to the network at a time
 MOST_WARM = 16  # streams that are begun again without planning again

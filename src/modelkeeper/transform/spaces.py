@@ -121,8 +121,8 @@ class Partners:
         free = set(range(len(others)))
         found: list[int | None] = []
         for place, part in enumerate(mine):
-            wanted = {self.of(space) for space in _spaces(part)}
-            number = next((n for n in sorted(free) if wanted and _spaces(others[n]) == wanted), None)
+            wanted = {self.of(space) for space in spaces_of(part)}
+            number = next((n for n in sorted(free) if wanted and set(spaces_of(others[n])) == wanted), None)
             if number is None and wanted <= {None} and len(mine) == len(others) and place in free:
                 number = place
             free.discard(-1 if number is None else number)
@@ -135,5 +135,6 @@ def pieces(expression: Expression) -> tuple[Expression, ...]:
     return expression.parts if isinstance(expression, Concat) else (expression,)
 
 
-def _spaces(expression: Expression) -> set[int]:
-    return {leaf.space for leaf in leaves(expression) if isinstance(leaf, Atom)}
+def spaces_of(expression: Expression) -> list[int]:
+    """The spaces of its atoms, in order."""
+    return [leaf.space for leaf in leaves(expression) if isinstance(leaf, Atom)]

@@ -71,14 +71,14 @@ class Accounts:
     """Users, projects and tokens of one zoo. Safe to use from several threads and processes."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+        self._database = catalog.database
 
     # -- users and projects ---------------------------------------------------------------------
 
     def add_user(self, name: str, **quotas: float | None) -> User:
         """Add a user, or change the quotas of one who is there: bytes, models, rate."""
         name = checked_name("user", name, empty=False)
-        with self._catalog.writing() as connection:
+        with self._database.writing() as connection:
             if connection.scalar(sa.select(users.c.name).where(users.c.name == name)) is None:
                 connection.execute(users.insert(), {"name": name, "created": time.time(), **quotas})
             elif quotas:
@@ -87,18 +87,18 @@ class Accounts:
 
     def users(self) -> list[User]:
         """All users by name."""
-        with self._catalog.reading() as connection:
+        with self._database.reading() as connection:
             return [User(**row) for row in connection.execute(sa.select(users).order_by("name")).mappings()]
 
     def remove_user(self, name: str) -> bool:
         """Remove a user with all tokens; models stay. Was there one?"""
-        with self._catalog.writing() as connection:
+        with self._database.writing() as connection:
             return connection.execute(users.delete().where(users.c.name == name)).rowcount > 0
 
     def add_project(self, name: str) -> str:
         """Add a project; one that is there stays as it is."""
         name = checked_name("project", name, empty=False)
-        with self._catalog.writing() as connection:
+        with self._database.writing() as connection:
             if connection.scalar(sa.select(projects.c.name).where(projects.c.name == name)) is None:
                 connection.execute(projects.insert(), {"name": name, "created": time.time()})
         return name
@@ -107,14 +107,14 @@ class Accounts:
         """All projects with their members."""
         both = sa.select(projects.c.name, members.c.user).outerjoin(members).order_by("name", "user")
         found: dict[str, tuple[str, ...]] = {}
-        with self._catalog.reading() as connection:
+        with self._database.reading() as connection:
             for name, user in connection.execute(both):
                 found[name] = found.get(name, ()) + ((user,) if user is not None else ())
         return found
 
     def remove_project(self, name: str) -> bool:
         """Remove a project; its models are then seen by their owners alone. Was there one?"""
-        with self._catalog.writing() as connection:
+        with self._database.writing() as connection:
             return connection.execute(projects.delete().where(projects.c.name == name)).rowcount > 0
 
     def join(self, project: str, user: str) -> None:
@@ -122,14 +122,14 @@ class Accounts:
         self._known(projects, "project", project)
         self._known(users, "user", user)
         here = (members.c.project == project) & (members.c.user == user)
-        with self._catalog.writing() as connection:
+        with self._database.writing() as connection:
             if connection.scalar(sa.select(members.c.user).where(here)) is None:
                 connection.execute(members.insert(), {"project": project, "user": user})
 
     def leave(self, project: str, user: str) -> bool:
         """End a membership. Was there one?"""
         here = (members.c.project == project) & (members.c.user == user)
-        with self._catalog.writing() as connection:
+        with self._database.writing() as connection:
             return connection.execute(members.delete().where(here)).rowcount > 0
 
     # -- tokens ---------------------------------------------------------------------------------
@@ -151,20 +151,20 @@ class Accounts:
             "created": now,
             "expires": None if days is None else now + days * _SECONDS,
         }
-        with self._catalog.writing() as connection:
+        with self._database.writing() as connection:
             connection.execute(tokens.insert(), row)
         return f"mk_{identity}_{secret}"
 
     def tokens(self) -> list[Token]:
         """What is known of all tokens, the oldest first."""
         columns = [tokens.c[name] for name in Token.__struct_fields__]
-        with self._catalog.reading() as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(sa.select(*columns).order_by(tokens.c.created, tokens.c.id))
             return [Token(**row) for row in rows.mappings()]
 
     def revoke(self, identity: str) -> bool:
         """Forget a token by its id (the part behind `mk_`). Was there one?"""
-        with self._catalog.writing() as connection:
+        with self._database.writing() as connection:
             return connection.execute(tokens.delete().where(tokens.c.id == identity)).rowcount > 0
 
     def holder(self, token: str) -> Holder | None:
@@ -173,7 +173,7 @@ class Accounts:
         if parts is None:
             return None
         mine = sa.select(members.c.project).where(members.c.user == sa.bindparam("who"))
-        with self._catalog.reading() as connection:
+        with self._database.reading() as connection:
             chosen = sa.select(tokens.c.digest, tokens.c.scope, tokens.c.expires, users).join(users)
             row: Any = connection.execute(chosen.where(tokens.c.id == parts[1])).mappings().one_or_none()
             known = row["digest"] if row is not None else _digest("")
@@ -185,7 +185,7 @@ class Accounts:
         return Holder(user=user, scope=row["scope"], projects=belongs)
 
     def _known(self, table: sa.Table, what: str, name: str) -> None:
-        with self._catalog.reading() as connection:
+        with self._database.reading() as connection:
             if connection.scalar(sa.select(table.c.name).where(table.c.name == name)) is None:
                 raise InvalidMeta(what, repr(name), f"add it first: modelkeeper {what} add {name}")
 

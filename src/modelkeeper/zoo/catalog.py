@@ -5,32 +5,27 @@
     catalog.find(Filter(task="classification"))
     catalog.changes(since)                   which models came or went, by a number that only grows
 
-Threads and processes may share one database. Writers of SQLite take turns from the start of a transaction
-(BEGIN IMMEDIATE), readers are never kept waiting (WAL); what was committed survives a power cut. Elsewhere
-whoever adds or retires models takes turns by the row that counts changes.
+Threads and processes may share one database (see `database`). Where writers do not take turns anyway,
+whoever adds or retires models does so by the row that counts changes.
 """
 
 import contextlib
-import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from modelkeeper.errors import InvalidGraph, UnknownModel, ZooUnusable
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
-from modelkeeper.zoo import schema
-from modelkeeper.zoo.database import in_memory, open_engine
+from modelkeeper.zoo.database import Database
 from modelkeeper.zoo.records import (
     DAMAGED,
     KEPT,
     MAX_NAME,
-    PUBLIC,
     STORED,
     Event,
     Filter,
@@ -38,15 +33,14 @@ from modelkeeper.zoo.records import (
     Viewer,
     is_id,
 )
+from modelkeeper.zoo.rows import FIELDS, batches, event_row, passing, record_row, records_of, shown, visible
 from modelkeeper.zoo.schema import clock, events, graphs, models, tags
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MANY = 500  # values in one IN (...): databases have limits
 NEWEST = 2_000  # models whose names are compared with one that is not there
-_FIELDS = [models.c[name] for name in Record.__struct_fields__]
 
 
 class Catalog:
@@ -58,22 +52,11 @@ class Catalog:
         Raises:
             ZooUnusable: It cannot be reached, or a newer modelkeeper made it.
         """
-        self.url = url
-        self._engine = open_engine(url)
-        self._where = self._engine.url.render_as_string(hide_password=True)
-        # A database in memory is one connection: threads take turns.
-        self._turn: contextlib.AbstractContextManager[Any] = (
-            threading.RLock() if in_memory(url) else contextlib.nullcontext()
-        )
-        try:
-            self._prepare_schema()
-        except ZooUnusable:
-            self.close()
-            raise
+        self.database = Database(url)
 
     def close(self) -> None:
         """Let go of the database."""
-        self._engine.dispose()
+        self.database.close()
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -90,9 +73,9 @@ class Catalog:
         `publish` puts its files in place; no model comes or goes meanwhile, nor is swept. If a record has
         this id already, that one is returned, and nothing happens.
         """
-        values = _values(record)
+        values = record_row(record)
         with self._taking_turns() as connection:
-            same = _records(connection.execute(sa.select(*_FIELDS).where(models.c.id == record.id)))
+            same = records_of(connection.execute(sa.select(*FIELDS).where(models.c.id == record.id)))
             if same:
                 return same[0]
             publish()
@@ -105,7 +88,7 @@ class Catalog:
             if record.tags:
                 connection.execute(tags.insert(), [{"key": key, "tag": tag} for tag in record.tags])
             if event is not None:
-                connection.execute(events.insert(), _event(event))
+                connection.execute(events.insert(), event_row(event))
         return msgspec.structs.replace(record, key=int(key))
 
     @overload
@@ -126,11 +109,11 @@ class Catalog:
         with self._taking_turns() as connection:
             if clock is not None and _now(connection) != clock:
                 return None
-            for batch in _batches(list(reasons)):
+            for batch in batches(list(reasons)):
                 among = models.c.id.in_(batch) & models.c.state.in_(KEPT) & (models.c.state != state)
                 if clock is not None:
                     among &= models.c.pinned.is_(False)
-                gone += _records(connection.execute(sa.select(*_FIELDS).where(among)))
+                gone += records_of(connection.execute(sa.select(*FIELDS).where(among)))
             if gone:
                 now, changed = time.time(), _tick(connection)
                 change = (
@@ -142,7 +125,9 @@ class Catalog:
                 connection.execute(
                     events.insert(),
                     [
-                        _event(Event(at=now, action=state, model=each.id, user=user, detail=reasons[each.id]))
+                        event_row(
+                            Event(at=now, action=state, model=each.id, user=user, detail=reasons[each.id])
+                        )
                         for each in gone
                     ],
                 )
@@ -156,15 +141,15 @@ class Catalog:
             values = {"state": state, "reason": reason, "changed": _tick(connection)}
             back = connection.execute(change.values(**values)).rowcount > 0
             if back:
-                connection.execute(events.insert(), _event(event))
+                connection.execute(events.insert(), event_row(event))
         return back
 
     def update(self, model: str, event: Event | None = None, **values: Any) -> None:
         """Change fields of a record that do not decide whether it can be searched."""
-        with self._writing() as connection:
+        with self.database.writing() as connection:
             connection.execute(models.update().where(models.c.id == model).values(**values))
             if event is not None:
-                connection.execute(events.insert(), _event(event))
+                connection.execute(events.insert(), event_row(event))
 
     def lent(self, model: str, at: float, event: Event | None = None) -> None:
         """Count that a model lent its weights."""
@@ -172,8 +157,8 @@ class Catalog:
 
     def note(self, event: Event) -> None:
         """Write an event into the log."""
-        with self._writing() as connection:
-            connection.execute(events.insert(), _event(event))
+        with self.database.writing() as connection:
+            connection.execute(events.insert(), event_row(event))
 
     def set_twins(self, twins: Mapping[str, tuple[str, float]]) -> None:
         """Remember for models (by id) which better model is most like them, and how much."""
@@ -200,6 +185,13 @@ class Catalog:
         with self._taking_turns() as connection:
             yield connection.scalar(stored) is not None
 
+    @contextlib.contextmanager
+    def _taking_turns(self) -> Iterator[sa.Connection]:
+        """Write while nobody else adds or retires models."""
+        with self.database.writing() as connection:
+            connection.execute(sa.select(clock.c.value).with_for_update())  # SQLite's writers do so anyway
+            yield connection
+
     # -- reading --------------------------------------------------------------------------------
 
     def get(self, name: str, viewer: Viewer | None = None) -> Record:
@@ -209,13 +201,13 @@ class Catalog:
             UnknownModel: There is none, or several ids begin so. A model that the viewer may not see is
                 not there.
         """
-        with self._reading() as connection:
+        with self.database.reading() as connection:
             whole = models.c.id == name
             if not is_id(name):
                 prefix = models.c.id.startswith(name, autoescape=True) if len(name) >= 4 else sa.false()
                 whole = prefix | ((models.c.name == name) & models.c.state.in_(STORED))
-            chosen = sa.select(*_FIELDS).where(whole, *_visible(viewer)).order_by(models.c.key.desc())
-            found = _shown(connection, _records(connection.execute(chosen.limit(20))), viewer)
+            chosen = sa.select(*FIELDS).where(whole, *visible(viewer)).order_by(models.c.key.desc())
+            found = shown(connection, records_of(connection.execute(chosen.limit(20))), viewer)
         if not found:
             raise UnknownModel(name, near=self._near(name, viewer))
         named = [record for record in found if record.name == name]
@@ -227,16 +219,16 @@ class Catalog:
         """Names and ids that could be meant, among those of the newest models."""
         import difflib
 
-        chosen = sa.select(models.c.id, models.c.name).where(models.c.state.in_(STORED), *_visible(viewer))
-        with self._reading() as connection:
+        chosen = sa.select(models.c.id, models.c.name).where(models.c.state.in_(STORED), *visible(viewer))
+        with self.database.reading() as connection:
             rows = connection.execute(chosen.order_by(models.c.key.desc()).limit(NEWEST)).all()
         known = dict.fromkeys(text for row in rows for text in row)
         return tuple(difflib.get_close_matches(name[:MAX_NAME], known, n=3, cutoff=0.7))
 
     def count(self, wanted: Filter) -> int:
         """How many records pass a filter."""
-        with self._reading() as connection:
-            chosen = sa.select(sa.func.count()).select_from(models).where(*_where(wanted))
+        with self.database.reading() as connection:
+            chosen = sa.select(sa.func.count()).select_from(models).where(*passing(wanted))
             return int(connection.scalar(chosen) or 0)
 
     def find(
@@ -245,34 +237,34 @@ class Catalog:
         """Records, in the order of a field (`-created`: the newest first)."""
         column = models.c[order.removeprefix("-")]
         ordered = [column.desc() if order.startswith("-") else column.asc(), models.c.key.desc()]
-        chosen = sa.select(*_FIELDS).where(*_where(wanted)).order_by(*ordered).limit(limit).offset(offset)
-        with self._reading() as connection:
-            return _shown(connection, _records(connection.execute(chosen)), wanted.viewer)
+        chosen = sa.select(*FIELDS).where(*passing(wanted)).order_by(*ordered).limit(limit).offset(offset)
+        with self.database.reading() as connection:
+            return shown(connection, records_of(connection.execute(chosen)), wanted.viewer)
 
     def keys(self, wanted: Filter) -> "NDArray[np.int64]":
         """The keys of all records that pass a filter."""
         import numpy as np
 
-        with self._reading() as connection:
-            found = connection.execute(sa.select(models.c.key).where(*_where(wanted))).scalars().all()
+        with self.database.reading() as connection:
+            found = connection.execute(sa.select(models.c.key).where(*passing(wanted))).scalars().all()
         return np.array(found, np.int64)
 
     def with_keys(self, keys: Collection[int]) -> dict[int, Record]:
         """Records by key."""
         found: dict[int, Record] = {}
-        with self._reading() as connection:
-            for batch in _batches(list(keys)):
-                rows = connection.execute(sa.select(*_FIELDS).where(models.c.key.in_(batch)))
-                found.update((record.key, record) for record in _records(rows))
+        with self.database.reading() as connection:
+            for batch in batches(list(keys)):
+                rows = connection.execute(sa.select(*FIELDS).where(models.c.key.in_(batch)))
+                found.update((record.key, record) for record in records_of(rows))
         return found
 
     def with_ids(self, ids: Collection[str], viewer: Viewer | None = None) -> dict[str, Record]:
         """Records by id, of those that the viewer may see."""
         found: dict[str, Record] = {}
-        with self._reading() as connection:
-            for batch in _batches(list(ids)):
-                chosen = sa.select(*_FIELDS).where(models.c.id.in_(batch), *_visible(viewer))
-                some = _shown(connection, _records(connection.execute(chosen)), viewer)
+        with self.database.reading() as connection:
+            for batch in batches(list(ids)):
+                chosen = sa.select(*FIELDS).where(models.c.id.in_(batch), *visible(viewer))
+                some = shown(connection, records_of(connection.execute(chosen)), viewer)
                 found.update((record.id, record) for record in some)
         return found
 
@@ -281,8 +273,8 @@ class Catalog:
         import numpy as np
 
         found: list[int] = []
-        with self._reading() as connection:
-            for batch in _batches(list(names)):
+        with self.database.reading() as connection:
+            for batch in batches(list(names)):
                 named = models.c.name.in_(batch) | models.c.id.in_(batch)
                 found += connection.execute(sa.select(models.c.key).where(named)).scalars()
         return np.array(found, np.int64)
@@ -290,10 +282,10 @@ class Catalog:
     def children(self, parents: Collection[str], viewer: Viewer | None = None) -> list[Record]:
         """The models that started from one of these, the oldest first, of those that the viewer may see."""
         found: list[Record] = []
-        with self._reading() as connection:
-            for batch in _batches(list(parents)):
-                chosen = sa.select(*_FIELDS).where(models.c.parent.in_(batch), *_visible(viewer))
-                found += _shown(connection, _records(connection.execute(chosen)), viewer)
+        with self.database.reading() as connection:
+            for batch in batches(list(parents)):
+                chosen = sa.select(*FIELDS).where(models.c.parent.in_(batch), *visible(viewer))
+                found += shown(connection, records_of(connection.execute(chosen)), viewer)
         return sorted(found, key=lambda record: record.key)
 
     def graph(self, digest: str) -> Graph:
@@ -302,10 +294,12 @@ class Catalog:
 
     def graph_bytes(self, digest: str) -> bytes:
         """A graph's JSON by its digest."""
-        with self._reading() as connection:
+        with self.database.reading() as connection:
             packed = connection.scalar(sa.select(graphs.c.graph).where(graphs.c.digest == digest))
         if packed is None:
-            raise ZooUnusable(self._where, f"graph {digest} is missing", "Restore the catalog from a backup.")
+            raise ZooUnusable(
+                self.database.where, f"graph {digest} is missing", "Restore the catalog from a backup."
+            )
         unpacker = zlib.decompressobj()
         text = unpacker.decompress(packed, MAX_BYTES)
         if unpacker.unconsumed_tail:
@@ -315,25 +309,25 @@ class Catalog:
     def prepared(self, digests: Collection[str]) -> dict[str, bytes]:
         """What the matcher made of graphs, by their digests."""
         found: dict[str, bytes] = {}
-        with self._reading() as connection:
-            for batch in _batches(list(dict.fromkeys(digests))):
+        with self.database.reading() as connection:
+            for batch in batches(list(dict.fromkeys(digests))):
                 chosen = sa.select(graphs.c.digest, graphs.c.prepared).where(graphs.c.digest.in_(batch))
                 found.update((digest, data) for digest, data in connection.execute(chosen))
         return found
 
     def set_prepared(self, digest: str, prepared: bytes) -> None:
         """Replace what another version of the matcher made of a graph."""
-        with self._writing() as connection:
+        with self.database.writing() as connection:
             connection.execute(graphs.update().where(graphs.c.digest == digest).values(prepared=prepared))
 
     def clock(self) -> int:
         """A number that grows whenever a model comes or goes."""
-        with self._reading() as connection:
+        with self.database.reading() as connection:
             return _now(connection)
 
     def changes(self, since: int) -> tuple[int, list[tuple[int, str, str]]]:
         """The clock, and of each model that came or went since: key, state and digest of its graph."""
-        with self._reading() as connection:
+        with self.database.reading() as connection:
             now = _now(connection)
             if now == since:
                 return now, []
@@ -352,15 +346,15 @@ class Catalog:
             models.c.metric == metric,
             models.c.value.is_not(None),
             models.c.state.in_(STORED),
-            *_visible(viewer),
+            *visible(viewer),
         )
-        with self._reading() as connection:
+        with self.database.reading() as connection:
             return [float(value) for value in connection.execute(chosen).scalars()]
 
     def kept_by(self, owner: str) -> tuple[int, int]:
         """How many models a user keeps, and how many bytes of weights they have."""
         total = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(models.c.bytes), 0))
-        with self._reading() as connection:
+        with self.database.reading() as connection:
             count, size = connection.execute(
                 total.where(models.c.owner == owner, models.c.state.in_(STORED))
             ).one()
@@ -369,12 +363,12 @@ class Catalog:
     def bytes_stored(self) -> int:
         """How much room the weights of all stored models take."""
         chosen = sa.select(sa.func.coalesce(sa.func.sum(models.c.bytes), 0)).where(models.c.state.in_(STORED))
-        with self._reading() as connection:
+        with self.database.reading() as connection:
             return int(connection.scalar(chosen) or 0)
 
     def stats(self, viewer: Viewer | None = None) -> dict[str, Any]:
         """Counts over all that the viewer may see."""
-        seen = sa.and_(sa.true(), *_visible(viewer))
+        seen = sa.and_(sa.true(), *visible(viewer))
         stored = models.c.state.in_(STORED) & seen
         total = (
             sa.func.count(),
@@ -383,7 +377,7 @@ class Catalog:
             sa.func.coalesce(sa.func.sum(models.c.hits), 0),
             sa.func.count(sa.distinct(models.c.fingerprint)),
         )
-        with self._reading() as connection:
+        with self.database.reading() as connection:
             count, size, parameters, hits, kinds = connection.execute(sa.select(*total).where(stored)).one()
             by_state = sa.select(models.c.state, sa.func.count()).where(seen).group_by(models.c.state)
             states = {state: int(number) for state, number in connection.execute(by_state)}
@@ -422,72 +416,11 @@ class Catalog:
         if action is not None:
             chosen = chosen.where(events.c.action == action)
         if viewer is not None:
-            seen = sa.select(models.c.id).where(*_visible(viewer))
+            seen = sa.select(models.c.id).where(*visible(viewer))
             chosen = chosen.where((events.c.user == viewer.user) | events.c.model.in_(seen))
-        with self._reading() as connection:
+        with self.database.reading() as connection:
             rows = connection.execute(chosen.order_by(events.c.number.desc()).limit(limit))
             return [Event(**row) for row in rows.mappings()]
-
-    # -- connections ----------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[sa.Connection]:
-        with self._turn, self._translated(), self._engine.begin() as connection:
-            yield connection
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sa.Connection]:
-        with self._turn, self._translated(), self._engine.connect() as plain:
-            connection = plain.execution_options(modelkeeper_begin="BEGIN IMMEDIATE")
-            with connection.begin():
-                yield connection
-
-    # For those who keep other tables in the same database.
-    reading, writing = _reading, _writing
-
-    @contextlib.contextmanager
-    def _taking_turns(self) -> Iterator[sa.Connection]:
-        """Write while nobody else adds or retires models."""
-        with self._writing() as connection:
-            connection.execute(sa.select(clock.c.value).with_for_update())  # SQLite's writers do so anyway
-            yield connection
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except SQLAlchemyError as problem:
-            text = str(getattr(problem, "orig", None) or problem).strip().partition("\n")[0]
-            advice = "Check that it is reachable, that its disk is not full, and that you may write to it."
-            if isinstance(problem, IntegrityError):
-                advice = "Another process may have written the same record."
-            raise ZooUnusable(self._where, text, advice) from problem
-
-    def _prepare_schema(self) -> None:
-        if self._version() == schema.VERSION:
-            return
-        from modelkeeper.zoo.migrations import upgrade
-
-        with self._writing() as connection:
-            if connection.dialect.name == "postgresql":  # as BEGIN IMMEDIATE: one process at a time
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x6D6F64656C)))
-            found = _schema_version(connection)
-            if found is not None and found > schema.VERSION:
-                problem = f"its schema is version {found}, this modelkeeper knows {schema.VERSION}"
-                raise ZooUnusable(self._where, problem, "Upgrade modelkeeper.")
-            if found != schema.VERSION:
-                upgrade(connection)
-
-    def _version(self) -> str | None:
-        with self._reading() as connection:
-            return _schema_version(connection)
-
-
-def _schema_version(connection: sa.Connection) -> str | None:
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return None
-    found = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-    return str(found) if found is not None else None
 
 
 def _tick(connection: sa.Connection) -> int:
@@ -497,59 +430,3 @@ def _tick(connection: sa.Connection) -> int:
 
 def _now(connection: sa.Connection) -> int:
     return int(connection.scalar(sa.select(clock.c.value)) or 0)
-
-
-def _visible(viewer: Viewer | None) -> list[sa.ColumnElement[bool]]:
-    if viewer is None:
-        return []
-    mine = (models.c.visibility == PUBLIC) | (models.c.owner == viewer.user)
-    if viewer.projects:
-        mine |= (models.c.visibility == "project") & models.c.project.in_(viewer.projects)
-    return [mine]
-
-
-def _shown(connection: sa.Connection, records: list[Record], viewer: Viewer | None) -> list[Record]:
-    """The same records without the ids of models that the viewer may not see."""
-    if viewer is None:
-        return records
-    named = {other for record in records for other in (record.parent, record.twin) if other}
-    hidden: set[str] = set()
-    for batch in _batches(sorted(named)):
-        seen = sa.select(models.c.id).where(models.c.id.in_(batch), *_visible(viewer))
-        hidden |= set(batch) - set(connection.execute(seen).scalars())
-    shown = []
-    for record in records:
-        if record.parent in hidden:
-            record = msgspec.structs.replace(record, parent="", similarity=None)
-        if record.twin in hidden:
-            record = msgspec.structs.replace(record, twin="", twin_similarity=0.0)
-        shown.append(record)
-    return shown
-
-
-def _where(wanted: Filter) -> list[sa.ColumnElement[bool]]:
-    found = [models.c.state.in_(wanted.states), *_visible(wanted.viewer)]
-    exact = {name: getattr(wanted, name) for name in ("task", "data", "owner")}
-    found += [models.c[name] == value for name, value in exact.items() if value is not None]
-    found += [models.c.key.in_(sa.select(tags.c.key).where(tags.c.tag == tag)) for tag in wanted.tags]
-    if wanted.text:
-        found.append(models.c.name.contains(wanted.text, autoescape=True))
-    return found
-
-
-def _values(record: Record) -> dict[str, Any]:
-    values = {name: getattr(record, name) for name in record.__struct_fields__ if name != "key"}
-    return values | {"tags": list(record.tags)}
-
-
-def _records(rows: Iterable[sa.Row[Any]]) -> list[Record]:
-    return [Record(**{**row._mapping, "tags": tuple(row._mapping["tags"])}) for row in rows]
-
-
-def _event(event: Event) -> dict[str, Any]:
-    return {name: getattr(event, name) for name in event.__struct_fields__}
-
-
-def _batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for at in range(0, len(values), MANY):
-        yield values[at : at + MANY]

@@ -1,25 +1,115 @@
-"""How is a catalog's database spoken to? SQLite so that many processes can share it, others as they are."""
+"""How is a catalog's database spoken to? SQLite so that many processes can share it, others as they are.
 
+    database = Database("sqlite:///zoo/catalog.db")     its schema is up to date from here on
+    with database.reading() as connection: ...
+    with database.writing() as connection: ...          all of it or nothing
+
+Threads and processes may share one database. Writers of SQLite take turns from the start of a transaction
+(BEGIN IMMEDIATE), readers are never kept waiting (WAL); what was committed survives a power cut. Whatever
+goes wrong with a database is a `ZooUnusable` that names it.
+"""
+
+import contextlib
 import os
 import sqlite3
+import threading
 import time
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from modelkeeper.errors import ZooUnusable
+from modelkeeper.zoo import schema
 
 BUSY = 60.0  # seconds to wait for other writers
 
 
-def in_memory(url: str) -> bool:
+class Database:
+    """Transactions on one database. Safe to use from several threads."""
+
+    def __init__(self, url: str) -> None:
+        """Open a database by its SQLAlchemy URL, and bring its schema up to date.
+
+        Raises:
+            ZooUnusable: It cannot be reached, or a newer modelkeeper made it.
+        """
+        self._engine = _open_engine(url)
+        self.where = self._engine.url.render_as_string(hide_password=True)
+        # A database in memory is one connection: threads take turns.
+        self._turn: contextlib.AbstractContextManager[Any] = (
+            threading.RLock() if _in_memory(url) else contextlib.nullcontext()
+        )
+        try:
+            self._prepare_schema()
+        except ZooUnusable:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads."""
+        with self._turn, self._translated(), self._engine.begin() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """A transaction that writes: committed when the block ends, undone if it raises."""
+        with self._turn, self._translated(), self._engine.connect() as plain:
+            connection = plain.execution_options(modelkeeper_begin="BEGIN IMMEDIATE")
+            with connection.begin():
+                yield connection
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as problem:
+            text = str(getattr(problem, "orig", None) or problem).strip().partition("\n")[0]
+            advice = "Check that it is reachable, that its disk is not full, and that you may write to it."
+            if isinstance(problem, IntegrityError):
+                advice = "Another process may have written the same record."
+            raise ZooUnusable(self.where, text, advice) from problem
+
+    def _prepare_schema(self) -> None:
+        if self._version() == schema.VERSION:
+            return
+        from modelkeeper.zoo.migrations import upgrade
+
+        with self.writing() as connection:
+            if connection.dialect.name == "postgresql":  # as BEGIN IMMEDIATE: one process at a time
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x6D6F64656C)))
+            found = _schema_version(connection)
+            if found is not None and found > schema.VERSION:
+                problem = f"its schema is version {found}, this modelkeeper knows {schema.VERSION}"
+                raise ZooUnusable(self.where, problem, "Upgrade modelkeeper.")
+            if found != schema.VERSION:
+                upgrade(connection)
+
+    def _version(self) -> str | None:
+        with self.reading() as connection:
+            return _schema_version(connection)
+
+
+def _schema_version(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    return str(found) if found is not None else None
+
+
+def _in_memory(url: str) -> bool:
     """Does the database end with its only connection?"""
     return url in ("sqlite://", "sqlite:///:memory:")
 
 
-def open_engine(url: str) -> sa.Engine:
+def _open_engine(url: str) -> sa.Engine:
     """The database behind a URL.
 
     Raises:
@@ -27,7 +117,7 @@ def open_engine(url: str) -> sa.Engine:
     """
     options: dict[str, Any] = {}
     try:
-        if in_memory(url):
+        if _in_memory(url):
             options = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
         elif sa.make_url(url).get_backend_name() == "sqlite":
             options = {"connect_args": {"timeout": BUSY}}
@@ -42,7 +132,7 @@ def open_engine(url: str) -> sa.Engine:
     known = weakref.ref(engine)
 
     def forget() -> None:  # connections do not survive a fork
-        if (inherited := known()) is not None and not in_memory(url):
+        if (inherited := known()) is not None and not _in_memory(url):
             inherited.dispose(close=False)
 
     if hasattr(os, "register_at_fork"):

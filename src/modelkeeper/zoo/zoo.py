@@ -1,9 +1,9 @@
 """The zoo: models come, stay while they are worth their room, and go.
 
-    zoo = Zoo.open(settings)
+    zoo = Zoo(settings)
     zoo.register(graph, registration, tensors, owner)     acknowledged means durable
     zoo.weights(record)                                   the tensors of a model, checked once
-    zoo.remove(id), zoo.gc()
+    zoo.remove(record), zoo.make_room()
 
 Registering writes the model's folder first, then its record in one transaction, then tells the index. A
 process that dies in between leaves a folder that no record names, which `gc` sweeps. Removing goes the other
@@ -14,7 +14,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +23,6 @@ from msgspec import Struct
 from modelkeeper.errors import (
     CorruptWeights,
     InvalidMeta,
-    InvalidWeights,
     ModelKeeperError,
     ModelRefused,
     ZooUnusable,
@@ -37,7 +36,6 @@ from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
-    DAMAGED,
     EVICTED,
     REMOVED,
     STORED,
@@ -77,24 +75,6 @@ class Registered(Struct, frozen=True):
             "admission": msgspec.to_builtins(self.admission),
             "evicted": list(self.evicted),
         }
-
-
-class Swept(Struct, frozen=True):
-    """What `gc` did."""
-
-    staging: int  # unfinished writes that were deleted
-    folders: tuple[str, ...]  # models' folders that no record named
-    graphs: int
-    damaged: tuple[str, ...]  # models whose weights are not what was registered
-    evicted: tuple[str, ...]  # models beyond the capacity
-    repaired: tuple[
-        str, ...
-    ] = ()  # models that were damaged, and whose weights are what was registered again
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `--json` prints it."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
 
 
 class Zoo:
@@ -248,7 +228,7 @@ class Zoo:
 
     def _admission(self, told: Registration, header: "Header", owner: str) -> Admission:
         settings = self.settings
-        admission = self._compared(told.metric, told.task, told.data)
+        admission = self.judge(told.metric, told.task, told.data)
         advice = "It would be of no use as a parent; the setting `admission` decides about such models."
         size = len(header.to_bytes()) + header.data_bytes
         if settings.capacity is not None and size > settings.capacity:
@@ -262,7 +242,7 @@ class Zoo:
             raise ModelRefused(told.name, admission.reason, advice)
         return admission
 
-    def _compared(self, metric: Metric, task: str, data: str) -> Admission:
+    def judge(self, metric: Metric, task: str, data: str) -> Admission:
         """Is a model with this value far below its peers?"""
         return admit(
             metric,
@@ -377,73 +357,6 @@ class Zoo:
                 pinned=record.pinned,
                 cover=1 - record.twin_similarity if record.twin in present else 1.0,
             )
-
-    def gc(
-        self,
-        *,
-        grace: float | None = None,
-        verify: bool = False,
-        progress: Callable[[float, float], None] | None = None,
-    ) -> Swept:
-        """Delete what no record names, mark models whose weights are lost, and take repaired ones back.
-
-        Args:
-            grace: What is younger than so many seconds may belong to a registration under way, and stays.
-            verify: Compare every model's checksum, not just the size of its file; also of damaged ones,
-                whose file may have been restored from a backup.
-            progress: Is told how many bytes of how many were looked at.
-        """
-        before = time.time() - (self.settings.grace if grace is None else grace)
-        records = {record.folder: record for record in self.catalog.find(Filter(states=STORED))}
-        swept = []
-        for folder, written in list(self.blobs.folders()):
-            if folder not in records and written <= before:
-                with self.catalog.holding(folder.rpartition("/")[2]) as stored:
-                    if not stored:  # nor was it registered since the records were read
-                        self.blobs.delete(folder)
-                        swept.append(folder)
-        damaged = []
-        done, total = 0, sum(record.bytes for record in records.values())
-        for folder, record in records.items():
-            try:
-                self.blobs.weights(folder, record.bytes)
-                if verify and self.blobs.checksum(folder) != record.checksum:
-                    raise CorruptWeights(record.id, "its checksum is not that of what was registered")
-            except (CorruptWeights, InvalidWeights) as problem:
-                self.catalog.retire({record.id: str(problem)}, DAMAGED)
-                damaged.append(record.id)
-            done += record.bytes
-            if progress is not None:
-                progress(done, total)
-        repaired = self._repaired() if verify else ()
-        staging = self.blobs.sweep_staging(before) + self.follower.sweep(before)
-        evicted = self.make_room()
-        graphs = self.catalog.sweep_graphs()
-        if staging or swept:
-            detail = f"{staging} unfinished writes, {len(swept)} folders without a record"
-            self.catalog.note(Event(at=time.time(), action="swept", detail=detail))
-        return Swept(staging, tuple(swept), graphs, tuple(damaged), evicted, repaired)
-
-    def _repaired(self) -> tuple[str, ...]:
-        """Take damaged models back whose weights are what was registered again. Which?"""
-        found = []
-        for record in self.catalog.find(Filter(states=(DAMAGED,))):
-            try:
-                self.blobs.weights(record.folder, record.bytes)
-                whole = self.blobs.checksum(record.folder) == record.checksum
-            except (CorruptWeights, InvalidWeights):
-                whole = False
-            if whole:
-                state, reason = ACTIVE, ""
-                if record.value is not None:  # whether it may lend is decided anew
-                    metric = Metric(record.metric, record.value, record.lower_is_better)
-                    admission = self._compared(metric, record.task, record.data)
-                    if admission.verdict != "admitted":
-                        state, reason = BARRED, admission.reason
-                event = Event(at=time.time(), action="repaired", model=record.id, detail=record.name)
-                if self.catalog.restore(record.id, state, reason, event):
-                    found.append(record.id)
-        return tuple(found)
 
 
 def _expect(record: Record, owner: str, checksum: str) -> None:

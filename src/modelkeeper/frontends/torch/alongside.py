@@ -76,6 +76,11 @@ class Alongside:
         self._norms = [n for n, each in enumerate(ours.steps) if each.operation.startswith("batch_norm")]
         self._seen_to = set[int]()  # those of them that hold the statistics that they should
 
+    @property
+    def normed(self) -> bool:
+        """Does the child have batch norms?"""
+        return bool(self._norms)
+
     def expect(self, aims: Sequence[Aim]) -> None:
         """Which of the parent's values are still to be looked at? They are held until then."""
         named = [target.layer for aim in aims for target in aim.targets]
@@ -104,21 +109,39 @@ class Alongside:
             candidates = candidates[-1:]
         best: Site | None = None
         for target in candidates:
-            number = self.parent.layers.get(target.layer)
-            if number is None:
-                continue
-            self._advance_parent(number)
-            there = self._fit[0].theirs.value(number).shape
-            if len(there) != len(shape) or int(target.units.max(initial=-1)) >= there[axis]:
-                continue
-            if there[:axis] == shape[:axis] and there[axis + 1 :] == shape[axis + 1 :]:
-                return Site(step, axis, target, number, rest)
-            if axis == 1 and len(shape) > 2 and best is None:
-                best = Site(step, axis, target, number, rest, tuple(shape[2:]))
+            site = self._at(target, step, axis, shape, rest)
+            if site is not None and not site.extent:
+                return site
+            best = best or site
         if best is None:
             return "the parent has nothing of this shape here"
         self._advance_parent(best.number)  # looking at others may have meant to start over
         return best
+
+    def _at(
+        self, target: Target, step: int, axis: int, shape: Sequence[int], rest: int | None
+    ) -> "Site | None":
+        """A layer beside one target, if the two can be compared."""
+        number = self.parent.layers.get(target.layer)
+        if number is None:
+            return None
+        self._advance_parent(number)
+        there = self._fit[0].theirs.value(number).shape
+        if len(there) != len(shape) or int(target.units.max(initial=-1)) >= there[axis]:
+            return None
+        if there[:axis] == shape[:axis] and there[axis + 1 :] == shape[axis + 1 :]:
+            return Site(step, axis, target, number, rest)
+        maps = axis == 1 and len(shape) > 2
+        return Site(step, axis, target, number, rest, tuple(shape[2:])) if maps else None
+
+    def _beside_lender(self, aim: Aim, site: "Site") -> "Site | None":
+        """The layer beside the one that lends to it, if it is fitted to something else."""
+        if site.target is aim.targets[-1]:
+            return None
+        shape = self._fit[0].ours.apply(site.step)[0].shape
+        found = self._at(aim.targets[-1], site.step, site.axis, shape, None)
+        self._advance_parent(site.number)
+        return None if found is None or found.extent else found
 
     def _channels_first(self, step: int) -> bool:
         return self.program.steps[step].operation.partition(".")[0] in (

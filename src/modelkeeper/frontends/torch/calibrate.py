@@ -10,7 +10,7 @@ layer now puts out, and a gain and bias with which the whole matches.
 
 A part of the examples is not fitted on but judges: for each layer, whether the fit, the gathered weights
 with new statistics, or the gathered weights as they were come closest; and in the end, whether the child as
-a whole is closer than it was before. If not, it is left as it was.
+a whole is closer than it was before, and close enough. If not, it is left as it was.
 
 Memory: the activations between two layers, for all examples; their number is cut so that these stay below
 `memory` bytes. Regressions hold sums, not rows.
@@ -43,6 +43,9 @@ EXAMPLES = 2_048
 STEPS, BATCH = 100, 64  # as long as so many training steps on so many examples, if no other limit is given
 STEP = 4  # how many times as long as a pass over its examples a training step takes, about
 MEMORY = 2**30
+# A model with batch norms that is further from its parent's outputs than this, relative to their variance, is
+# better off with the weights of the plan: what was fitted so badly took longer to train.
+CLOSE = 0.5
 TRIED = 16  # examples to see how long a pass takes, and how much memory
 
 Ranks = Mapping[int, Any]  # by the parent's space, of its units
@@ -121,13 +124,20 @@ def calibrate(
     run.renew(len(ours.steps))
     if progress is not None:
         progress(len(aims), len(aims), "")
-    measure, before, after = _judge(run, fitted)
+    measure, before, after, far = _judge(run, fitted, any(aim.kind == "head" for aim in aims))
     changed = {name: run.tensors[name] for name in {*weights, *run.changed}}
-    kept = after < before and all(torch.isfinite(each).all() for each in changed.values())
-    if kept:
+    why = ""
+    if run.normed and far > CLOSE:
+        why = f"{far:.0%} of the variance of the parent's outputs is not explained"
+    elif not after < before:
+        why = "it is no closer"
+    elif not all(torch.isfinite(each).all() for each in changed.values()):
+        why = "its weights are not finite"
+    if not why:
         load(child, changed)
     return Calibration(
-        kept=kept,
+        kept=not why,
+        why=why,
         measure=measure,
         plain=before,
         calibrated=after,
@@ -146,23 +156,31 @@ def example_of(model: nn.Module, inputs: Inputs) -> Inputs:
     return Inputs(few[0], tuple({**extra, **few[1]}.items()))
 
 
-def _judge(run: Fitting, fitted: Sequence[Fitted]) -> tuple[str, float, float]:
-    """How far the child is from what it should compute, before and after, on held-out examples."""
+def _judge(run: Fitting, fitted: Sequence[Fitted], other_head: bool) -> tuple[str, float, float, float]:
+    """How far the child is from what it should compute, before and after, on held-out examples.
+
+    And how far from the parent's outputs, relative to their variance; 0 where these are not comparable, as
+    with another head.
+    """
     outputs = [run.outputs(chunk) for chunk in run.hold]
     ours, plain, theirs = (torch.cat([each[n] for each in outputs]) for n in range(3))
     labels = [chunk.labels for chunk in run.hold]
+    far = 0.0
+    comparable = ours.shape == theirs.shape and not other_head
+    if comparable:
+        scale = (theirs - theirs.mean(0)).double().square().sum().clamp_min(1e-30)
+        error = [float((each - theirs).double().square().sum() / scale) for each in (plain, ours)]
+        far = number(error[1])
     if all(each is not None for each in labels):
         y = torch.cat([each for each in labels if each is not None])
         if ours.ndim == 2 and y.ndim == 1 and not y.is_floating_point() and int(y.max()) < ours.shape[1]:
             loss = [float(nn.functional.cross_entropy(each.float(), y.long())) for each in (plain, ours)]
-            return "cross-entropy on held-out labels", *_pair(loss)
-    if ours.shape == theirs.shape:
-        scale = (theirs - theirs.mean(0)).double().square().sum().clamp_min(1e-30)
-        error = [float((each - theirs).double().square().sum() / scale) for each in (plain, ours)]
-        return "squared difference from the parent's outputs, over their variance", *_pair(error)
+            return "cross-entropy on held-out labels", *_pair(loss), far
+    if comparable:
+        return "squared difference from the parent's outputs, over their variance", *_pair(error), far
     pairs = [(each.before, each.after) for each in fitted if each.before == each.before]
     means = [sum(each[n] for each in pairs) / max(1, len(pairs)) for n in range(2)]
-    return "mean error of the fitted layers", *_pair(means)
+    return "mean error of the fitted layers", *_pair(means), far
 
 
 def _pair(values: Sequence[float]) -> tuple[float, float]:

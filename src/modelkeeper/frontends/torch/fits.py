@@ -90,14 +90,19 @@ class Fitting(Norms):
         if isinstance(window, str):
             return Fitted(aim.layer, site.target.layer, window)
         weight = self._grouped(aim, window)
+        bias = self.tensors[aim.bias].double() if aim.bias else torch.zeros(weight.shape[:2].numel())
+        prior = Affine(weight, bias.double().reshape(weight.shape[:2]))
+        plan = self._behind(aim, prior, None)
+        lender = self._beside_lender(aim, site)
+        if lender is not None:
+            error = self._rows(self.hold, lender, named, window, weight, False).error(plan.weight, plan.bias)
+            if error < NOTHING_TO_GAIN:  # it does what it did in the parent, which has proved its worth
+                return Fitted(aim.layer, lender.target.layer, "kept", error, error)
         rectified = self._rectified(aim, site)
         fit, hold = (
             self._rows(chunks, site, named, window, weight, rectified) for chunks in (self._fit, self.hold)
         )
         mapped = torch.from_numpy(site.target.units >= 0).reshape(weight.shape[:2])
-        bias = self.tensors[aim.bias].double() if aim.bias else torch.zeros(weight.shape[:2].numel())
-        prior = Affine(weight, bias.double().reshape(weight.shape[:2]))
-        plan = self._behind(aim, prior, None)
         before = hold.error(plan.weight, plan.bias)
         if before < NOTHING_TO_GAIN:
             return Fitted(aim.layer, site.target.layer, "kept", before, before)
@@ -109,7 +114,7 @@ class Fitting(Norms):
         base = min(found, key=lambda each: each[0])[2]
         solvers = [fit.solver(ridge, intercept=intercept) for ridge in RIDGES]
         solved = [solver.solve(fit.sums.cross, base.weight, base.bias) for solver in solvers]
-        noise = NOISE if self._norms else 0.0
+        noise = NOISE if self.normed else 0.0
         errors = [number(hold.error(*each) * (1 + noise * fit.sums.strain(each[0]))) for each in solved]
         best_of = max(n for n, error in enumerate(errors) if error <= NEARLY * min(errors))
         prior_of = base.weight, base.bias

@@ -1,0 +1,105 @@
+"""What does a zoo hold that it should not, and what should it hold that is lost? `gc` looks, and tidies up.
+
+    sweep(zoo, verify=True)     what was swept, damaged, evicted and repaired
+
+A process that dies while it registers leaves a folder that no record names: it goes. A file that was lost or
+damaged leaves a record without its weights: it lends to nobody, until the file is what was registered again.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from modelkeeper.errors import CorruptWeights, InvalidWeights
+from modelkeeper.metrics import Metric
+from modelkeeper.zoo.records import ACTIVE, BARRED, DAMAGED, STORED, Event, Filter
+from modelkeeper.zoo.zoo import Zoo
+
+
+class Swept(Struct, frozen=True):
+    """What `gc` did."""
+
+    staging: int  # unfinished writes that were deleted
+    folders: tuple[str, ...]  # models' folders that no record named
+    graphs: int
+    damaged: tuple[str, ...]  # models whose weights are not what was registered
+    evicted: tuple[str, ...]  # models beyond the capacity
+    repaired: tuple[str, ...] = ()  # models that were damaged, and are what was registered again
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
+
+def sweep(
+    zoo: Zoo,
+    *,
+    grace: float | None = None,
+    verify: bool = False,
+    progress: Callable[[float, float], None] | None = None,
+) -> Swept:
+    """Delete what no record names, mark models whose weights are lost, and take repaired ones back.
+
+    Args:
+        zoo: The one to look through.
+        grace: What is younger than so many seconds may belong to a registration under way, and stays.
+        verify: Compare every model's checksum, not just the size of its file; also of damaged ones,
+            whose file may have been restored from a backup.
+        progress: Is told how many bytes of how many were looked at.
+    """
+    before = time.time() - (zoo.settings.grace if grace is None else grace)
+    records = {record.folder: record for record in zoo.catalog.find(Filter(states=STORED))}
+    swept = []
+    for folder, written in list(zoo.blobs.folders()):
+        if folder not in records and written <= before:
+            with zoo.catalog.holding(folder.rpartition("/")[2]) as stored:
+                if not stored:  # nor was it registered since the records were read
+                    zoo.blobs.delete(folder)
+                    swept.append(folder)
+    damaged = []
+    done, total = 0, sum(record.bytes for record in records.values())
+    for folder, record in records.items():
+        try:
+            zoo.blobs.weights(folder, record.bytes)
+            if verify and zoo.blobs.checksum(folder) != record.checksum:
+                raise CorruptWeights(record.id, "its checksum is not that of what was registered")
+        except (CorruptWeights, InvalidWeights) as problem:
+            zoo.catalog.retire({record.id: str(problem)}, DAMAGED)
+            damaged.append(record.id)
+        done += record.bytes
+        if progress is not None:
+            progress(done, total)
+    repaired = _repaired(zoo) if verify else ()
+    staging = zoo.blobs.sweep_staging(before) + zoo.follower.sweep(before)
+    evicted = zoo.make_room()
+    graphs = zoo.catalog.sweep_graphs()
+    if staging or swept:
+        detail = f"{staging} unfinished writes, {len(swept)} folders without a record"
+        zoo.catalog.note(Event(at=time.time(), action="swept", detail=detail))
+    return Swept(staging, tuple(swept), graphs, tuple(damaged), evicted, repaired)
+
+
+def _repaired(zoo: Zoo) -> tuple[str, ...]:
+    """Take damaged models back whose weights are what was registered again. Which?"""
+    found = []
+    for record in zoo.catalog.find(Filter(states=(DAMAGED,))):
+        try:
+            zoo.blobs.weights(record.folder, record.bytes)
+            whole = zoo.blobs.checksum(record.folder) == record.checksum
+        except (CorruptWeights, InvalidWeights):
+            whole = False
+        if whole:
+            state, reason = ACTIVE, ""
+            if record.value is not None:  # whether it may lend is decided anew
+                metric = Metric(record.metric, record.value, record.lower_is_better)
+                admission = zoo.judge(metric, record.task, record.data)
+                if admission.verdict != "admitted":
+                    state, reason = BARRED, admission.reason
+            event = Event(at=time.time(), action="repaired", model=record.id, detail=record.name)
+            if zoo.catalog.restore(record.id, state, reason, event):
+                found.append(record.id)
+    return tuple(found)

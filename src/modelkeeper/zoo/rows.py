@@ -1,0 +1,82 @@
+"""Which rows of the catalog are meant, what of them may be seen, and how are they records?
+
+    chosen = sa.select(*FIELDS).where(*passing(wanted))
+    shown(connection, records_of(connection.execute(chosen)), wanted.viewer)
+
+A viewer sees some models and not others. What it may not see is not there: neither as a row, nor as the
+parent or the twin that the record of another model names.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from modelkeeper.zoo.records import PUBLIC, Event, Filter, Record, Viewer
+from modelkeeper.zoo.schema import models, tags
+
+FIELDS = [models.c[name] for name in Record.__struct_fields__]
+MANY = 500  # values in one IN (...): databases have limits
+
+
+def visible(viewer: Viewer | None) -> list[sa.ColumnElement[bool]]:
+    """What is true of the models that a viewer may see."""
+    if viewer is None:
+        return []
+    mine = (models.c.visibility == PUBLIC) | (models.c.owner == viewer.user)
+    if viewer.projects:
+        mine |= (models.c.visibility == "project") & models.c.project.in_(viewer.projects)
+    return [mine]
+
+
+def shown(connection: sa.Connection, records: list[Record], viewer: Viewer | None) -> list[Record]:
+    """The same records without the ids of models that the viewer may not see."""
+    if viewer is None:
+        return records
+    named = {other for record in records for other in (record.parent, record.twin) if other}
+    hidden: set[str] = set()
+    for batch in batches(sorted(named)):
+        seen = sa.select(models.c.id).where(models.c.id.in_(batch), *visible(viewer))
+        hidden |= set(batch) - set(connection.execute(seen).scalars())
+    found = []
+    for record in records:
+        if record.parent in hidden:
+            record = msgspec.structs.replace(record, parent="", similarity=None)
+        if record.twin in hidden:
+            record = msgspec.structs.replace(record, twin="", twin_similarity=0.0)
+        found.append(record)
+    return found
+
+
+def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
+    """What is true of the models that pass a filter."""
+    found = [models.c.state.in_(wanted.states), *visible(wanted.viewer)]
+    exact = {name: getattr(wanted, name) for name in ("task", "data", "owner")}
+    found += [models.c[name] == value for name, value in exact.items() if value is not None]
+    found += [models.c.key.in_(sa.select(tags.c.key).where(tags.c.tag == tag)) for tag in wanted.tags]
+    if wanted.text:
+        found.append(models.c.name.contains(wanted.text, autoescape=True))
+    return found
+
+
+def record_row(record: Record) -> dict[str, Any]:
+    """A record as a row of models; its key is given there."""
+    values = {name: getattr(record, name) for name in record.__struct_fields__ if name != "key"}
+    return values | {"tags": list(record.tags)}
+
+
+def records_of(rows: Iterable[sa.Row[Any]]) -> list[Record]:
+    """Records from rows of FIELDS."""
+    return [Record(**{**row._mapping, "tags": tuple(row._mapping["tags"])}) for row in rows]
+
+
+def event_row(event: Event) -> dict[str, Any]:
+    """An event as a row of events."""
+    return {name: getattr(event, name) for name in event.__struct_fields__}
+
+
+def batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Values in lots that go into one IN (...)."""
+    for at in range(0, len(values), MANY):
+        yield values[at : at + MANY]
