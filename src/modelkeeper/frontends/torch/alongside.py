@@ -42,6 +42,7 @@ class Site:
     target: Target
     number: int  # the parent's value
     rest: int | None  # the child's value that is added to the layer's output
+    shape: Sequence[int]  # of the layer's output, on the first examples
     extent: tuple[int, ...] = ()  # of the child's maps, if the parent's are larger or smaller
 
 
@@ -85,6 +86,7 @@ class Alongside:
         """Which of the parent's values are still to be looked at? They are held until then."""
         named = [target.layer for aim in aims for target in aim.targets]
         self._waiting = Counter(self.parent.layers[name] for name in named if name in self.parent.layers)
+        self._keep[1].update(self._waiting)
 
     def _passes(self, part: Tensor, mine: list[Tensor], other: list[Tensor]) -> "Chunk":
         labels = self._labels[part] if self._labels is not None else None
@@ -130,16 +132,15 @@ class Alongside:
         if len(there) != len(shape) or int(target.units.max(initial=-1)) >= there[axis]:
             return None
         if there[:axis] == shape[:axis] and there[axis + 1 :] == shape[axis + 1 :]:
-            return Site(step, axis, target, number, rest)
+            return Site(step, axis, target, number, rest, shape)
         maps = axis == 1 and len(shape) > 2
-        return Site(step, axis, target, number, rest, tuple(shape[2:])) if maps else None
+        return Site(step, axis, target, number, rest, shape, tuple(shape[2:])) if maps else None
 
     def _beside_lender(self, aim: Aim, site: "Site") -> "Site | None":
         """The layer beside the one that lends to it, if it is fitted to something else."""
         if site.target is aim.targets[-1]:
             return None
-        shape = self._fit[0].ours.apply(site.step)[0].shape
-        found = self._at(aim.targets[-1], site.step, site.axis, shape, None)
+        found = self._at(aim.targets[-1], site.step, site.axis, site.shape, None)
         self._advance_parent(site.number)
         return None if found is None or found.extent else found
 

@@ -95,7 +95,8 @@ class Fitting(Norms):
         plan = self._behind(aim, prior, None)
         lender = self._beside_lender(aim, site)
         if lender is not None:
-            error = self._rows(self.hold, lender, named, window, weight, False).error(plan.weight, plan.bias)
+            rows = self._rows(self.hold[:1], lender, named, window, weight, False)
+            error = rows.error(plan.weight, plan.bias)
             if error < NOTHING_TO_GAIN:  # it does what it did in the parent, which has proved its worth
                 return Fitted(aim.layer, lender.target.layer, "kept", error, error)
         rectified = self._rectified(aim, site)
