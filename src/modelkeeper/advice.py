@@ -41,4 +41,4 @@ def advise(*, exact: bool, similarity: float, same_data: bool) -> Advice:
     if exact or similarity >= NEAR:
         how = "it starts where the parent ended" if exact else "most of what the parent computes survives"
         return Advice(schedule=0.25, why=how)
-    return Advice(schedule=0.5, why="some of what the parent computes survives")
+    return Advice(why="too little of what the parent computes survives to train for less")
