@@ -44,7 +44,7 @@ def registering(number: int, barrier: Any, home: str) -> tuple[set[str], bool, b
     mine = set()
     for turn in range(EACH):
         graph = GRAPHS[(number + turn) % len(GRAPHS)]
-        mine.add(zoos.register(coordinator, graph, f"{number}-{turn}", 0.5 + number / 100).id)
+        mine.add(zoos.register(coordinator, graph, f"{number}-{turn}", 0.5 + number / 1000).id)
         found = coordinator.query(graph, Query(task=zoos.TASK, data=zoos.DATA))
         assert (found.answer.similarity or 0) >= 0.9
         assert dict(found.weights()).keys() == dict(zoos.weights(graph)).keys()
