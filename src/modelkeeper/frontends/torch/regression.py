@@ -46,9 +46,9 @@ class Sums:
         return (self.squares / rows - (self.cross[:, -1] / rows).square()).clamp_min(0)
 
     @property
-    def variance(self) -> float:
-        """Of the outputs about their means, summed over units and rows."""
-        return float(self.rows * self.variances.sum())
+    def _scale(self) -> float:
+        """What errors are relative to: the outputs' variance, summed over units and rows, and never zero."""
+        return max(float(self.rows * self.variances.sum()), 1e-12 * float(self.squares.sum()), 1e-30)
 
     def strain(self, weight: Tensor) -> float:
         """What noise as large as the inputs themselves would add to the error of a projection."""
@@ -56,7 +56,7 @@ class Sums:
         mean = self.inner[:, -1, :-1] / rows
         noise = (self.inner.diagonal(dim1=1, dim2=2)[:, :-1] / rows - mean.square()).clamp_min(0).mean(1)
         added = rows * float((noise[:, None] * weight.double().square().sum(2)).sum())
-        return added / max(self.variance, 1e-12 * float(self.squares.sum()), 1e-30)
+        return added / self._scale
 
     def error(self, weight: Tensor, bias: Tensor) -> float:
         """The squared error of a projection over the outputs' variance: 1 is no better than their means.
@@ -65,8 +65,7 @@ class Sums:
         """
         both = torch.cat([weight.double(), bias.double()[..., None]], 2)
         found = (both @ self.inner * both).sum() - 2 * (both * self.cross.transpose(1, 2)).sum()
-        scale = max(self.variance, 1e-12 * float(self.squares.sum()), 1e-30)
-        return max(0.0, float(found + self.squares.sum())) / scale
+        return max(0.0, float(found + self.squares.sum())) / self._scale
 
 
 @dataclass
