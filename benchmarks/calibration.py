@@ -20,7 +20,7 @@ are seeds 3 to 5, which served for nothing else.
 Also a character model (GPT, on the source text of Python's standard library), half as wide and half as deep:
 its perplexity at the start, and after 100 steps at the rate that it has from scratch.
 
-    python benchmarks/calibration.py [--only half] [--kept FOLDER] [--no-text] [--no-images]
+    python -m benchmarks.calibration [--only half] [--kept FOLDER] [--no-text] [--no-images]
 
 --kept keeps trained parents and every run, so that a run goes on where the last was stopped.
 Writes benchmarks/results/calibration.json and calibration.md.
@@ -37,14 +37,14 @@ from statistics import mean, stdev
 from typing import Any
 
 import torch
-from small_nets import BATCH, EPOCH, RATE, build, fashion_mnist, train
 from torch import nn
-from training import loop
-from training.tasks import Task
 
-from characters import GPT, Text, corpus, perplexity, train_characters
+from benchmarks.helpers.characters import GPT, Text, corpus, perplexity, train_characters
+from benchmarks.helpers.small_nets import BATCH, EPOCH, RATE, build, fashion_mnist, train
+from benchmarks.training import loop
+from benchmarks.training.tasks import Task
 from modelkeeper import transfer
-from modelkeeper.frontends.aims import Calibration
+from modelkeeper.frontends.fit_tasks import Calibration
 
 RESULTS = Path(__file__).parent / "results"
 PAIRS = {

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from catalogue import TRANSFORMERS, build, classifiers
-from permutation import difference, permute, randomise
 
+from benchmarks.helpers.catalogue import TRANSFORMERS, build, classifiers
+from benchmarks.helpers.permutation import difference, permute, randomise
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.frontends.torch import describe
 from modelkeeper.frontends.torch.behaviour import run_on_random

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from narrowing import INPUT, WARM, spread
-from small_nets import EPOCH, RATE, Data, accuracy, build, fashion_mnist, train
 
+from benchmarks.helpers.small_nets import EPOCH, RATE, Data, accuracy, build, fashion_mnist, train
+from benchmarks.narrowing import INPUT, WARM, spread
 from modelkeeper import transfer
 
 RESULTS = Path(__file__).parent / "results"

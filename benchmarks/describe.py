@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from catalogue import TRANSFORMERS, build, cifar_classifiers, classifiers
 from torch import nn
 
+from benchmarks.helpers.catalogue import TRANSFORMERS, build, cifar_classifiers, classifiers
 from modelkeeper.frontends.torch import describe
 from modelkeeper.frontends.torch.behaviour import run_on_random
 from modelkeeper.frontends.torch.inputs import Inputs

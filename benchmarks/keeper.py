@@ -25,8 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from corpus import IMAGENET, cifar, graphs, repeats
-
+from benchmarks.helpers.corpus import IMAGENET, cifar, graphs, repeats
 from modelkeeper.errors import InvalidGraph, TooLargeToMatch
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Layer, Product, Space, to_json
 from modelkeeper.matching import prepare

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from pairs import of
 
-from describe import fastest
+from benchmarks.describe import fastest
+from benchmarks.pairs import of
 from modelkeeper.frontends.torch import describe, load, read
 from modelkeeper.matching import align
 from modelkeeper.transform import apply, make_plan

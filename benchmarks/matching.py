@@ -1,4 +1,4 @@
-"""How fast are alignment and search? `make matching`, or: python benchmarks/matching.py --sizes 1000 10000
+"""How fast are alignment and search? `make matching`, or: python -m benchmarks.matching --sizes 1000 10000
 
 One run prints, and writes to benchmarks/results/matching.json:
     microseconds a pair over pytorchcv's CIFAR models, score alone and with the mapping
@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpus import IMAGENET, cifar, graphs, repeats, scaled
 
+from benchmarks.helpers.corpus import IMAGENET, cifar, graphs, repeats, scaled
 from modelkeeper import _native
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.graph import Axis, Edge, Fixed, Graph, Layer, Tensor

@@ -1,4 +1,4 @@
-"""Does every further difference lower the similarity? `make matching`, or: python benchmarks/matching_laws.py
+"""Does every further difference lower the similarity? `make matching`, or: python -m benchmarks.matching_laws
 
 Networks are made at random and changed step by step: a layer put in, an axis made different, a layer
 taken out, each time at another place. After each step the network is aligned with the one it came from,
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from wiring import (
+from benchmarks.helpers.wiring import (
     Builder,
     bench201,
     darts,
@@ -28,7 +28,6 @@ from wiring import (
     widened,
     without,
 )
-
 from modelkeeper.graph import Graph
 from modelkeeper.matching import align
 
@@ -165,7 +164,7 @@ def main() -> None:
         "",
         f"{arguments.graphs} networks of each family for each kind of change, up to {STEPS} changes each, "
         "aligned in both",
-        "directions. Made by `python benchmarks/matching_laws.py`. Of so many steps: at how many the",
+        "directions. Made by `python -m benchmarks.matching_laws`. Of so many steps: at how many the",
         "similarity did not fall (and at how many of those the score itself rose).",
         "",
         "| networks | " + " | ".join(CHANGES) + " |",

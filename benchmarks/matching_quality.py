@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpus import IMAGENET, TRANSFORMER, cifar, graphs, shuffled, twins
 
+from benchmarks.helpers.corpus import IMAGENET, TRANSFORMER, cifar, graphs, shuffled, twins
 from modelkeeper import _native
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Alignment, Prepared, align, prepare, similarity
@@ -102,7 +102,7 @@ def tables(found: dict[str, Graph]) -> list[str]:
     lines = [
         "# Quality of alignments",
         "",
-        f"{len(found)} real networks. Made by `python benchmarks/matching_quality.py`.",
+        f"{len(found)} real networks. Made by `python -m benchmarks.matching_quality`.",
         "",
     ]
     covered = [name for name, model in prepared.items() if not by_kernel(model, model).skipped_child]

@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from small_nets import BATCH, EPOCH, RATE, Data, accuracy, build, fashion_mnist, train
 from torch import Tensor, nn
 
+from benchmarks.helpers.small_nets import BATCH, EPOCH, RATE, Data, accuracy, build, fashion_mnist, train
 from modelkeeper import transfer
 from modelkeeper.frontends.torch import describe, load, read, recalibrate
 from modelkeeper.graph import Atom, Graph

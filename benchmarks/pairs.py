@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from catalogue import TRANSFORMERS, transformer
-from permutation import randomise
 from torch import nn
 
+from benchmarks.helpers.catalogue import TRANSFORMERS, transformer
+from benchmarks.helpers.permutation import randomise
 from modelkeeper import transfer
 
 RESULTS = Path(__file__).parent / "results"

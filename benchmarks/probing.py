@@ -12,7 +12,7 @@ more with `transfer(..., probe=...)`: which start did the race choose, and how m
 of them does that take (its regret)? A start that never gets there counts as the budget. The race's own steps,
 and the cost of calibrating, are not in these counts but stated.
 
-    python benchmarks/probing.py [--seeds 3 4] [--only half] [--kept FILE] [--rates 0.05]
+    python -m benchmarks.probing [--seeds 3 4] [--only half] [--kept FILE] [--rates 0.05]
 
 The rule was found on seeds 0 to 2, in part with a calibration that has been changed since: seeds from 3 on
 are fresh. Rows are kept in a file as they are made, and a run goes on where the last was stopped.
@@ -29,12 +29,12 @@ from statistics import mean
 from typing import Any
 
 import torch
-from small_nets import build
 from torch import nn
 from torch.nn.functional import cross_entropy
-from training.loop import train
-from training.tasks import Task, task
 
+from benchmarks.helpers.small_nets import build
+from benchmarks.training.loop import train
+from benchmarks.training.tasks import Task, task
 from modelkeeper import transfer
 
 RESULTS = Path(__file__).parent / "results"

@@ -5,7 +5,7 @@ batch size that it was not recorded at, how long does making it take, how large 
 compared with the model. The same for torch.export with a dynamic batch axis (its archive, minus the bytes of
 the tensors). Times are the minimum of a few runs on one thread.
 
-    python benchmarks/programs.py [--every 12] [--only TEXT] [--no-export]
+    python -m benchmarks.programs [--every 12] [--only TEXT] [--no-export]
 
 Writes benchmarks/results/programs.json and programs.md.
 """
@@ -21,17 +21,17 @@ from statistics import median
 from typing import Any
 
 import torch
-from catalogue import TRANSFORMERS, build, cifar_classifiers, distinct_classifiers
 from torch import Tensor, nn
 
+from benchmarks.helpers.catalogue import TRANSFORMERS, build, cifar_classifiers, distinct_classifiers
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.frontends.torch.behaviour import run_on_random
-from modelkeeper.frontends.torch.capture import record
 from modelkeeper.frontends.torch.describe import pick_outputs
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.program import LENGTH, Program
-from modelkeeper.frontends.torch.record import map_tensors, tensors_in
-from modelkeeper.frontends.torch.running import Pass, check_run
+from modelkeeper.frontends.torch.record_program import record
+from modelkeeper.frontends.torch.recorder import map_tensors, tensors_in
+from modelkeeper.frontends.torch.run_program import Pass, check_run
 
 RESULTS = Path(__file__).parent / "results"
 BATCH = 4  # neither of the sizes that a program is recorded at

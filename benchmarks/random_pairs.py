@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from catalogue import TRANSFORMERS, build, cifar_classifiers, distinct_classifiers
-from permutation import randomise
 
+from benchmarks.helpers.catalogue import TRANSFORMERS, build, cifar_classifiers, distinct_classifiers
+from benchmarks.helpers.permutation import randomise
 from modelkeeper import transfer
 from modelkeeper.frontends.torch import difference
 

@@ -5,7 +5,7 @@ they have widths that no configuration offers. So what the model did is replayed
 (`steps`), with the new tensors and sizes. If the outputs are the same, then every axis that has to change
 did, and every share is where it belongs.
 
-    python benchmarks/replay.py [--only TEXT] [--every N] [--factor 2]
+    python -m benchmarks.replay [--only TEXT] [--every N] [--factor 2]
 
 For each model: whether the replay at the old sizes computes what the model does, by how much the outputs of
 the wider ones differ (below 1e-6 counts as exact: everything runs in double precision), and how many of the
@@ -27,19 +27,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from catalogue import TRANSFORMERS, build, distinct_classifiers
-from permutation import difference, randomise
-from steps import replay
 from torch import Tensor, nn
-from widening import choose, widen
 
+from benchmarks.helpers.catalogue import TRANSFORMERS, build, distinct_classifiers
+from benchmarks.helpers.permutation import difference, randomise
+from benchmarks.helpers.steps import replay
+from benchmarks.helpers.widening import choose, widen
 from modelkeeper.errors import CannotDescribe
-from modelkeeper.frontends.terms import Straddles
 from modelkeeper.frontends.torch.behaviour import run_on_random
 from modelkeeper.frontends.torch.describe import Account, study
 from modelkeeper.frontends.torch.inputs import Inputs
-from modelkeeper.frontends.torch.record import tensors_in
+from modelkeeper.frontends.torch.recorder import tensors_in
 from modelkeeper.graph import Atom, Axis, Fixed, Graph, leaves, walk
+from modelkeeper.tracing.terms import Straddles
 
 RESULTS = Path(__file__).parent / "results"
 EXACT = 1e-6

@@ -35,14 +35,14 @@ from typing import Any
 
 import httpx
 import numpy as np
-from keeper import make_zoo, resized
-from soak import network
 
-from modelkeeper.coordinator import Coordinator
+from benchmarks.keeper import make_zoo, resized
+from benchmarks.soak import network
+from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.errors import CoordinatorUnreachable
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.meta import Query, read_registration
-from modelkeeper.remote import RemoteCoordinator
 from modelkeeper.settings import Settings
 from modelkeeper.weights import Array
 

@@ -1,6 +1,6 @@
 """Does a service lose anything while it is killed again and again?
 
-    python benchmarks/soak.py --seconds 300 --clients 16
+    python -m benchmarks.soak --seconds 300 --clients 16
 
 Clients register and query while the service is killed (SIGKILL) and restarted at random. At the end:
 
@@ -30,10 +30,10 @@ from pathlib import Path
 
 import numpy as np
 
+from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.graph import Axis, Edge, Fixed, Graph, Layer, Tensor
 from modelkeeper.meta import Query, read_registration
-from modelkeeper.remote import RemoteCoordinator
 from modelkeeper.weights import Array
 
 TASK = "classification"

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from modelkeeper import ModelKeeperClient
-from modelkeeper.answers import Answer
+from modelkeeper.warmstart.answer import Answer
 
 TASK = {"data": "digits", "task": "classification"}
 BATCH, RATE = 64, 0.05

@@ -6,8 +6,9 @@ the core run where it is not installed.
 
 import os
 
-from backends import bucket, object_store, postgres, postgres_url  # noqa: F401 (fixtures)
 from hypothesis import HealthCheck, settings
+
+from tests.helpers.backends import bucket, object_store, postgres, postgres_url  # noqa: F401 (fixtures)
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")

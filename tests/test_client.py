@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from modelkeeper import ModelKeeperClient
-from modelkeeper.answers import Answer, Rival
 from modelkeeper.client import KeeperWarning
 from modelkeeper.errors import (
     CorruptWeights,
@@ -30,6 +29,7 @@ from modelkeeper.errors import (
     ZooUnusable,
 )
 from modelkeeper.meta import Query
+from modelkeeper.warmstart.answer import Answer, Rival
 from modelkeeper.zoo.records import DAMAGED, Viewer
 
 META = {"data": "Flowers102", "task": "classification"}

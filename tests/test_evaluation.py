@@ -10,11 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from training import arms, costs, data, findings, loop, networks, run, tasks, workloads
-from training.measures import Record, best_rate, counted, outcome, score_after, steps_to
-from training.workloads import WORKLOADS, Job, Workload
-from training.zoo import Trained, before
 
+from benchmarks.training import arms, costs, data, findings, loop, networks, run, tasks, workloads
+from benchmarks.training.measures import Record, best_rate, counted, outcome, score_after, steps_to
+from benchmarks.training.workloads import WORKLOADS, Job, Workload
+from benchmarks.training.zoo import Trained, before
 from modelkeeper.frontends.torch import describe
 from modelkeeper.matching import align, similarity
 

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from narrowing import group_l1
 from torch import nn
-from training.tasks import task
-from training.workloads import Job
-from training.zoo import Trained, Zoo
 
+from benchmarks.narrowing import group_l1
+from benchmarks.training.tasks import task
+from benchmarks.training.workloads import Job
+from benchmarks.training.zoo import Trained, Zoo
 from modelkeeper import ModelKeeperClient, transfer
 from modelkeeper.errors import ModelRefused
 from modelkeeper.frontends.torch import describe, load, read

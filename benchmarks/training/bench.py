@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
-from training.arms import Start, warm_start
-from training.loop import train
-from training.measures import Record
-from training.run import Sequence
-from training.tasks import task
-from training.workloads import WORKLOADS, Job
-from training.zoo import Trained, before
+
+from benchmarks.training.arms import Start, warm_start
+from benchmarks.training.loop import train
+from benchmarks.training.measures import Record
+from benchmarks.training.run import Sequence
+from benchmarks.training.tasks import task
+from benchmarks.training.workloads import WORKLOADS, Job
+from benchmarks.training.zoo import Trained, before
 
 
 class Bench:

@@ -21,13 +21,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from training.arms import graph_of
-from training.bench import Bench, benches
-from training.findings import charged
-from training.measures import Record
-from training.run import CACHE, RESULTS, records
-from training.studies import JOBS
-
+from benchmarks.training.arms import graph_of
+from benchmarks.training.bench import Bench, benches
+from benchmarks.training.findings import charged
+from benchmarks.training.measures import Record
+from benchmarks.training.run import CACHE, RESULTS, records
+from benchmarks.training.studies import JOBS
 from modelkeeper.matching import align, similarity
 
 UNIT = similarity.UNIT

@@ -5,11 +5,12 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from training.arms import graph_of, similarity
-from training.measures import Outcome, Record
-from training.run import records
-from training.workloads import WORKLOADS, Job
-from training.zoo import Trained
+
+from benchmarks.training.arms import graph_of, similarity
+from benchmarks.training.measures import Outcome, Record
+from benchmarks.training.run import records
+from benchmarks.training.workloads import WORKLOADS, Job
+from benchmarks.training.zoo import Trained
 
 mpl.use("Agg")
 SHARES = np.linspace(0, 1, 41)

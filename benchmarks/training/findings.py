@@ -5,10 +5,10 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from training.loop import EVERY
-from training.measures import Record, counted, steps_to
-from training.run import records
-from training.workloads import WORKLOADS
+from benchmarks.training.loop import EVERY
+from benchmarks.training.measures import Record, counted, steps_to
+from benchmarks.training.run import records
+from benchmarks.training.workloads import WORKLOADS
 
 Key = tuple[str, int, int]
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from training.networks import Spec
-from training.tasks import CONTEXT
+
+from benchmarks.training.networks import Spec
+from benchmarks.training.tasks import CONTEXT
 
 HEAD = 16  # width of an attention head
 

@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from training.tasks import Task
+
+from benchmarks.training.tasks import Task
 
 MOMENTUM, DECAY = 0.9, 5e-4
 WARM_UP = 20

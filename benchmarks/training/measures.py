@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
-from training.loop import EVERY
+from benchmarks.training.loop import EVERY
 
 Record = dict[str, Any]
 SHARES = (0.99, 1.0)

@@ -1,6 +1,6 @@
 """Make the page from the records: docs/evaluation.md and its plots. `make evaluation-page`
 
-    python -m training.report [--records FOLDER] [--page docs/evaluation.md]
+    python -m benchmarks.training.report [--records FOLDER] [--page docs/evaluation.md]
 
 Nothing is trained here. Whatever has been run so far is reported, and how much of the whole that is. The
 words around the tables are in page.md; {{name}} there is where a table of that name goes.
@@ -15,11 +15,11 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
-from training import figures, findings
-from training.arms import ARMS
-from training.measures import Outcome, Record, best_rate, outcome
-from training.run import RESULTS, SCREENED, records
-from training.workloads import WORKLOADS
+from benchmarks.training import figures, findings
+from benchmarks.training.arms import ARMS
+from benchmarks.training.measures import Outcome, Record, best_rate, outcome
+from benchmarks.training.run import RESULTS, SCREENED, records
+from benchmarks.training.workloads import WORKLOADS
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "evaluation.md"
 TEMPLATE = Path(__file__).parent / "page.md"

@@ -1,6 +1,7 @@
 """Run the workloads: every job, every arm, written down job by job. `make evaluate`, `make evaluate-quick`
 
-    python -m training.run --out FOLDER [--workloads images grid] [--seeds 0 1] [--jobs 8] [--workers 2]
+    python -m benchmarks.training.run --out FOLDER [--workloads images grid] [--seeds 0 1] [--jobs 8]
+        [--workers 2]
 
 Each line of FOLDER/WORKLOAD-SEED.jsonl is one training; a run that was killed goes on after the last line.
 Jobs arrive in order. Each queries the zoo as it is then, trains, and registers; besides, it is trained from
@@ -22,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from training import measures
-from training.arms import ARMS, begin
-from training.loop import train
-from training.tasks import task
-from training.workloads import WORKLOADS, Job, Workload
-from training.zoo import Trained, before, save
+
+from benchmarks.training import measures
+from benchmarks.training.arms import ARMS, begin
+from benchmarks.training.loop import train
+from benchmarks.training.tasks import task
+from benchmarks.training.workloads import WORKLOADS, Job, Workload
+from benchmarks.training.zoo import Trained, before, save
 
 SCREENED = 3
 BASELINES = 3  # every third job

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from training.arms import begin
-from training.bench import Bench, benches
-from training.run import CACHE, RESULTS
-from training.tasks import task
-from training.workloads import WORKLOADS
+
+from benchmarks.training.arms import begin
+from benchmarks.training.bench import Bench, benches
+from benchmarks.training.run import CACHE, RESULTS
+from benchmarks.training.tasks import task
+from benchmarks.training.workloads import WORKLOADS
 
 PAGES = RESULTS.parent
 ARMS = ("scratch", "keeper", "calibrated")

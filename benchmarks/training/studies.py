@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from training.arms import (
+
+from benchmarks.training.arms import (
     Start,
     graph_of,
     lend,
@@ -38,18 +39,17 @@ from training.arms import (
     similarity,
     warm_start,
 )
-from training.bench import Bench, benches
-from training.loop import train
-from training.measures import Record, steps_to
-from training.run import CACHE, RESULTS, append, records
-from training.tasks import Task, task
-from training.workloads import Job
-from training.zoo import Trained, save
-
+from benchmarks.training.bench import Bench, benches
+from benchmarks.training.loop import train
+from benchmarks.training.measures import Record, steps_to
+from benchmarks.training.run import CACHE, RESULTS, append, records
+from benchmarks.training.tasks import Task, task
+from benchmarks.training.workloads import Job
+from benchmarks.training.zoo import Trained, save
 from modelkeeper import transfer
 from modelkeeper.matching import align
-from modelkeeper.metrics import metric, standing
-from modelkeeper.selection import Candidate, expected_benefit
+from modelkeeper.policy.quality import metric, standing
+from modelkeeper.policy.selection import Candidate, expected_benefit
 from modelkeeper.transform import make_plan
 
 JOBS = {

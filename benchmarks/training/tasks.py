@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, cross_entropy
-from training import data
+
+from benchmarks.training import data
 
 BATCH = 32
 TRAINED, HELD_OUT = 4_000, 2_000  # pictures

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
-from training import language, networks
-from training.networks import EDGES, OPERATIONS, Spec, connected
-from training.tasks import task
+
+from benchmarks.training import language, networks
+from benchmarks.training.networks import EDGES, OPERATIONS, Spec, connected
+from benchmarks.training.tasks import task
 
 FASHION = "fashion-mnist"
 

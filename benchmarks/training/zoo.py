@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from training.workloads import Job
+
+from benchmarks.training.workloads import Job
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from modelkeeper.errors import ModelKeeperError
 
 if TYPE_CHECKING:
     from modelkeeper.client import KeeperWarning, ModelKeeperClient
-    from modelkeeper.transferring import Report, transfer
+    from modelkeeper.warmstart.transfer import Report, transfer
 
 __all__ = ["KeeperWarning", "ModelKeeperClient", "ModelKeeperError", "Report", "__version__", "transfer"]
 
 _HOMES = {
     "KeeperWarning": "modelkeeper.client",
     "ModelKeeperClient": "modelkeeper.client",
-    "Report": "modelkeeper.transferring",
-    "transfer": "modelkeeper.transferring",
+    "Report": "modelkeeper.warmstart.transfer",
+    "transfer": "modelkeeper.warmstart.transfer",
 }
 
 __version__: str

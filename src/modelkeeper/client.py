@@ -25,8 +25,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from modelkeeper.answers import Answer
-from modelkeeper.coordinator import Coordinator
+from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.remote import RemoteCoordinator, address
 from modelkeeper.errors import (
     InvalidMeta,
     InvalidMetric,
@@ -38,9 +38,9 @@ from modelkeeper.errors import (
 )
 from modelkeeper.frontends import frontend_for
 from modelkeeper.meta import ONLY_QUERY, read_query, read_registration
-from modelkeeper.metrics import number
-from modelkeeper.remote import RemoteCoordinator, address
+from modelkeeper.policy.quality import number
 from modelkeeper.settings import MEMORY, Settings
+from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.records import Record
 from modelkeeper.zoo.zoo import MAX_PROGRAM
 
@@ -171,8 +171,8 @@ class ModelKeeperClient:
             UnknownFramework: `model` comes from a framework without a front end.
         """
         from modelkeeper.frontends.races import STEPS
-        from modelkeeper.probing import Probe
-        from modelkeeper.starting import Wishes, start
+        from modelkeeper.warmstart.start import Wishes, start
+        from modelkeeper.warmstart.starts import Probe
 
         query = read_query(meta)
         frontend = frontend_for(model)

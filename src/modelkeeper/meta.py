@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidMeta
-from modelkeeper.metrics import number, primary
-from modelkeeper.selection import POLICIES
+from modelkeeper.policy.quality import number, primary
+from modelkeeper.policy.selection import POLICIES
 from modelkeeper.zoo.records import MAX_TAGS, PUBLIC, VISIBILITIES, Registration, checked_name
 
 EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from strategies import graphs
 
 from modelkeeper.graph import (
     Atom,
@@ -28,6 +27,7 @@ from modelkeeper.graph import (
     Tensor,
     leaves,
 )
+from tests.helpers.strategies import graphs
 
 randoms = st.randoms(use_true_random=False)
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import graphs
 
 from modelkeeper.errors import InvalidGraph
 from modelkeeper.graph import Graph, from_json, to_json
+from tests.helpers.strategies import graphs
 
 GOLDEN = (Path(__file__).parent / "golden" / "graph-v1.json").read_bytes()
 

@@ -5,7 +5,6 @@ import pickle
 
 import pytest
 from hypothesis import given
-from strategies import graphs
 
 from modelkeeper.errors import InvalidGraph
 from modelkeeper.graph import (
@@ -26,6 +25,7 @@ from modelkeeper.graph import (
     walk,
 )
 from modelkeeper.graph.structure import Attribute
+from tests.helpers.strategies import graphs
 
 ATOM = Atom(0, 4)
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from hypothesis import given
-from strategies import graphs
 
 from modelkeeper.graph import (
     Atom,
@@ -20,6 +19,7 @@ from modelkeeper.graph import (
     from_json,
     to_json,
 )
+from tests.helpers.strategies import graphs
 
 GOLDEN = Path(__file__).parent / "golden" / "graph-v1.json"
 

@@ -3,16 +3,16 @@
 import random
 from itertools import combinations
 
-import generated as net
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matching_laws import CHANGES, TANGLED, count
 
+from benchmarks.matching_laws import CHANGES, TANGLED, count
 from modelkeeper.graph import Graph, Layer
 from modelkeeper.matching import Alignment, Prepared, align, prepare
 from modelkeeper.matching.similarity import EDGE, bucket
+from tests.helpers import generated as net
 
 pairs = st.tuples(net.networks | net.tangles(), net.networks | net.tangles())
 seeds = st.integers(0, 2**32)

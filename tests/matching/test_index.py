@@ -2,7 +2,6 @@
 
 import contextlib
 import doctest
-import os
 import random
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import weakref
 from itertools import pairwise
 from pathlib import Path
 
-import generated as net
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,6 +20,7 @@ from modelkeeper.errors import InvalidIndex, InvalidSetting
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Index, Match, Prepared, align, prepare
 from modelkeeper.matching.similarity import bucket
+from tests.helpers import generated as net
 
 zoos = st.lists(net.networks | net.tangles(), max_size=12)
 
@@ -268,16 +267,14 @@ def test_no_thread_outlives_its_index() -> None:
 
 def test_a_process_ends_while_clusters_are_made() -> None:
     program = """
-import generated as net
+from tests.helpers import generated as net
 from modelkeeper.matching import Index, prepare
 index = Index(cluster_from=60)
 for width in range(4, 64):
     index.add(width, prepare(net.resnet((3, 3, 3), width)))
 assert index._background[0].is_alive()
 """
-    here = Path(__file__).parent
-    paths = {**os.environ, "PYTHONPATH": str(here.parents[1] / "benchmarks")}
-    subprocess.run([sys.executable, "-c", program], cwd=here, check=True, timeout=30, env=paths)
+    subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=True, timeout=30)
 
 
 def test_the_example_of_the_docstring_runs(tmp_path: Path) -> None:

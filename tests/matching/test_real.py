@@ -2,13 +2,13 @@
 
 import random
 
-import generated as net
 import pytest
-from catalogue import build
 
+from benchmarks.helpers.catalogue import build
 from modelkeeper.frontends.torch import describe
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Index, Match, align, prepare
+from tests.helpers import generated as net
 
 NAMES = """resnet20_cifar10 resnet56_cifar10 seresnet20_cifar10 preresnet20_cifar10
 densenet40_k12_bc_cifar10 shakeshakeresnet20_2x16d_cifar10 ror3_56_cifar10 mobilenet_wd4

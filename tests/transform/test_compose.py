@@ -4,10 +4,10 @@ import copy
 
 import pytest
 import torch
-from permutation import randomise
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
+from benchmarks.helpers.permutation import randomise
 from modelkeeper import transfer
 from modelkeeper.frontends.torch import recalibrate
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from permutation import randomise
 from torch import Tensor, nn
 
+from benchmarks.helpers.permutation import randomise
 from modelkeeper import transfer
 from modelkeeper.frontends.torch import difference
 

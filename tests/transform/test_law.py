@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from families import FAMILIES, INPUTS, PICTURES
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from permutation import randomise
 from torch import nn
 
+from benchmarks.helpers.permutation import randomise
 from modelkeeper import transfer
+from tests.helpers.families import FAMILIES, INPUTS, PICTURES
 
 widths = st.sampled_from([(8, 8), (8, 16), (8, 12), (16, 24), (8, 20)])  # the same, x 2, x 1.5, x 2.5
 # Wider and deeper at once, these do not always align block by block, and the plan says so.

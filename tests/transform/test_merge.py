@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 import torch
-from permutation import randomise
 from torch import Tensor, nn
 
+from benchmarks.helpers.permutation import randomise
 from modelkeeper import transfer
 from modelkeeper.frontends.torch import describe
 

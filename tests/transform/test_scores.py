@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from permutation import randomise
 from torch import Tensor, nn
 
+from benchmarks.helpers.permutation import randomise
 from modelkeeper import transfer
 
 X = torch.randn(2, 5, 6)

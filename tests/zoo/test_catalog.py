@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import zoos
 
 from modelkeeper.errors import UnknownModel, ZooUnusable
 from modelkeeper.graph import Graph, to_json
 from modelkeeper.matching import prepare
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import ACTIVE, BARRED, EVICTED, REMOVED, Event, Filter, Record, Viewer, new_id
+from tests.helpers import zoos
 
 GRAPH = zoos.net(4)
 

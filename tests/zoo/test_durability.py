@@ -1,7 +1,6 @@
 """Acknowledged means durable: processes are killed, disks are full, and nothing is lost or half there."""
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -11,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zoos
 
-from modelkeeper.coordinator import Coordinator
+from modelkeeper.coordinator.local import Coordinator
 from modelkeeper.errors import InvalidMeta, InvalidWeights, ModelRefused, ZooUnusable
 from modelkeeper.matching import prepare
 from modelkeeper.meta import Query
@@ -22,9 +20,9 @@ from modelkeeper.weights import Array
 from modelkeeper.zoo.blobs import WEIGHTS
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import STORED, Filter, Record
+from tests.helpers import zoos
 
-HERE = Path(__file__).parent
-PATHS = os.pathsep.join(map(str, (HERE.parent, HERE.parent / "matching", HERE.parents[1] / "benchmarks")))
+ROOT = Path(__file__).parents[2]
 KILLS = 200
 
 
@@ -51,8 +49,8 @@ def quick() -> Iterator[Path]:
 
 def test_what_was_acknowledged_survives_kills_at_any_moment(quick: Path) -> None:
     home, acknowledged = quick / "zoo", quick / "acknowledged"
-    command = [sys.executable, str(HERE / "nursery.py"), str(home), str(acknowledged), str(KILLS)]
-    subprocess.run(command, check=True, timeout=300, env={**os.environ, "PYTHONPATH": PATHS})
+    command = [sys.executable, "-m", "tests.helpers.nursery", str(home), str(acknowledged), str(KILLS)]
+    subprocess.run(command, check=True, timeout=300, cwd=ROOT)
 
     lines = [line.split() for line in acknowledged.read_text().splitlines()]
     registered = {line[1]: line[2] for line in lines if line[0] == "+"}
@@ -86,8 +84,8 @@ def test_what_was_acknowledged_survives_kills_at_any_moment(quick: Path) -> None
 
 FULL = """
 import resource, signal, sys
-import zoos
-from modelkeeper.coordinator import Coordinator
+from tests.helpers import zoos
+from modelkeeper.coordinator.local import Coordinator
 from modelkeeper.errors import ZooUnusable
 from modelkeeper.settings import Settings
 
@@ -110,7 +108,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
         [sys.executable, "-c", FULL, str(home)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": PATHS},
+        cwd=ROOT,
     )
     assert run.returncode == 0, run.stderr
     assert "File too large" in run.stdout

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import zoos
 
-from modelkeeper.coordinator import MOST_GENERATIONS, Coordinator
+from modelkeeper.coordinator.local import MOST_GENERATIONS, Coordinator
 from modelkeeper.errors import UnknownModel, ZooUnusable
 from modelkeeper.matching import prepare
 from modelkeeper.meta import Query
+from modelkeeper.policy.admission import VERDICTS
 from modelkeeper.settings import ADMISSIONS, POLICIES, Settings
-from modelkeeper.zoo.admission import VERDICTS
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import EVICTED, Filter
+from tests.helpers import zoos
 
 SMALL = [zoos.net(4, width) for width in (4, 5, 6, 7)]
 
@@ -138,7 +138,7 @@ def test_a_registration_stands_even_if_what_follows_it_fails(
 
 
 def test_settings_name_what_there_is() -> None:
-    from modelkeeper import selection
+    from modelkeeper.policy import selection
 
     assert set(ADMISSIONS) == set(VERDICTS)
     assert set(POLICIES) == set(selection.POLICIES)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import scipy.optimize  # noqa: F401  # what evicting needs is imported once, before the forks
-import zoos
 
-from modelkeeper.coordinator import Coordinator
+from modelkeeper.coordinator.local import Coordinator
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.records import Filter
+from tests.helpers import zoos
 
 fork = multiprocessing.get_context("fork")
 PROCESSES, EACH = 8, 5

@@ -2,7 +2,7 @@
 
 import click
 
-from modelkeeper.cli.models import Shape, described, graph_of, load_model, shapes_option, users_code
+from modelkeeper.cli.model_argument import Shape, described, graph_of, load_model, shapes_option, users_code
 from modelkeeper.cli.options import console, echo_json, json_option
 
 
@@ -31,7 +31,7 @@ def describe(factory: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
     if as_json:
         click.echo(to_json(graph))
     else:
-        from modelkeeper.render import report
+        from modelkeeper.display.tables import report
 
         console().print(report(graph))
 
@@ -50,7 +50,7 @@ def diff(parent: str, child: str, as_json: bool, shapes: tuple[Shape, ...]) -> N
       modelkeeper diff my_models:resnet20 my_models:resnet56
       modelkeeper diff trained.json "my_models:make(width=64)" --json
     """
-    from modelkeeper.comparison import side_by_side, to_dict
+    from modelkeeper.display.comparison import side_by_side, to_dict
     from modelkeeper.matching import align
 
     with users_code():

@@ -20,8 +20,8 @@ from modelkeeper.errors import ZooUnusable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from modelkeeper.coordinator import Coordinator
-    from modelkeeper.remote import RemoteCoordinator
+    from modelkeeper.coordinator.local import Coordinator
+    from modelkeeper.coordinator.remote import RemoteCoordinator
 
 zoo_option = click.option(
     "--zoo",
@@ -45,7 +45,7 @@ def opened(uri: str | None, *, make: bool = False) -> "Iterator[Coordinator | Re
         uri: As `ModelKeeperClient` takes it.
         make: Make the zoo if it is not there. Otherwise that is an error: a typo is no empty zoo.
     """
-    from modelkeeper.coordinator import Coordinator
+    from modelkeeper.coordinator.local import Coordinator
     from modelkeeper.settings import MEMORY, Settings, is_address
 
     if uri and is_address(uri):
@@ -66,7 +66,7 @@ def opened(uri: str | None, *, make: bool = False) -> "Iterator[Coordinator | Re
 
 @contextlib.contextmanager
 def _called(uri: str) -> "Iterator[RemoteCoordinator]":
-    from modelkeeper.remote import RemoteCoordinator, address
+    from modelkeeper.coordinator.remote import RemoteCoordinator, address
     from modelkeeper.settings import Settings
 
     settings, token = Settings.read(), os.environ.get("MODELKEEPER_TOKEN", "")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modelkeeper.cli.models import (
+from modelkeeper.cli.model_argument import (
     Shape,
     described,
     load_model,
@@ -21,9 +21,9 @@ from modelkeeper.cli.options import console, echo_json, json_option, opened, pro
 from modelkeeper.errors import InvalidMeta, InvalidWeights
 
 if TYPE_CHECKING:
-    from modelkeeper.coordinator import Warmth
+    from modelkeeper.coordinator.local import Warmth
+    from modelkeeper.coordinator.remote.coordinator import RemoteWarmth
     from modelkeeper.graph import Graph
-    from modelkeeper.remote.coordinator import RemoteWarmth
     from modelkeeper.weights import Array, Weights
 
 COLD_START = 3  # exit code of a query that found no parent
@@ -140,7 +140,7 @@ def _report(warmth: "Warmth | RemoteWarmth", as_json: bool, most: int | None = N
     if as_json:
         echo_json(answer.to_dict())
     else:
-        from modelkeeper.answers import MOST_SHOWN, report
+        from modelkeeper.warmstart.answer import MOST_SHOWN, report
 
         console().print(report(answer, most or MOST_SHOWN))
     if answer.cold:

@@ -52,25 +52,25 @@ def serve(
       modelkeeper serve --home zoo/ --host 0.0.0.0 --capacity 500GB
     """
     try:
-        from modelkeeper.server import running
+        from modelkeeper.server import serve as service_runner
         from modelkeeper.server.app import Application
     except ImportError as problem:
         advice = f"{problem}; install it: pip install 'modelkeeper[server]'"
         raise InvalidSetting("a service", "run", advice) from problem
-    from modelkeeper.coordinator import Coordinator
+    from modelkeeper.coordinator.local import Coordinator
     from modelkeeper.settings import ServiceSettings, Settings
 
     service = ServiceSettings.read(host=host, port=port, hosts=hosts, auth=False if no_auth else None)
     settings = Settings.read(home=home, catalog=catalog, blobs=blobs, capacity=capacity)
-    listening = running.listen(service)
+    listening = service_runner.listen(service)
     coordinator = Coordinator(settings)
-    running.log_to_stderr()
+    service_runner.log_to_stderr()
     try:
-        if service.auth and (token := running.first_token(coordinator)) is not None:
+        if service.auth and (token := service_runner.first_token(coordinator)) is not None:
             click.echo(f"The first administrator's token, shown only now:\n\n    {token}\n", err=True)
         application = Application(coordinator, service)
-        click.echo(f"ModelKeeper listens at {running.address(listening)}", err=True)
-        running.run(application, listening)
+        click.echo(f"ModelKeeper listens at {service_runner.address(listening)}", err=True)
+        service_runner.run(application, listening)
     finally:
         coordinator.close()
         listening.close()
@@ -87,7 +87,7 @@ def sync(spool: str | None, as_json: bool) -> None:
     \b
       modelkeeper sync
     """
-    from modelkeeper.remote import RemoteCoordinator, Spool, default_spool
+    from modelkeeper.coordinator.remote import RemoteCoordinator, Spool, default_spool
     from modelkeeper.settings import Settings
 
     settings = Settings.read(spool=spool)

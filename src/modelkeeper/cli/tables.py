@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from modelkeeper.coordinator import Lineage
+from modelkeeper.coordinator.local import Lineage
 from modelkeeper.text import ago, count, printable, size
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record

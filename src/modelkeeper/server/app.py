@@ -9,14 +9,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 import modelkeeper
-from modelkeeper.coordinator import Coordinator
+from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.wire import PREFIX, Problem, to_problem
 from modelkeeper.errors import InvalidMeta, ModelKeeperError
-from modelkeeper.protocol import PREFIX, Problem, to_problem
 from modelkeeper.server.bodies import Reader, reply
 from modelkeeper.server.guard import App, Guard, public, status_of
-from modelkeeper.server.receiving import uploads
 from modelkeeper.server.routes import queries, records
 from modelkeeper.server.service import Service
+from modelkeeper.server.upload_routes import uploads
 from modelkeeper.settings import ServiceSettings
 
 log = logging.getLogger("modelkeeper.server")

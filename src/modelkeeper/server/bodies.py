@@ -8,8 +8,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from fastapi import Depends, HTTPException, Request, Response
 
+from modelkeeper.coordinator.wire import MAX_JSON
 from modelkeeper.errors import InvalidMeta, NotAllowed
-from modelkeeper.protocol import MAX_JSON
 from modelkeeper.zoo.accounts import ADMIN, READ, WRITE, Holder
 
 T = TypeVar("T")

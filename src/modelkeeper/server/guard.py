@@ -20,8 +20,8 @@ from typing import Any
 import anyio.to_thread
 import msgspec
 
+from modelkeeper.coordinator.wire import REQUEST_ID, STATUS, Problem, to_problem
 from modelkeeper.errors import ModelKeeperError, NotAllowed, QuotaExceeded, ZooUnusable
-from modelkeeper.protocol import REQUEST_ID, STATUS, Problem, to_problem
 from modelkeeper.server.service import Service
 from modelkeeper.settings import is_loopback
 from modelkeeper.zoo.accounts import ADMIN, Holder, User

@@ -7,11 +7,11 @@ import msgspec
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from modelkeeper.coordinator import Warmth
+from modelkeeper.coordinator.local import Warmth
+from modelkeeper.coordinator.wire import MAX_LISTED, SAFETENSORS, QueryRequest, WeightsRequest
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.meta import Query as Asked
 from modelkeeper.meta import read_query
-from modelkeeper.protocol import MAX_LISTED, SAFETENSORS, QueryRequest, WeightsRequest
 from modelkeeper.server.bodies import Admin, Reader, Writer, read_json, reply, takes, wanted_range
 from modelkeeper.server.service import Service, read_graph
 from modelkeeper.zoo.blobs import WEIGHTS

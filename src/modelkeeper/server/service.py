@@ -11,7 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from modelkeeper.coordinator import Coordinator, Warmth
+from modelkeeper.coordinator.local import Coordinator, Warmth
+from modelkeeper.coordinator.wire import UploadRequest, UploadState, WeightsRequest, weights_key
 from modelkeeper.errors import (
     CorruptWeights,
     InvalidGraph,
@@ -23,14 +24,13 @@ from modelkeeper.errors import (
 )
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.meta import checked
-from modelkeeper.protocol import UploadRequest, UploadState, WeightsRequest, weights_key
+from modelkeeper.policy.admission import Admission
 from modelkeeper.server.limits import Matching, Rates
-from modelkeeper.server.metrics import Metrics
+from modelkeeper.server.prometheus import Metrics
 from modelkeeper.server.uploads import Uploads
 from modelkeeper.settings import ServiceSettings
 from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import ADMIN, Accounts, Holder
-from modelkeeper.zoo.admission import Admission
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import PROJECT, Record, Registration, is_id
 from modelkeeper.zoo.zoo import Registered, stored_tensors

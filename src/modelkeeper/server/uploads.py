@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from modelkeeper.coordinator.wire import UploadRequest
 from modelkeeper.errors import InvalidWeights, QuotaExceeded, UnknownModel, ZooUnusable
-from modelkeeper.protocol import UploadRequest
 from modelkeeper.zoo.blobs import Written
 from modelkeeper.zoo.records import is_id
 from modelkeeper.zoo.staged import Staged

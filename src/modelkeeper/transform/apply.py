@@ -15,8 +15,8 @@ from modelkeeper.errors import CannotGather, InvalidWeights
 from modelkeeper.graph import Atom, Axis, Layer, Tensor
 from modelkeeper.transform.gather import AxisMap, gather
 from modelkeeper.transform.importance import Importance, folded
+from modelkeeper.transform.pairing import TensorPair
 from modelkeeper.transform.plan import Entry, Plan
-from modelkeeper.transform.spaces import TensorPair
 from modelkeeper.transform.units import MEAN, NOTHING, Index, Shares
 from modelkeeper.weights import SMALL_FLOATS, Array, dtype_of, holds_nan
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from modelkeeper.graph import Axis, Fixed, Graph, Layer, Tensor, consumers
 from modelkeeper.transform.merge import PROJECTIONS, by_role, norm_behind
-from modelkeeper.transform.spaces import Pairs, TensorPair, pair_axes
+from modelkeeper.transform.pairing import Pairs, TensorPair, pair_axes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ACTIVATIONS: dict[tuple[str, ...], Callable[[Array], Array]] = {

@@ -16,8 +16,8 @@ from modelkeeper.transform.depth import NORMS, Depth, Inserted
 from modelkeeper.transform.fill import Fills
 from modelkeeper.transform.maps import Maps, Verdict
 from modelkeeper.transform.merge import Merge, find_merges
+from modelkeeper.transform.pairing import Pairs, Partners, TensorPair, pair_tensors, spaces_of
 from modelkeeper.transform.plan import Entry
-from modelkeeper.transform.spaces import Pairs, Partners, TensorPair, pair_tensors, spaces_of
 
 Make = Callable[..., Entry]
 

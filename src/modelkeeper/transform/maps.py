@@ -15,8 +15,8 @@ import numpy as np
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, Tensor, leaves
 from modelkeeper.transform import scores, units
 from modelkeeper.transform.fill import MEANS, Fill, Fills
+from modelkeeper.transform.pairing import Partners, pieces
 from modelkeeper.transform.positions import Matrix, resampling, square
-from modelkeeper.transform.spaces import Partners, pieces
 from modelkeeper.transform.units import MEAN, NOTHING, Index, Shares, UnitMap
 
 Importance = Callable[[int], Shares]  # of each unit of a parent's space

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from modelkeeper.graph import Graph, Layer, Tensor, consumers
-from modelkeeper.transform.spaces import TensorPair
+from modelkeeper.transform.pairing import TensorPair
 
 Array = np.ndarray[Any, np.dtype[Any]]
 PROJECTIONS = frozenset({"conv", "linear"})

@@ -20,7 +20,7 @@ from modelkeeper.graph import Graph
 from modelkeeper.transform.compose import Composite
 from modelkeeper.transform.maps import Maps
 from modelkeeper.transform.merge import Merge
-from modelkeeper.transform.spaces import TensorPair
+from modelkeeper.transform.pairing import TensorPair
 
 ACTIONS = ("copied", "widened", "narrowed", "resized", "inserted", "kept")
 

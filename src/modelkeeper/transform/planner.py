@@ -17,9 +17,9 @@ from modelkeeper.graph.structure import COMMUTATIVE
 from modelkeeper.matching import Alignment
 from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform.lending import Lending
+from modelkeeper.transform.pairing import Pairs, spaces_of
 from modelkeeper.transform.plan import Entry, Plan
-from modelkeeper.transform.settle import settle
-from modelkeeper.transform.spaces import Pairs, spaces_of
+from modelkeeper.transform.whole_blocks import settle
 
 ENDS = frozenset({"input", "output", "unused"})
 MOST_DOUBTS = 8

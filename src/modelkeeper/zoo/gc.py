@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.errors import CorruptWeights, InvalidWeights
-from modelkeeper.metrics import Metric
+from modelkeeper.policy.quality import Metric
 from modelkeeper.zoo.records import ACTIVE, BARRED, DAMAGED, STORED, Event, Filter
 from modelkeeper.zoo.zoo import Zoo
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidMeta
-from modelkeeper.metrics import Metric
+from modelkeeper.policy.quality import Metric
 
 ACTIVE = "active"  # may become a parent
 BARRED = "not_a_parent"  # kept, but lends to nobody
@@ -42,7 +42,7 @@ class Record(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     metrics: dict[str, float] = {}
     metric: str = ""  # the one that models are compared by; "": none is known
-    value: float | None = None  # of that metric, as `modelkeeper.metrics` normalises it
+    value: float | None = None  # of that metric, as `modelkeeper.policy.quality` normalises it
     lower_is_better: bool = False
     framework: str
     parameters: int

@@ -28,10 +28,11 @@ from modelkeeper.errors import (
     ZooUnusable,
 )
 from modelkeeper.graph import Graph, to_json
-from modelkeeper.metrics import Metric, Peers, standing
+from modelkeeper.policy.admission import Admission, Verdict, admit
+from modelkeeper.policy.quality import Metric, Peers, standing
+from modelkeeper.policy.retention import DAY, Item, retain
 from modelkeeper.settings import Settings
 from modelkeeper.zoo import card
-from modelkeeper.zoo.admission import Admission, Verdict, admit
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import (
     ACTIVE,
@@ -46,13 +47,12 @@ from modelkeeper.zoo.records import (
     is_id,
     new_id,
 )
-from modelkeeper.zoo.retention import DAY, Item, retain
 
 if TYPE_CHECKING:
     from modelkeeper.matching import Index, Prepared
     from modelkeeper.weights import Array, Header, Weights
     from modelkeeper.zoo.blobs import Blobs
-    from modelkeeper.zoo.following import Follower
+    from modelkeeper.zoo.index_sync import Follower
     from modelkeeper.zoo.staged import Staged
 
 NEAR = 0.9  # models at least so similar are near-twins
@@ -117,7 +117,7 @@ class Zoo:
     @property
     def follower(self) -> "Follower":
         """What keeps the search index in step with the catalog."""
-        from modelkeeper.zoo.following import Follower
+        from modelkeeper.zoo.index_sync import Follower
 
         with self._opening:
             if self._follower is None:

@@ -14,13 +14,13 @@ Names are those of the user's own code, whatever wraps the model; tied tensors g
 
 from modelkeeper.frontends.torch.behaviour import difference, recalibrate
 from modelkeeper.frontends.torch.calibrate import EXAMPLES, calibrate, example_of
-from modelkeeper.frontends.torch.capture import record
 from modelkeeper.frontends.torch.describe import MODEL, describe, example
 from modelkeeper.frontends.torch.examples import collect
 from modelkeeper.frontends.torch.program import Program
 from modelkeeper.frontends.torch.race import duplicate, labelled, race
-from modelkeeper.frontends.torch.running import run
-from modelkeeper.frontends.torch.weights import load, read
+from modelkeeper.frontends.torch.read_load import load, read
+from modelkeeper.frontends.torch.record_program import record
+from modelkeeper.frontends.torch.run_program import run
 
 __all__ = [
     "EXAMPLES",

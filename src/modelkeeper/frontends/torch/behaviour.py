@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.torch.describe import pick_outputs
 from modelkeeper.frontends.torch.inputs import Inputs, candidates
-from modelkeeper.frontends.torch.quiet import quietly, unwrap
-from modelkeeper.frontends.torch.record import map_tensors, tensors_in
+from modelkeeper.frontends.torch.recorder import map_tensors, tensors_in
+from modelkeeper.frontends.torch.side_effects import quietly, unwrap
 
 TOKENS = 8  # random tokens are drawn from the first few: every vocabulary has them
 

@@ -24,20 +24,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from modelkeeper.frontends.aims import Aim, Calibration, Fitted
-from modelkeeper.frontends.torch.alongside import CHUNK
-from modelkeeper.frontends.torch.capture import record
+from modelkeeper.frontends.fit_tasks import Aim, Calibration, Fitted
 from modelkeeper.frontends.torch.examples import FEWEST, Examples, collect
 from modelkeeper.frontends.torch.fits import Fitting
 from modelkeeper.frontends.torch.inputs import Inputs
-from modelkeeper.frontends.torch.owned import owned_tensors
+from modelkeeper.frontends.torch.named_tensors import owned_tensors
 from modelkeeper.frontends.torch.pivots import pivots
 from modelkeeper.frontends.torch.program import Program
-from modelkeeper.frontends.torch.quiet import unwrap
-from modelkeeper.frontends.torch.record import CPU, map_tensors
+from modelkeeper.frontends.torch.read_load import as_tensor, load
+from modelkeeper.frontends.torch.record_program import record
+from modelkeeper.frontends.torch.recorder import CPU, map_tensors
 from modelkeeper.frontends.torch.regression import number
-from modelkeeper.frontends.torch.running import check_run, try_out
-from modelkeeper.frontends.torch.weights import as_tensor, load
+from modelkeeper.frontends.torch.run_program import check_run, try_out
+from modelkeeper.frontends.torch.side_by_side import CHUNK
+from modelkeeper.frontends.torch.side_effects import unwrap
 
 EXAMPLES = 2_048
 STEPS, BATCH = 100, 64  # as long as so many training steps on so many examples, if no other limit is given

@@ -15,17 +15,25 @@ import torch
 from torch import Tensor, nn
 
 from modelkeeper.errors import CannotDescribe
-from modelkeeper.frontends.terms import Solver
-from modelkeeper.frontends.torch.assemble import Assembly
-from modelkeeper.frontends.torch.degrees import infer_degrees
 from modelkeeper.frontends.torch.inputs import Inputs, candidates
-from modelkeeper.frontends.torch.owned import owned_tensors
-from modelkeeper.frontends.torch.quiet import quietly
-from modelkeeper.frontends.torch.record import CPU, META, Owned, Recorder, Recording, map_tensors, tensors_in
-from modelkeeper.frontends.torch.rules import RULES
-from modelkeeper.frontends.torch.spaces import Inference
+from modelkeeper.frontends.torch.named_tensors import owned_tensors
+from modelkeeper.frontends.torch.recorder import (
+    CPU,
+    META,
+    Owned,
+    Recorder,
+    Recording,
+    map_tensors,
+    tensors_in,
+)
+from modelkeeper.frontends.torch.side_effects import quietly
 from modelkeeper.frontends.torch.trace import Trace, Value, trace
 from modelkeeper.graph import Graph, Note
+from modelkeeper.tracing.assemble import Assembly
+from modelkeeper.tracing.degrees import infer_degrees
+from modelkeeper.tracing.infer_spaces import Inference
+from modelkeeper.tracing.rules import RULES
+from modelkeeper.tracing.terms import Solver
 
 MODEL = nn.Module
 Outputs = Callable[[Any], Any] | str | None

@@ -18,7 +18,7 @@ from torch import Tensor
 from modelkeeper.errors import CannotCalibrate
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.program import Program
-from modelkeeper.frontends.torch.record import CPU, map_tensors, tensors_in
+from modelkeeper.frontends.torch.recorder import CPU, map_tensors, tensors_in
 
 FEWEST = 4  # to fit on some and to judge by others
 

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from modelkeeper.errors import CannotCalibrate
-from modelkeeper.frontends.aims import Aim, Fitted
-from modelkeeper.frontends.torch.alongside import Chunk, Site
+from modelkeeper.frontends.fit_tasks import Aim, Fitted
 from modelkeeper.frontends.torch.norms import NOTHING_TO_GAIN, RIDGES, ROWS, Norms
 from modelkeeper.frontends.torch.program import references
 from modelkeeper.frontends.torch.regression import (
@@ -37,6 +36,7 @@ from modelkeeper.frontends.torch.regression import (
     spread,
     statistics,
 )
+from modelkeeper.frontends.torch.side_by_side import Chunk, Site
 
 NEARLY = 1.1  # of fits that are nearly as good the one with the largest penalty: it stands training best
 NOISE = 0.3  # an error counts more by so many times what noise in the inputs would add to it

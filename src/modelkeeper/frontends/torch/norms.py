@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modelkeeper.frontends.aims import Aim, Fitted
-from modelkeeper.frontends.torch.alongside import Alongside, Chunk, Site
+from modelkeeper.frontends.fit_tasks import Aim, Fitted
 from modelkeeper.frontends.torch.program import Hole
 from modelkeeper.frontends.torch.regression import Affine, Solver, Sums, spread
+from modelkeeper.frontends.torch.side_by_side import Alongside, Chunk, Site
 
 RIDGES = (1e-4, 1e-2, 1e-1, 1.0)  # the held-out examples choose
 NOTHING_TO_GAIN = 1e-6  # an error of the gathered weights below which a layer is left alone

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from modelkeeper.frontends.torch.program import Program
-from modelkeeper.frontends.torch.running import Pass
+from modelkeeper.frontends.torch.run_program import Pass
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 TINY = 1e-9

@@ -24,9 +24,9 @@ from modelkeeper.errors import CannotProbe
 from modelkeeper.frontends.races import FEWEST, STEPS, Race, Runner, heats, ranked, score, worthwhile
 from modelkeeper.frontends.torch.examples import batches_in, split
 from modelkeeper.frontends.torch.inputs import Inputs
-from modelkeeper.frontends.torch.quiet import unwrap
-from modelkeeper.frontends.torch.record import CPU, map_tensors, tensors_in
-from modelkeeper.frontends.torch.weights import load
+from modelkeeper.frontends.torch.read_load import load
+from modelkeeper.frontends.torch.recorder import CPU, map_tensors, tensors_in
+from modelkeeper.frontends.torch.side_effects import unwrap
 
 COLD = "cold"  # the start that every race needs
 SMALL = 32  # examples of a batch, if a single one was given and is cut

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from modelkeeper.frontends.terms import Term
-from modelkeeper.frontends.torch.record import Call, Operation, Owned, Recording, tensors_in
+from modelkeeper.frontends.torch.recorder import Call, Operation, Owned, Recording, tensors_in
+from modelkeeper.tracing.terms import Term
 
 WRITE = Operation("write", ("self", "value"), (), False, False, False, False)
 

@@ -1,0 +1,172 @@
+"""Call a coordinator: within a time, again where that is safe, and with its errors as they were raised.
+
+Time runs from the first attempt to the last byte of a JSON reply. A line that is refused or breaks is tried
+again a few times, for about two seconds: that is a coordinator that restarts. One that does not answer has
+used up the time. Every call here may be made twice without harm.
+"""
+
+import os
+import re
+import time
+from typing import Any, NoReturn, TypeVar
+
+import httpx
+import msgspec
+
+from modelkeeper.coordinator.wire import PREFIX, Problem, to_error
+from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, QuotaExceeded
+from modelkeeper.settings import PORT, is_address
+
+T = TypeVar("T")
+
+PAUSES = (0.1, 0.3, 0.6, 1.0)  # seconds between attempts
+MAX_REPLY = 64 * 2**20  # of JSON
+ADVICE = "Check that it runs and that its address is right."
+_BUSY = frozenset({502, 503, 504})  # what proxies say while the service behind them restarts
+
+
+def address(uri: str) -> str | None:
+    """The URL of a coordinator, if `uri` names one (see `is_address`); None: it is a folder.
+
+    Raises:
+        InvalidSetting: It looks like an address, but is none.
+    """
+    if not is_address(uri):
+        return None
+    if re.match(r"https?://", uri, re.IGNORECASE):
+        try:
+            url = httpx.URL(uri.rstrip("/"))
+        except httpx.InvalidURL as problem:
+            raise InvalidSetting("uri", repr(uri), f"{problem}") from problem
+        if not url.host or url.userinfo or url.query or url.fragment:
+            advice = (
+                "give scheme, host, port and perhaps a path: https://keeper.example.org. A token goes apart"
+            )
+            raise InvalidSetting("uri", repr(str(url.copy_with(userinfo=b""))), advice)
+        return str(url)
+    host, port = uri, ""
+    if found := re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", uri):
+        host, port = found.groups()
+        if not 0 < int(port) < 65536:
+            raise InvalidSetting("uri", repr(uri), "a port is a number from 1 to 65535")
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"
+    return f"http://{host}:{port or PORT}"
+
+
+class Calls:
+    """The line to one coordinator. Safe to use from several threads, and after a fork."""
+
+    def __init__(self, url: str, token: str, timeout: float) -> None:
+        self.url, self.timeout = url, timeout
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._client: httpx.Client | None = None
+        self._process = 0
+
+    @property
+    def client(self) -> httpx.Client:
+        """Connections of this process."""
+        if self._client is None or self._process != os.getpid():
+            self._process = os.getpid()
+            self._client = httpx.Client(
+                base_url=self.url + PREFIX,
+                headers=self._headers,
+                timeout=self.timeout,
+                follow_redirects=False,  # a token goes nowhere else
+                limits=httpx.Limits(keepalive_expiry=30.0),
+            )
+        return self._client
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._client is not None and self._process == os.getpid():
+            self._client.close()
+        self._client = None
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        *,
+        params: dict[str, Any] | None = None,
+        body: bytes | None = None,
+        timeout: float | None = None,
+    ) -> T:
+        """A reply as a value.
+
+        Raises:
+            CoordinatorUnreachable: There is none in time, or it is nonsense.
+            ModelKeeperError: What the coordinator raised.
+        """
+        text = self._reply(method, path, params, body, timeout or self.timeout)
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError) as problem:
+            raise self.nonsense(str(problem)) from problem
+
+    def _reply(
+        self, method: str, path: str, params: dict[str, Any] | None, body: bytes | None, timeout: float
+    ) -> bytes:
+        deadline = time.monotonic() + timeout
+        headers = {"content-type": "application/json"} if body is not None else {}
+        for pause in (*PAUSES, None):
+            left = max(0.01, deadline - time.monotonic())
+            try:
+                with self.client.stream(
+                    method, path, params=params, content=body, headers=headers, timeout=left
+                ) as reply:
+                    text = self._read(reply, deadline)
+                if reply.is_success:
+                    return text
+                problem: Exception = self.failure(reply.status_code, text)
+                wait = problem.wait if isinstance(problem, QuotaExceeded) else 0.0  # until it fills again
+                if reply.status_code not in _BUSY and not wait:
+                    raise problem
+            except httpx.TimeoutException as late:
+                raise self.unreachable(f"it did not answer within {timeout:g} s") from late
+            except httpx.HTTPError as broken:
+                problem, wait = self.unreachable(_line(broken)), 0.0
+            if pause is None or time.monotonic() + max(pause, wait) > deadline:
+                raise problem
+            time.sleep(max(pause, wait))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _read(self, reply: httpx.Response, deadline: float) -> bytes:
+        text = bytearray()
+        for chunk in reply.iter_bytes():
+            text += chunk
+            if len(text) > MAX_REPLY:
+                raise self.nonsense(f"a reply of more than {MAX_REPLY:,} bytes")
+            if time.monotonic() > deadline:
+                raise self.unreachable("its reply took too long")
+        return bytes(text)
+
+    def failure(self, status: int, text: bytes) -> ModelKeeperError:
+        """The error that a reply stands for."""
+        try:
+            problem = msgspec.json.decode(text, type=Problem)
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            return self.unreachable(f"HTTP status {status} without a reason that modelkeeper knows")
+        known = to_error(problem)
+        if known is not None:
+            return known
+        message = "".join(each for each in problem.message[:300] if each.isprintable())
+        return self.unreachable(f"{message} (HTTP status {status}, request {problem.request[:40]!r})")
+
+    def unreachable(self, problem: str) -> CoordinatorUnreachable:
+        """The error for a line that does not work."""
+        return CoordinatorUnreachable(self.url, problem, ADVICE)
+
+    def nonsense(self, problem: str) -> CoordinatorUnreachable:
+        """The error for a reply that cannot be meant."""
+        return CoordinatorUnreachable(self.url, f"it answered nonsense: {problem[:300]}", ADVICE)
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise the error for a reply that cannot be meant."""
+        raise self.nonsense(problem)
+
+
+def _line(problem: Exception) -> str:
+    text = str(problem).strip().partition("\n")[0]
+    return text or type(problem).__name__

@@ -1,0 +1,293 @@
+"""RemoteCoordinator: query, register, list and remove over a zoo behind HTTP.
+
+    coordinator = RemoteCoordinator("http://10.0.0.7:7433", token="mk_...")
+
+The methods are those of `modelkeeper.coordinator.local.Coordinator`, and so are results and errors; one more
+error says that the coordinator cannot be reached. Who asks is known by the token.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from modelkeeper.coordinator.local import Lineage
+from modelkeeper.coordinator.remote.calls import Calls
+from modelkeeper.coordinator.remote.downloads import download, receive
+from modelkeeper.coordinator.remote.spool import Entry, Spool, default_spool
+from modelkeeper.coordinator.search import plan_from
+from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, QueryRequest, UploadState, WeightsRequest
+from modelkeeper.errors import (
+    CoordinatorUnreachable,
+    CorruptWeights,
+    InvalidGraph,
+    InvalidMeta,
+    InvalidMetric,
+    InvalidWeights,
+    ModelKeeperError,
+    ModelRefused,
+    TooLargeToMatch,
+)
+from modelkeeper.graph import Graph, from_json, to_json
+from modelkeeper.meta import Query
+from modelkeeper.warmstart.answer import Answer
+from modelkeeper.warmstart.lender import Lender
+from modelkeeper.weights import Array, open_file
+from modelkeeper.zoo.gc import Swept
+from modelkeeper.zoo.records import Event, Filter, Record, Registration
+from modelkeeper.zoo.zoo import Registered
+
+ATTEMPTS = 6  # to send a model, without a byte more having arrived
+PIECE = 2**20
+COMPLETING = 120.0  # seconds: the model is checked and flushed to the disk
+# What sending a model again would not change.
+FINAL = (InvalidGraph, InvalidMeta, InvalidMetric, InvalidWeights, ModelRefused, TooLargeToMatch)
+
+
+class RemoteWarmth:
+    """What a query found: the answer, and the weights that go with it."""
+
+    def __init__(self, answer: Answer, calls: Calls, graph: Graph, query: Query) -> None:
+        self.answer, self._calls, self._graph, self._query = answer, calls, graph, query
+
+    def weights(self) -> Iterator[tuple[str, Array]]:
+        """The child's tensors by name, each as it arrives; none for a cold start, or a dry run.
+
+        Raises:
+            CoordinatorUnreachable: They do not come; or, at the very end, were damaged on their way.
+        """
+        if self.answer.parent is not None and not self.answer.dry_run:
+            graph = msgspec.Raw(to_json(self._graph))
+            request = WeightsRequest(graph=graph, query=self._query, parent=self.answer.parent)
+            yield from receive(self._calls, msgspec.json.encode(request), self._graph)
+
+    @contextlib.contextmanager
+    def lender(self) -> Iterator[Lender | None]:
+        """The parent itself, for whoever wants to run it; None for a cold start, or a dry run.
+
+        Raises:
+            CoordinatorUnreachable: It does not come.
+        """
+        if self.answer.parent is None or self.answer.dry_run:
+            yield None
+            return
+        place = f"/models/{self.answer.parent}"
+        record = self._calls.ask("GET", place, Record)
+        theirs = from_json(bytes(self._calls.ask("GET", f"{place}/graph", msgspec.Raw)))
+        program = self._calls.ask("GET", f"{place}/program", bytes | None)  # type: ignore[arg-type]
+        with tempfile.TemporaryDirectory(prefix="modelkeeper-") as folder:
+            path = Path(folder) / "model.safetensors"
+            download(self._calls, record, path)
+            plan = plan_from(record, theirs, self._graph, self._query)
+            yield Lender(plan, open_file(path), program)
+
+
+class RemoteCoordinator:
+    """One zoo behind HTTP. Safe to use from several threads."""
+
+    def __init__(
+        self, url: str, *, token: str = "", timeout: float = 10.0, spool: str | Path | None = None
+    ) -> None:
+        """`url` as `address` gives it; `spool` is where models wait that could not be sent."""
+        self.url = url
+        self.spool = Spool(Path(spool).expanduser() if spool else default_spool())
+        self._calls = Calls(url, token, timeout)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._calls.close()
+
+    # -- query ----------------------------------------------------------------------------------
+
+    def query(
+        self, graph: Graph, query: Query, *, dry_run: bool = False, runners_up: bool = False
+    ) -> RemoteWarmth:
+        """Find a parent for a model, and plan what it lends."""
+        raw = msgspec.Raw(to_json(graph))
+        request = QueryRequest(graph=raw, query=query, dry_run=dry_run, runners_up=runners_up)
+        answer = self._calls.ask("POST", "/query", Answer, body=msgspec.json.encode(request))
+        return RemoteWarmth(answer, self._calls, graph, query)
+
+    # -- register -------------------------------------------------------------------------------
+
+    def register(
+        self,
+        graph: Graph,
+        told: Registration,
+        tensors: Iterable[tuple[str, Array]],
+        *,
+        owner: str = "",
+        model_id: str = "",
+        program: bytes = b"",
+    ) -> Registered:
+        """Take a trained model into the zoo. What cannot be sent now waits in the spool.
+
+        Raises:
+            ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
+            InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+            CoordinatorUnreachable, ZooUnusable, NotAllowed, QuotaExceeded: It waits in the spool.
+        """
+        entry = self.spool.keep(self.url, graph, told, tensors, owner, model_id, program)
+        with entry.alone():
+            return self.send(entry)
+
+    def sync(self) -> Iterator[tuple[Entry, Registered | ModelKeeperError]]:
+        """Send what waits for this coordinator. Of each model: what became of it."""
+        for entry in self.spool.entries():
+            if entry.waiting.url == self.url:
+                with entry.alone() as mine:
+                    if mine:
+                        try:
+                            yield entry, self.send(entry)
+                        except ModelKeeperError as problem:
+                            yield entry, problem
+
+    def send(self, entry: Entry) -> Registered:
+        """Send a model that waits; it then waits no more. If it cannot be sent it goes on waiting."""
+        try:
+            registered = self._send(entry)
+        except FINAL:
+            entry.forget()
+            raise
+        except ModelKeeperError as problem:
+            raise _with_advice(
+                problem, f"The model waits in {entry.folder}; `modelkeeper sync` sends it."
+            ) from problem
+        entry.forget()
+        return registered
+
+    def _send(self, entry: Entry) -> Registered:
+        request = entry.waiting.request
+        body = msgspec.json.encode(request)
+        failures, best = 0, -1
+        while True:
+            state = self._calls.ask("POST", "/uploads", UploadState, body=body)
+            if state.registered is not None:
+                return state.registered
+            failures, best = (failures + 1, best) if state.offset <= best else (0, state.offset)
+            try:
+                self._put(entry, state.offset)
+                state = self._calls.ask(
+                    "POST", f"/uploads/{request.id}/complete", UploadState, timeout=COMPLETING
+                )
+                if state.registered is None:
+                    self._calls.refuse("a registration without a record")
+                return state.registered
+            except (httpx.HTTPError, CorruptWeights) as problem:
+                if isinstance(problem, CorruptWeights):
+                    best = -1  # all of it is sent again
+                    failures += 1
+                if failures >= ATTEMPTS:
+                    raise self._calls.unreachable(f"sending broke {failures} times: {problem}") from problem
+
+    def _put(self, entry: Entry, offset: int) -> None:
+        size = entry.waiting.request.size
+        if offset >= size:
+            return
+        with entry.weights.open("rb") as file:
+            file.seek(offset)
+            reply = self._calls.client.put(
+                f"/uploads/{entry.waiting.request.id}",
+                params={"offset": offset},
+                content=iter(lambda: file.read(PIECE), b""),
+                headers={"content-length": str(size - offset), "content-type": "application/octet-stream"},
+            )
+        if not reply.is_success and reply.status_code != 409:  # 409: another piece is still being written
+            raise self._calls.failure(reply.status_code, reply.content)
+
+    # -- the rest -------------------------------------------------------------------------------
+
+    def models(
+        self,
+        wanted: Filter | None = None,
+        *,
+        order: str = "-created",
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[Record]:
+        """Records, the newest first unless another order is asked for."""
+        params = _filters(wanted or Filter()) | {"order": order}
+        found: list[Record] = []
+        while limit is None or len(found) < limit:
+            most = MAX_LISTED if limit is None else min(MAX_LISTED, limit - len(found))
+            page = params | {"limit": most, "offset": offset + len(found)}
+            some = self._calls.ask("GET", "/models", list[Record], params=page)
+            found += some
+            if len(some) < most:
+                break
+        return found
+
+    def count(self, wanted: Filter | None = None) -> int:
+        """How many records there are."""
+        return self._calls.ask("GET", "/count", int, params=_filters(wanted or Filter()))
+
+    def location(self, record: Record) -> str:
+        """Where the files of a model are."""
+        return f"{self.url}{PREFIX}/models/{record.id}"
+
+    def show(self, name: str) -> Record:
+        """The model with this id, the only one whose id begins so, or the newest of this name."""
+        return self._calls.ask("GET", "/find", Record, params={"name": name})
+
+    def graph(self, record: Record) -> Graph:
+        """The graph of a model."""
+        return from_json(bytes(self._calls.ask("GET", f"/models/{record.id}/graph", msgspec.Raw)))
+
+    def tree(self, name: str) -> Lineage:
+        """A model with all that it descends from and all that descends from it."""
+        return self._calls.ask("GET", f"/models/{self.show(name).id}/tree", Lineage)
+
+    def remove(self, name: str, *, user: str = "") -> Record:
+        """Take a model out of the zoo. Its record stays, for those who descend from it."""
+        return self._calls.ask("DELETE", f"/models/{self.show(name).id}", Record)
+
+    def pin(self, name: str, pinned: bool = True, *, user: str = "") -> Record:
+        """Keep a model whatever it is worth, or no longer."""
+        path = f"/models/{self.show(name).id}/pin"
+        return self._calls.ask("PUT" if pinned else "DELETE", path, Record)
+
+    def gc(
+        self,
+        *,
+        grace: float | None = None,
+        verify: bool = False,
+        progress: Callable[[float, float], None] | None = None,
+    ) -> Swept:
+        """Sweep what was left behind. How far that is, is not told over HTTP."""
+        params: dict[str, Any] = {"verify": verify} | ({} if grace is None else {"grace": grace})
+        return self._calls.ask("POST", "/gc", Swept, params=params, timeout=3600.0)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts over the zoo."""
+        return self._calls.ask("GET", "/stats", dict[str, Any])
+
+    def log(self, *, limit: int = 50, model: str | None = None, action: str | None = None) -> list[Event]:
+        """What happened in the zoo, the newest first."""
+        given = {"limit": min(limit, MAX_LISTED), "model": model, "action": action}
+        params = {name: value for name, value in given.items() if value is not None}
+        return self._calls.ask("GET", "/log", list[Event], params=params)
+
+    def download(self, record: Record, path: Path) -> None:
+        """Write a model's weights to a file, going on where an earlier call stopped."""
+        download(self._calls, record, path)
+
+
+def _filters(wanted: Filter) -> dict[str, Any]:
+    given = {"task": wanted.task, "data": wanted.data, "owner": wanted.owner, "text": wanted.text}
+    params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return params | {"tag": list(wanted.tags), "state": list(wanted.states)}
+
+
+def _with_advice(problem: ModelKeeperError, more: str) -> ModelKeeperError:
+    """The same error, which also says where the model is."""
+    advice = getattr(problem, "advice", None)
+    if not isinstance(advice, str) or isinstance(problem, CoordinatorUnreachable):
+        url = getattr(problem, "url", "")
+        text = getattr(problem, "problem", None) or str(problem)
+        return CoordinatorUnreachable(str(url), str(text), more)
+    fields = [f"{field} {more}" if field is advice else field for field in problem.args]
+    return type(problem)(*fields)

@@ -1,0 +1,168 @@
+"""Receive weights: into a file, going on where the line broke, and sure that they are what was sent.
+
+Nothing of what comes is believed: the tensors must be tensors of the model that asked, of its types and
+shapes, in just the bytes that were announced, and all bytes together must have the checksum that the
+coordinator computed while it sent them. The last of these is known at the end, so none is given out before.
+"""
+
+import contextlib
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+
+from modelkeeper.coordinator.remote.calls import PAUSES, Calls
+from modelkeeper.errors import CoordinatorUnreachable, InvalidWeights, ZooUnusable
+from modelkeeper.graph import Graph
+from modelkeeper.weights import MAX_HEADER, Array, Header, map_file
+from modelkeeper.write_buffers import Behind
+from modelkeeper.zoo.records import Record
+from modelkeeper.zoo.zoo import stored_tensors
+
+SLOWEST = 10_000  # bytes per second; whoever sends less holds up a training more than it helps
+
+
+class Stream:
+    """The body of a reply, from as many requests as it takes."""
+
+    def __init__(
+        self, calls: Calls, method: str, path: str, body: bytes | None = None, *, most: int, start: int = 0
+    ) -> None:
+        """`most` is the largest size that can be meant, `start` how much of it is there already."""
+        self._calls, self._method, self._path, self._body = calls, method, path, body
+        self._most, self.at = most, start
+        self.total, self.etag = -1, ""
+
+    def __iter__(self) -> Iterator[bytes]:
+        failures = 0
+        while self.at != self.total:
+            before = self.at
+            try:
+                yield from self._once()
+                if self.at == before and self.at != self.total:
+                    raise self._calls.unreachable("it sends nothing")
+            except httpx.TimeoutException as late:
+                raise self._calls.unreachable(f"it sent nothing for {self._calls.timeout:g} s") from late
+            except httpx.HTTPError as broken:
+                failures = failures + 1 if self.at == before else 1
+                if failures > len(PAUSES):
+                    raise self._calls.unreachable(f"the line broke at byte {self.at:,}: {broken}") from broken
+                time.sleep(PAUSES[failures - 1])
+
+    def _once(self) -> Iterator[bytes]:
+        headers = {"content-type": "application/json"} if self._body is not None else {}
+        if self.at:
+            headers["range"] = f"bytes={self.at}-"
+            if self.etag:
+                headers["if-range"] = self.etag
+        with self._calls.client.stream(
+            self._method, self._path, content=self._body, headers=headers
+        ) as reply:
+            if not reply.is_success:
+                raise self._calls.failure(reply.status_code, reply.read()[:100_000])
+            self._understand(reply)
+            begun, first = time.monotonic(), self.at
+            for chunk in reply.iter_raw():
+                self.at += len(chunk)
+                if self.at > self.total:
+                    self._calls.refuse(f"more than the {self.total:,} bytes that it announced")
+                yield chunk
+                spent = time.monotonic() - begun
+                if spent > self._calls.timeout and self.at - first < spent * SLOWEST:
+                    raise self._calls.unreachable(f"{self.at - first:,} bytes in {spent:.0f} s are too slow")
+
+    def _understand(self, reply: httpx.Response) -> None:
+        try:
+            length = int(reply.headers.get("content-length", ""))
+        except ValueError:
+            self._calls.refuse("weights of unknown length")
+        total, etag = self.at + length, reply.headers.get("etag", "")
+        if self.at:
+            place = re.fullmatch(r"bytes ([0-9]+)-[0-9]+/([0-9]+)", reply.headers.get("content-range", ""))
+            if reply.status_code != 206 or place is None or int(place[1]) != self.at:
+                raise self._calls.unreachable("the line broke, and what it would send now is something else")
+        if self.total not in (-1, total) or self.etag not in ("", etag):
+            raise self._calls.unreachable("the line broke, and what it would send now is something else")
+        if not 0 < total <= self._most or not re.fullmatch(r'"[0-9a-f]{64}"', etag):
+            self._calls.refuse(f"weights of {total:,} bytes, named {etag[:80]!r}")
+        self.total, self.etag = total, etag
+
+
+def receive(calls: Calls, body: bytes, graph: Graph) -> Iterator[tuple[str, Array]]:
+    """The tensors that a parent lends to the model with this graph.
+
+    They come into a temporary file without a name, and the first is given out when the last has come and all
+    are what was sent: a line that breaks for good changes nothing in a model, and memory holds none of them.
+
+    Raises:
+        CoordinatorUnreachable: They do not come, or are not what can be meant.
+        ZooUnusable: There is no room for them.
+    """
+    known = {name: (dtype, shape) for name, dtype, shape in stored_tensors(graph)}
+    most = MAX_HEADER + Header.of(stored_tensors(graph)).data_bytes
+    stream = Stream(calls, "POST", "/weights", body, most=most)
+    with _room(tempfile.gettempdir()), tempfile.TemporaryFile(prefix="modelkeeper-", buffering=0) as file:
+        with Behind(file, most) as behind:
+            for chunk in stream:
+                behind.add(chunk)
+        _verify(calls, body, stream, behind.digest.hexdigest())
+        try:
+            weights = map_file(file, private=True)
+        except InvalidWeights as problem:
+            raise calls.nonsense(str(problem)) from problem
+    for name, spec in weights.header.tensors.items():
+        if known.get(name) != (spec.dtype, spec.shape):
+            calls.refuse(f"the model has no tensor {name[:80]!r} of {spec.dtype} {spec.shape}")
+    yield from weights.items()
+
+
+def _verify(calls: Calls, body: bytes, stream: Stream, checksum: str) -> None:
+    """Is it what was sent? A coordinator that has restarted since makes the weights again to tell."""
+    path = f"/weights/{stream.etag.strip(chr(34))}/checksum"
+    try:
+        told = calls.ask("GET", path, dict[str, str])
+    except CoordinatorUnreachable:
+        for _ in Stream(calls, "POST", "/weights", body, most=stream.total, start=stream.total - 1):
+            pass
+        told = calls.ask("GET", path, dict[str, str])
+    if told.get("checksum") != checksum:
+        raise calls.unreachable("the weights were damaged on their way")
+
+
+def download(calls: Calls, record: Record, path: Path) -> None:
+    """The file of a model's weights, as it was registered. What is there of it already is not sent again.
+
+    Raises:
+        CoordinatorUnreachable: It does not come, or was damaged on its way.
+        ZooUnusable: It cannot be written.
+    """
+    part = path.with_name(path.name + ".part")
+    source = f"/models/{record.id}/model.safetensors"
+    with _room(str(path.parent)), part.open("a+b", buffering=0) as file:
+        start = min(file.seek(0, 2), record.bytes)
+        file.truncate(start)
+        file.seek(0)
+        with Behind(file, record.bytes) as behind:
+            while piece := file.read(2**20):
+                behind.digest.update(piece)
+            stream = Stream(calls, "GET", source, most=record.bytes, start=start)
+            stream.total, stream.etag = record.bytes, f'"{record.checksum}"'
+            for chunk in stream:
+                behind.add(chunk)
+    if behind.digest.hexdigest() != record.checksum:
+        part.unlink()
+        raise calls.unreachable("the weights were damaged on their way")
+    part.replace(path)
+
+
+@contextlib.contextmanager
+def _room(folder: str) -> Iterator[None]:
+    """Say where a file could not be written."""
+    try:
+        yield
+    except OSError as problem:
+        advice = "Make room there; the variable TMPDIR names another folder for what is temporary."
+        raise ZooUnusable(folder, problem.strerror or str(problem), advice) from problem

@@ -1,0 +1,1 @@
+"""Graphs, plans and comparisons for people: tables in a terminal."""

@@ -1,0 +1,154 @@
+"""A graph for people: tables in a terminal.
+
+    report(graph)                one row for each layer, the totals, the notes
+    plan_table(plan, similarity) what a transfer does, summed up
+    calibration_table(found)     what was fitted on examples
+    race_table(found)            how the starts of a probe ran
+    as_text(renderable)          any of them as a string
+
+All but the last return something that rich can print; nothing here prints or reads anything.
+"""
+
+import math
+from collections.abc import Collection
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from modelkeeper.frontends.fit_tasks import Calibration
+from modelkeeper.frontends.races import Race
+from modelkeeper.graph import Edge, Graph, Layer, to_json
+from modelkeeper.text import printable
+from modelkeeper.transform import Plan
+
+
+def report(graph: Graph) -> RenderableType:
+    """All that a graph holds: its layers, its totals, its notes."""
+    table = Table(header_style="bold", row_styles=("", "dim"))
+    for heading in ("#", "layer", "kind", "tensors", "made of", "inputs", "attributes", "parameters"):
+        numeric = heading in ("#", "parameters")
+        table.add_column(heading, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+    seen: set[str] = set()
+    for number, layer in enumerate(graph.layers):
+        lines = _tensors(layer, seen)
+        fresh = {
+            tensor.name: tensor.size
+            for tensor in layer.tensors
+            if tensor.name not in seen and not tensor.buffer
+        }
+        seen.update(tensor.name for tensor in layer.tensors)
+        table.add_row(
+            str(number),
+            plain(layer.name),
+            plain(layer.kind),
+            plain("\n".join(f"{roles} {shape}" for roles, shape, _ in lines)),
+            plain("\n".join(spaces for _, _, spaces in lines)),
+            plain("\n".join(_edge(edge) for edge in layer.inputs)),
+            plain("\n".join(f"{key}={_value(value)}" for key, value in sorted(layer.attributes.items()))),
+            f"{sum(fresh.values()):,}" if fresh else "",
+        )
+    notes = [Text("note: ", style="yellow").append_text(plain(str(note))) for note in graph.notes]
+    return Group(table, totals(graph), *notes)
+
+
+def totals(graph: Graph) -> Text:
+    """The numbers that sum a graph up."""
+    free = sum(space.free for space in graph.spaces)
+    lines = {
+        "layers": f"{len(graph.layers):,}",
+        "parameters": f"{graph.parameters:,}",
+        "spaces": f"{len(graph.spaces):,} ({free:,} free, {len(graph.spaces) - free:,} pinned)",
+        "fingerprint": graph.fingerprint,
+        "as JSON": f"{len(to_json(graph)):,} bytes",
+    }
+    return Text("\n").join(Text.assemble((f"{name:<12}", "bold"), value) for name, value in lines.items())
+
+
+def plan_table(plan: Plan, similarity: float, difference: float | None = None) -> RenderableType:
+    """How much of the child each action covers, whether the whole is exact, and if not, why."""
+    table = Table(header_style="bold")
+    table.add_column("action")
+    for heading in ("layers", "%", "tensors", "parameters", "%"):
+        table.add_column(heading, justify="right")
+    columns = ("layers", "percent_of_layers", "tensors", "parameters", "percent")
+    for action, row in plan.summary().items():
+        table.add_row(action, *(f"{row[key]:,}" for key in columns))
+    verdict = "exact: the child computes what the parent computes" if plan.exact else "approximate, since"
+    lines = [Text(f"similarity {similarity:.3f}, {plan.coverage:.1%} from the parent; {verdict}")]
+    lines += [Text("  ").append_text(plain(doubt)) for doubt in plan.doubts]
+    if difference is not None:
+        lines.append(Text(f"measured on random inputs: a relative difference of {difference:.1e}"))
+    return Group(table, *lines)
+
+
+def calibration_table(calibration: Calibration) -> RenderableType:
+    """What was fitted, how near it came on held-out examples, what it cost."""
+    table = Table(header_style="bold")
+    for heading in ("layer", "follows", "how"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("error before", "after"):
+        table.add_column(heading, justify="right")
+    for each in calibration.layers:
+        numbers = [f"{number:.4f}" if number == number else "" for number in (each.before, each.after)]
+        table.add_row(plain(each.layer), plain(each.target), each.how, *numbers)
+    verdict = "kept"
+    if not calibration.kept:
+        verdict = f"not kept, {calibration.why}: the target has the weights of the plain transfer"
+    lines = [
+        Text(f"{calibration.measure}:"),
+        Text(f"{calibration.plain:.4g} before, {calibration.calibrated:.4g} after; {verdict}"),
+        Text(
+            f"{calibration.fitted} of {len(calibration.layers)} layers fitted "
+            f"on {calibration.examples:,} examples "
+            f"in {calibration.seconds:.1f} s, about {calibration.memory / 2**20:,.0f} MiB of activations"
+        ),
+    ]
+    return Group(table, *lines)
+
+
+def race_table(race: Race) -> RenderableType:
+    """How the starts ran, and which was taken."""
+    table = Table(header_style="bold")
+    for heading in ("start", "from"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("steps", "first loss", "loss"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict", overflow="fold")
+    for each in race.runners:
+        losses = [f"{number:.4f}" if math.isfinite(number) else "" for number in (each.first, each.loss)]
+        table.add_row(each.start, plain(each.parent), str(each.steps), *losses, plain(each.verdict))
+    text = f"{race.steps} training steps in {race.seconds:.1f} s; a loss is that of a start's last batches"
+    return Group(table, Text(text))
+
+
+def as_text(renderable: RenderableType, width: int = 100) -> str:
+    """What would be printed, without colours."""
+    console = Console(width=width, color_system=None, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(renderable)
+    return capture.get()
+
+
+def _tensors(layer: Layer, seen: Collection[str] = ()) -> list[tuple[str, str, str]]:
+    """Roles, shape and spaces: tensors of one layer that differ in their role alone share a line."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for tensor in layer.tensors:
+        shape = "x".join(map(str, tensor.shape)) or "scalar"
+        spaces = ", ".join(str(axis.of) for axis in tensor.axes)
+        remark = " (tied)" if tensor.name in seen else "" if tensor.live else " (unused)"
+        lines.setdefault((shape, spaces), []).append(tensor.role + remark)
+    return [(", ".join(roles), shape, spaces) for (shape, spaces), roles in lines.items()]
+
+
+def _edge(edge: Edge) -> str:
+    return " > ".join((str(edge.source), *edge.via))
+
+
+def _value(value: object) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def plain(text: str) -> Text:
+    """Plain text: no markup, and nothing that would steer the terminal it lands on."""
+    return Text(printable(text))

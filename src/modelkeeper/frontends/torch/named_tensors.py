@@ -1,0 +1,39 @@
+"""Which tensors does a model own, and under which names?
+
+Parameters and buffers, each once: tied tensors have several names, of which the first is used
+everywhere. Names are those of the user's own code; wrappers add nothing. Buffers that the model keeps
+out of its `state_dict` (a table it computes for itself) are owned too, but not stored.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+
+from modelkeeper.errors import CannotDescribe
+from modelkeeper.frontends.torch.recorder import Owned, place
+from modelkeeper.frontends.torch.side_effects import modules_by_name
+
+
+def owned_tensors(model: nn.Module) -> list[Owned]:
+    """Every parameter and buffer once, in the order of the modules."""
+    found: dict[Any, Owned] = {}
+    for prefix, module in modules_by_name(model, repeat=True):
+        for parameter, table in ((True, module._parameters), (False, module._buffers)):
+            for key, tensor in table.items():
+                if tensor is None:
+                    continue
+                name = f"{prefix}.{key}" if prefix else key
+                if isinstance(tensor, (UninitializedParameter, UninitializedBuffer)):
+                    advice = (
+                        "Run the model once on real data, so that its lazy modules take shape, and try again"
+                    )
+                    raise CannotDescribe(type(model).__name__, f"{name!r} has no shape yet", advice)
+                same = place(tensor) if tensor.layout == torch.strided and tensor.numel() else id(tensor)
+                if same in found:
+                    found[same].names.append(name)
+                else:
+                    stored = parameter or key not in module._non_persistent_buffers_set
+                    found[same] = Owned([name], tensor, parameter, stored)
+    return list(found.values())

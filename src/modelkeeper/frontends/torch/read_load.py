@@ -1,0 +1,161 @@
+"""Take weights out of a PyTorch model, and put weights into it.
+
+Both speak of stored tensors by the names a Graph uses: those of the user's own code, tied tensors by
+their first name (when loading, any of their names will do).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from modelkeeper import _native
+from modelkeeper.errors import InvalidWeights
+from modelkeeper.frontends.torch.named_tensors import owned_tensors
+from modelkeeper.frontends.torch.recorder import CPU, Owned
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LARGE = 1 << 16  # bytes that are worth a way of their own
+# Types that NumPy does not have itself, with an integer type of the same width to carry them over.
+_FOREIGN = {
+    torch.bfloat16: (torch.int16, np.dtype(ml_dtypes.bfloat16)),
+    torch.float8_e4m3fn: (torch.int8, np.dtype(ml_dtypes.float8_e4m3fn)),
+    torch.float8_e5m2: (torch.int8, np.dtype(ml_dtypes.float8_e5m2)),
+    torch.float8_e4m3fnuz: (torch.int8, np.dtype(ml_dtypes.float8_e4m3fnuz)),
+    torch.float8_e5m2fnuz: (torch.int8, np.dtype(ml_dtypes.float8_e5m2fnuz)),
+}
+_TORCH = {numpy: (carrier, dtype) for dtype, (carrier, numpy) in _FOREIGN.items()}
+
+
+def read(model: nn.Module) -> Iterator[tuple[str, Array]]:
+    """Every stored tensor by name. Arrays share memory with tensors on the CPU: copy what you keep.
+
+    Raises:
+        InvalidWeights: A tensor is on the meta device, quantised or sparse: it has no plain numbers.
+    """
+    for each in owned_tensors(model):
+        if each.stored:
+            yield each.names[0], _array(each)
+
+
+def load(model: nn.Module, weights: Mapping[str, Any]) -> None:
+    """Write weights into a model, in place: optimizers built on its parameters stay valid.
+
+    Every name and shape is checked before the first number is written. Dtype and device of the model are
+    kept; tensors that `weights` does not name are left alone.
+
+    Args:
+        model: Any module, wrapped or not.
+        weights: Arrays or tensors by name.
+
+    Raises:
+        InvalidWeights: A name is unknown or given twice, or a shape or kind of number does not fit. The
+            model is then unchanged.
+    """
+    homes = {name: each for each in owned_tensors(model) if each.stored for name in each.names}
+    planned: dict[str, tuple[Tensor, Any]] = {}
+    for name, value in weights.items():
+        home = homes.get(name)
+        if home is None:
+            raise InvalidWeights(name, f"the model has no such tensor{_nearest(name, homes)}")
+        if home.names[0] in planned:
+            raise InvalidWeights(name, f"it is tied to {home.names[0]!r}, which is given too")
+        planned[home.names[0]] = (home.tensor, _fitting(name, value, home.tensor))
+    moved = {name: found for name, pair in planned.items() if (found := _as_bytes(*pair)) is not None}
+    sources, outs = [source for source, _ in moved.values()], [out for _, out in moved.values()]
+    _native.copy(sources, outs, torch.get_num_threads())
+    torch.autograd.graph.increment_version([planned[name][0] for name in moved])
+    with torch.no_grad():
+        for name, (target, value) in planned.items():
+            if name not in moved:
+                source = as_tensor(name, value)
+                shared = source.device == target.device and _place(source) == _place(target)
+                target.copy_(source.clone() if shared else source)  # what overlaps cannot be copied as it is
+
+
+def _place(tensor: Tensor) -> int:
+    """Where the memory begins that a tensor lies in."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else id(tensor)
+
+
+def _as_bytes(target: Tensor, value: Any) -> tuple[Array, Array] | None:
+    """From where to where a large tensor is copied byte for byte, which is quickest; None: it is not."""
+    if target.layout != torch.strided or target.nbytes < LARGE or _dtype("", value) != target.dtype:
+        return None
+    source, out = _bytes(value), _bytes(target)
+    return None if source is None or out is None or np.may_share_memory(source, out) else (source, out)
+
+
+def _bytes(value: Any) -> Array | None:
+    """The memory of an array or a tensor, if it is plain."""
+    if isinstance(value, Tensor):
+        plain = type(value) in (Tensor, nn.Parameter) and value.device == CPU and value.is_contiguous()
+        if not plain or value.is_quantized or value.is_conj() or value.is_neg() or value.is_inference():
+            return None
+        return value.detach().reshape(-1).view(torch.uint8).numpy()
+    return value.reshape(-1).view(np.uint8) if value.flags.c_contiguous and value.dtype.isnative else None
+
+
+def _array(each: Owned) -> Array:
+    tensor, name = each.tensor.detach(), each.names[0]
+    if tensor.is_meta:
+        raise InvalidWeights(name, "it is on the meta device and has no numbers")
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        raise InvalidWeights(
+            name, f"it is {'quantised' if tensor.is_quantized else 'sparse'}; make it dense first"
+        )
+    tensor = tensor.to(CPU).resolve_conj().resolve_neg()
+    if tensor.dtype in _FOREIGN:
+        carrier, dtype = _FOREIGN[tensor.dtype]
+        return tensor.view(carrier).numpy().view(dtype)
+    array: Array = tensor.numpy()
+    return array
+
+
+def _fitting(name: str, value: Any, target: Tensor) -> Any:
+    """The value, an array or a tensor, if it can become what the model has; its numbers are not touched."""
+    value = value.detach() if isinstance(value, Tensor) else np.asarray(value)
+    if target.is_meta:
+        raise InvalidWeights(name, "the model is on the meta device; materialise it first (model.to_empty)")
+    if isinstance(value, Tensor) and value.is_meta:
+        raise InvalidWeights(name, "the weight is on the meta device and has no numbers")
+    if tuple(value.shape) != tuple(target.shape):
+        raise InvalidWeights(name, f"shape {tuple(value.shape)}, the model has {tuple(target.shape)}")
+    if not torch.can_cast(_dtype(name, value), target.dtype):
+        raise InvalidWeights(name, f"{_dtype(name, value)} cannot become {target.dtype}")
+    return value
+
+
+def _dtype(name: str, value: Any) -> torch.dtype:
+    """Of an array or a tensor, as torch calls it."""
+    return value.dtype if isinstance(value, Tensor) else as_tensor(name, np.empty(0, value.dtype)).dtype
+
+
+def as_tensor(name: str, value: Any) -> Tensor:
+    """A tensor of an array's numbers, in its memory where that is possible."""
+    if isinstance(value, Tensor):
+        return value.detach()
+    array = np.asarray(value)
+    carrier, dtype = _TORCH.get(array.dtype, (None, None))
+    if carrier is not None:
+        array = array.view(np.int16 if array.dtype.itemsize == 2 else np.int8)
+    if not array.flags.writeable or not array.dtype.isnative:
+        array = array.astype(
+            array.dtype.newbyteorder("=")
+        )  # torch takes no read-only or foreign-endian memory
+    try:
+        tensor = torch.from_numpy(array)
+    except (TypeError, ValueError) as error:
+        raise InvalidWeights(name, str(error).partition("\n")[0]) from error
+    return tensor.view(dtype) if dtype is not None else tensor
+
+
+def _nearest(name: str, known: Mapping[str, Owned]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

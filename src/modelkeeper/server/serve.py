@@ -1,0 +1,121 @@
+"""Run a service: until it is told to stop, or in a thread beside other work.
+
+with serving(coordinator, ServiceSettings(auth=False, port=0)) as url: ...
+"""
+
+import contextlib
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+
+import uvicorn
+
+from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.errors import InvalidSetting
+from modelkeeper.server.app import Application
+from modelkeeper.settings import ServiceSettings
+from modelkeeper.zoo.accounts import ADMIN, Accounts
+
+BACKLOG = 2048
+FIRST_USER = "admin"
+
+
+def first_token(coordinator: Coordinator) -> str | None:
+    """The token of a first administrator, if nobody has one yet. It is shown once, and nowhere kept."""
+    accounts = Accounts(coordinator.zoo.catalog)
+    if accounts.tokens():
+        return None
+    accounts.add_user(FIRST_USER)
+    return accounts.add_token(FIRST_USER, ADMIN, note="made at the first start")
+
+
+def listen(settings: ServiceSettings) -> socket.socket:
+    """A socket at the address of the service.
+
+    Raises:
+        InvalidSetting: The address is taken, or is not of this machine.
+    """
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    # With the protocol named: asyncio else does not switch Nagle's delay off, which costs 40 ms a reply.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((settings.host.strip("[]"), settings.port))
+        listening.listen(BACKLOG)
+    except OSError as problem:
+        listening.close()
+        where = f"{settings.host}:{settings.port}"
+        raise InvalidSetting("host and port", where, f"{problem.strerror}; choose others") from problem
+    return listening
+
+
+def address(listening: socket.socket) -> str:
+    """The URL of a socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """Stops when it is told to, which is no failure: uvicorn's own would then die of the signal."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {sign: signal.signal(sign, self.handle_exit) for sign in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for sign, handler in before.items():
+                signal.signal(sign, handler)
+
+
+def server(application: Application) -> uvicorn.Server:
+    """A server that finishes the requests under way when it is told to stop."""
+    settings = application.service.settings
+    config = uvicorn.Config(
+        application,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=max(1, int(settings.shutdown)),
+        timeout_keep_alive=75,
+        lifespan="off",
+        ws="none",
+    )
+    return _Server(config)
+
+
+def run(application: Application, listening: socket.socket) -> None:
+    """Serve until a signal says stop."""
+    server(application).run(sockets=[listening])
+
+
+@contextlib.contextmanager
+def serving(coordinator: Coordinator, settings: ServiceSettings) -> Iterator[str]:
+    """Serve in a thread; gives the URL."""
+    listening = listen(settings)
+    serves = server(Application(coordinator, settings))
+    thread = threading.Thread(target=serves.run, args=([listening],), name="modelkeeper-server", daemon=True)
+    thread.start()
+    try:
+        yield address(listening)
+    finally:
+        serves.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def log_to_stderr() -> None:
+    """One line of JSON for each request; warnings as they are."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for name in ("modelkeeper", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.propagate = False
+        logger.setLevel(logging.INFO if name == "modelkeeper" else logging.WARNING)

@@ -1,0 +1,372 @@
+"""From a trace with spaces to a Graph: which steps are layers, which are merges, what lies between.
+
+Every value is where it comes from: out of one node through a path of folded operations, straight from
+tensors of the model, or from nowhere (a constant). A step makes a node when it uses tensors of the
+model or when it joins data of different nodes; otherwise it only lengthens a path.
+
+A pointwise step that joins one node's output with functions of itself (x * sigmoid(x), a hand-written
+RMS norm) is a function of that node, not a merge: it is folded into the path, written out.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from modelkeeper.frontends.torch.recorder import Owned
+from modelkeeper.frontends.torch.trace import Step, Trace, Value
+from modelkeeper.graph import Axis, Edge, Fixed, Layer, Tensor
+from modelkeeper.graph.structure import Attribute
+from modelkeeper.tracing.paths import (
+    PERMUTING,
+    SILENT,
+    STATISTICS,
+    Path,
+    common,
+    extend,
+    shorten,
+    written,
+)
+from modelkeeper.tracing.rules.layers import CONVOLUTIONS, RECURRENT, TRANSPOSED, operands, transposed
+from modelkeeper.tracing.tensors import Degrees, Tensors, carry_roles, write_tensor
+from modelkeeper.tracing.terms import Solver
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The output of a node, after the operations of a path."""
+
+    node: int
+    via: Path = ()
+    simple: bool = True  # the path is pointwise or takes statistics: it can be folded into a function
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Computed from tensors of the model alone."""
+
+    values: tuple[Value, ...]
+    direct: bool  # nothing was done to it but moving axes
+
+
+Origin = Flow | Weights | None
+
+MERGES = {
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+    "cat": "concat",
+    "bmm": "matmul",
+    "mm": "matmul",
+    "baddbmm": "matmul",
+    "addmm": "matmul",
+    "scaled_dot_product_attention": "attention",
+}
+APPLIED = {"mul": "scale", "div": "scale", "add": "shift", "sub": "shift"}
+NORMS = {
+    "batch_norm": "batch_norm",
+    "instance_norm": "instance_norm",
+    "native_batch_norm": "batch_norm",
+    "layer_norm": "layer_norm",
+    "native_layer_norm": "layer_norm",
+    "rms_norm": "rms_norm",
+    "_fused_rms_norm": "rms_norm",
+    "group_norm": "group_norm",
+    "native_group_norm": "group_norm",
+}
+ROLES_OF_NORM = {"weight": "gain", "bias": "bias", "running_mean": "mean", "running_var": "variance"}
+
+
+class Assembly:
+    """Builds the layers of one graph."""
+
+    def __init__(self, solver: Solver, degrees: Degrees) -> None:
+        self.layers: list[Layer] = []
+        self.tensors = Tensors(solver, degrees)
+        self.values: dict[int, Value] = {}  # a node -> the value that is its output
+        self._origins: dict[int, Origin] = {}
+        self._names: dict[str, int] = {}
+        self._sources: dict[int, int] = {}  # a bare tensor -> its node
+
+    def build(self, trace: Trace, names: Sequence[str]) -> None:
+        """Walk the trace and make the nodes: inputs, layers and merges, outputs."""
+        for value, name in zip(trace.inputs, names, strict=True):
+            node = self._node(name, "input")
+            self._origins[value.number], self.values[node] = Flow(node), value
+        for step in trace.steps:
+            origins = [self._origin(value) for value in step.inputs]
+            before = len(self.layers)
+            result = self._step(step, origins)
+            if isinstance(result, Flow) and result.node >= before:
+                self.values[result.node] = step.outputs[0]
+            many = len(step.outputs) > 1
+            for n, value in enumerate(step.outputs):
+                if value.step is step:
+                    piece = isinstance(result, Flow) and many
+                    self._origins[value.number] = self._piece(result, step, n) if piece else result
+        for value in trace.outputs:
+            origin = self._origin(value)
+            flow = self._flow(origin) if origin is not None else None
+            self.values[self._node("output", "output", [flow] if flow else [])] = value
+
+    def leftover(self, owned: Sequence[Owned], touched: set[str]) -> None:
+        """Tensors that no live step uses go with a layer of the same module, or into one that says so."""
+        described = {tensor.name for layer in self.layers for tensor in layer.tensors}
+        homes = {layer.name: n for n, layer in reversed(list(enumerate(self.layers))) if layer.tensors}
+        unused: dict[str, list[Tensor]] = {}
+        for each in owned:
+            if each.names[0] in described:
+                continue
+            module, _, key = each.names[0].rpartition(".")
+            count = key == "num_batches_tracked"
+            live = (count and module in homes) or (each.names[0] in touched and not each.parameter)
+            axes = tuple(Axis("other", Fixed(size, "unused")) for size in each.tensor.shape)
+            tensor = write_tensor(each, "count" if count else key, axes, live=live)
+            if module in homes:
+                layer = self.layers[homes[module]]
+                tensors = (*layer.tensors, tensor)
+                self.layers[homes[module]] = Layer(
+                    layer.name, layer.kind, layer.inputs, tensors, layer.attributes
+                )
+            else:
+                unused.setdefault(module, []).append(tensor)
+        for module, spare in unused.items():
+            self._node(module or "unused", "unused", tensors=spare)
+
+    # -- where values come from -----------------------------------------------------------------
+
+    def _origin(self, value: Value) -> Origin:
+        if value.number in self._origins:
+            return self._origins[value.number]
+        if value.owner is not None and value.step is None:
+            return Weights((value,), direct=True)
+        return None
+
+    def _piece(self, origin: Origin, step: Step, n: int) -> Origin:
+        """One of several results: which one is part of the path."""
+        assert isinstance(origin, Flow)
+        if step.name in RECURRENT or step.name in NORMS:
+            return origin if n == 0 else Flow(origin.node, (*origin.via, f"state[{n}]"), False)
+        if n == 0 and step.name in ("max", "min", "topk", "sort", "var_mean", "max_pool2d_with_indices"):
+            return origin
+        return Flow(origin.node, (*origin.via, f"{n + 1}/{len(step.outputs)}"), origin.simple)
+
+    def _step(self, step: Step, origins: list[Origin]) -> Origin:
+        made = self._layer(step)
+        if made is not None:
+            return Flow(made)
+        present = [origin for origin in origins if origin is not None]
+        if step.name == "write":
+            old, new = origins
+            if step.arguments["whole"] or old is None:
+                return new
+            if new is None:
+                return old
+        flows = [origin for origin in present if isinstance(origin, Flow)]
+        if not present:
+            return None
+        if not flows:
+            values = tuple(
+                {
+                    v.number: v for origin in present if isinstance(origin, Weights) for v in origin.values
+                }.values()
+            )
+            moved = step.name in SILENT or step.name in PERMUTING
+            return Weights(values, moved and all(isinstance(o, Weights) and o.direct for o in present))
+        weights = [origin for origin in present if isinstance(origin, Weights)]
+        if len({flow.node for flow in flows}) == 1 and not weights:
+            folded = self._fold(step, origins, flows)
+            if folded is not None:
+                return folded
+        if weights and step.name in APPLIED and len(flows) == 1:
+            return Flow(self._apply(step, flows[0], weights[0]))
+        edges = [self._flow(origin) for origin in present]
+        kind = MERGES.get(step.name, step.name)
+        attributes = _attributes(step, ("dim", "is_causal", *(("scale",) if _own_scale(step) else ())))
+        return Flow(self._node(kind, kind, edges, attributes=attributes))
+
+    def _flow(self, origin: Origin) -> Flow:
+        """As the output of a node: a bare tensor gets a node of its own, once."""
+        if isinstance(origin, Flow):
+            return origin
+        assert isinstance(origin, Weights)
+        first = origin.values[0]
+        node = self._sources.get(first.number)
+        if node is None or len(origin.values) > 1:
+            tensors = [
+                self.tensors.tensor(value, _key(value), ["other"] * len(value.axes))
+                for value in origin.values
+            ]
+            node = self._sources[first.number] = self._node(_module(first), "parameter", tensors=tensors)
+        return Flow(node)
+
+    def _fold(self, step: Step, origins: list[Origin], flows: list[Flow]) -> Flow | None:
+        """Fold a step on one node's output into the path, unless it is a merge of separate branches."""
+        if len(flows) == 1:
+            flow = flows[0]
+            if step.name in SILENT:
+                return flow
+            text = written(step)
+            simple = flow.simple and (step.operation.pointwise or step.name in STATISTICS)
+            return Flow(flow.node, extend(flow.via, text), simple) if text else flow
+        if not step.operation.pointwise or not all(flow.simple for flow in flows):
+            return None
+        shared = common([flow.via for flow in flows])
+        inside = [
+            "" if origin is None else ">".join(origin.via[len(shared) :]) or "_"
+            for origin in origins
+            if origin is None or isinstance(origin, Flow)
+        ]
+        return Flow(
+            flows[0].node, (*shared, shorten(f"{step.name}({','.join(each for each in inside if each)})"))
+        )
+
+    # -- layers ---------------------------------------------------------------------------------
+
+    def _layer(self, step: Step) -> int | None:
+        """The node of a step that is a layer by its kind, or None."""
+        name = step.name
+        if name in CONVOLUTIONS or name in TRANSPOSED:
+            back = transposed(step)
+            rank = len(step.arguments["weight"].shape) - 2
+            roles = ["in", "out"] if back else ["out", "in"]
+            parts = [
+                ("weight", step.arguments["weight"], roles + ["kernel"] * rank),
+                ("bias", step.arguments.get("bias"), ["out"]),
+            ]
+            attributes = _window_attributes(step, rank)
+            return self._parametric(step, "conv_transpose" if back else "conv", "input", parts, attributes)
+        if name == "linear":
+            parts = [
+                ("weight", step.arguments["weight"], ["out", "in"]),
+                ("bias", step.arguments.get("bias"), ["out"]),
+            ]
+            return self._parametric(step, "linear", "input", parts)
+        if name in ("matmul", "mm", "addmm", "bmm", "baddbmm", "mv"):
+            left, right = operands(step)
+            if isinstance(self._origin(right), Weights) and not isinstance(self._origin(left), Weights):
+                roles = ["other"] * (len(right.shape) - 2) + ["in", "out"][: len(right.shape)]
+                bias = step.inputs[0] if len(step.inputs) == 3 else None
+                parts = [("weight", right, roles), ("bias", bias, ["out"])]
+                return self._parametric(step, "linear", left, parts)
+        if name in NORMS:
+            given = [(role, step.arguments.get(key), ["out"] * 8) for key, role in ROLES_OF_NORM.items()]
+            keys = ("eps", "num_groups", "group")
+            return self._parametric(step, NORMS[name], step.inputs[0], given, _attributes(step, keys))
+        if name == "embedding":
+            parts = [("weight", step.arguments["weight"], ["row", "out"])]
+            return self._parametric(step, "embedding", "indices", parts)
+        if name in ("prelu", "_prelu_kernel"):
+            return self._parametric(step, "prelu", step.inputs[0], [("weight", step.inputs[1], ["out"] * 8)])
+        if name in RECURRENT:
+            stack = ("num_layers", "bidirectional")
+            given = [
+                ("weight" if len(value.shape) == 2 else "bias", value, ["out", "in"])
+                for value in step.arguments["params"]
+            ]
+            return self._parametric(step, name, "input", given, _attributes(step, stack))
+        return None
+
+    def _parametric(
+        self,
+        step: Step,
+        kind: str,
+        taken: str | Value,
+        parts: Sequence[tuple[str, Value | None, list[str]]],
+        attributes: dict[str, Attribute] | None = None,
+    ) -> int | None:
+        """A node for a step whose tensors come from the model; None if they do not."""
+        tensors: dict[str, Tensor] = {}
+        others: list[Value] = []
+        owner = ""
+        for role, value, roles in parts:
+            origin = self._origin(value) if value is not None else None
+            if isinstance(origin, Flow):
+                assert value is not None
+                others.append(value)  # computed from activations: an input like any other
+            if not isinstance(origin, Weights):
+                continue
+            assert value is not None
+            owner = owner or _module(origin.values[0])
+            for each in origin.values:
+                tensor = self.tensors.tensor(
+                    each, role, carry_roles(each, value, roles), direct=origin.direct, used=value
+                )
+                tensors.setdefault(tensor.name, tensor)
+        if not tensors:
+            return None
+        source = step.arguments[taken] if isinstance(taken, str) else taken
+        flows = [
+            self._flow(origin) for value in (source, *others) if (origin := self._origin(value)) is not None
+        ]
+        return self._node(owner, kind, flows, list(tensors.values()), attributes)
+
+    def _apply(self, step: Step, flow: Flow, weights: Weights) -> int:
+        """A tensor of the model multiplied with, or added to, the output of one node."""
+        kind = APPLIED[step.name]
+        role = "gain" if kind == "scale" else "bias"
+        tensors = [
+            self.tensors.tensor(v, role if n == 0 else "factor", ["out"] * len(v.axes))
+            for n, v in enumerate(weights.values)
+        ]
+        attributes: dict[str, Attribute] = {} if step.name in ("mul", "add") else {"by": step.name}
+        return self._node(_module(weights.values[0]), kind, [flow], tensors, attributes)
+
+    def _node(
+        self,
+        name: str,
+        kind: str,
+        flows: Sequence[Flow] = (),
+        tensors: Sequence[Tensor] = (),
+        attributes: dict[str, Attribute] | None = None,
+    ) -> int:
+        count = self._names[name] = self._names.get(name, 0) + 1
+        unique = name if count == 1 else f"{name}@{count}"
+        edges = tuple(Edge(flow.node, flow.via) for flow in flows)
+        self.layers.append(Layer(unique, kind, edges, tuple(tensors), attributes or {}))
+        return len(self.layers) - 1
+
+
+def _module(value: Value) -> str:
+    """The name of the module that owns a tensor."""
+    assert value.owner is not None
+    name = value.owner.names[0].partition(".parametrizations.")[0]
+    if name != value.owner.names[0]:
+        return name
+    return name.rpartition(".")[0] or name
+
+
+def _key(value: Value) -> str:
+    assert value.owner is not None
+    return value.owner.names[0].rpartition(".")[2]
+
+
+def _attributes(step: Step, keys: Sequence[str]) -> dict[str, Attribute]:
+    """The named scalar arguments, as they were given."""
+    found: dict[str, Attribute] = {}
+    for key in keys:
+        value = step.arguments.get(key)
+        if isinstance(value, (bool, int, float)) and value is not False:
+            found["groups" if key in ("num_groups", "group") else key] = value
+    return found
+
+
+def _own_scale(step: Step) -> bool:
+    """Does an attention scale by something else than the root of how many units it compares by?"""
+    scale = step.arguments.get("scale") if step.name == "scaled_dot_product_attention" else None
+    return scale is not None and not math.isclose(
+        scale, step.arguments["query"].shape[-1] ** -0.5, rel_tol=1e-6
+    )
+
+
+def _window_attributes(step: Step, rank: int) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {}
+    for key, default in (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0)):
+        value = step.arguments.get(key, default)
+        if isinstance(value, str):
+            found[key] = value
+        elif value not in (default, [default] * rank, [default]):
+            value = [value] * rank if isinstance(value, int) else list(value)
+            found[key] = tuple(value * rank if len(value) == 1 else value)
+    if step.arguments.get("groups", 1) != 1:
+        found["groups"] = step.arguments["groups"]
+    return found

@@ -1,0 +1,158 @@
+"""Which axes of a model's values are which spaces?
+
+`Inference.walk` goes over a trace once and gives every value its axes: terms of one solver, unified as
+the operations demand. An operation with a rule (`rules`) is understood; a pointwise one unifies what it
+broadcasts; any other is opaque: its inputs are pinned, its outputs are new spaces, and it is named in the
+notes. Nothing is guessed.
+
+A rule takes the step and returns the axes of each output.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from modelkeeper.frontends.torch.trace import Step, Trace, Value
+from modelkeeper.tracing.terms import Solver, Straddles, Term
+
+Axes = list[Term]
+Rule = Callable[["Inference", Step], list[Axes]]
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for these operations."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            RULES[name] = function
+        return function
+
+    return register
+
+
+class Inference:
+    """The state of one walk: the solver, where we are, and what was opaque."""
+
+    def __init__(self) -> None:
+        self.solver = Solver()
+        self.opaque: dict[str, str] = {}  # operation -> where it was first met
+        self.read: set[int] = set()  # values that something needs
+        self._last = "the input"
+        self._name = ""
+
+    @property
+    def where(self) -> str:
+        return f"{self._name} after {self._last}"
+
+    def walk(self, trace: Trace) -> None:
+        """Give every value of the trace its axes."""
+        self.read = {value.number for step in trace.steps for value in step.inputs}
+        self.read.update(value.number for value in trace.outputs)
+        for value in trace.inputs:
+            value.axes = self.fixed(value.shape, "input")
+        for step in trace.steps:
+            self._name = step.name
+            for value in step.inputs:
+                if value.step is None and len(value.axes) != len(value.shape):
+                    self._enter(value)
+            for value, axes in zip(step.outputs, self._apply(step), strict=False):
+                if value.step is step:
+                    value.axes = axes
+        for value in trace.outputs:
+            for axis in value.axes:
+                self.solver.pin(axis, "output")
+        self._pin_unread(trace)
+
+    def _pin_unread(self, trace: Trace) -> None:
+        """Units of one tensor that nothing computes with: positions beyond the length of this input."""
+        met = Counter(
+            atom
+            for value in (*trace.owned, *[value for step in trace.steps for value in step.outputs])
+            for axis in value.axes
+            for atom in self.solver.atoms(axis)
+        )
+        for atom, count in met.items():
+            if count == 1:
+                self.solver.pin(atom, "never read")
+
+    def fixed(self, shape: Sequence[int], origin: str) -> Axes:
+        return [self.solver.fixed(size, origin) for size in shape]
+
+    def unify(self, a: Term, b: Term) -> None:
+        self.solver.unify(a, b, self.where)
+
+    def pin(self, term: Term, why: str) -> None:
+        self.solver.pin(term, f"{why} in {self.where}")
+
+    def _enter(self, value: Value) -> None:
+        """A value that no step made: a tensor of the model, or a constant."""
+        if value.owner is None:
+            value.axes = [
+                self.solver.atom(size) if repeats else self.solver.fixed(size, "constant")
+                for size, repeats in zip(value.shape, value.repeats, strict=True)
+            ]
+            return
+        self._last = value.owner.names[0].rpartition(".")[0] or value.owner.names[0]
+        if value.floating:
+            value.axes = [self.solver.atom(size) for size in value.shape]
+        else:
+            value.axes = self.fixed(value.shape, "integers")
+
+    def _apply(self, step: Step) -> list[Axes]:
+        function = RULES.get(step.name) or (pointwise if step.operation.pointwise else None)
+        problem = "no rule"
+        if function is not None:
+            try:
+                return self._checked(step, function(self, step))
+            except Straddles as error:
+                problem = str(error)
+        self.opaque.setdefault(step.name, f"{problem} for {self.where}")
+        why = f"opaque {self.where}"
+        for value in step.inputs:
+            for axis in value.axes:
+                self.solver.pin(axis, why)
+        return [self.solver.unknown(value.shape, why) for value in step.outputs]
+
+    def _checked(self, step: Step, axes: list[Axes]) -> list[Axes]:
+        for value, each in zip(step.outputs, axes, strict=False):
+            if tuple(axis.size for axis in each) != value.shape:
+                raise Straddles(f"axes {each} for a result of shape {value.shape}")
+        return axes
+
+
+def pointwise(run: Inference, step: Step) -> list[Axes]:
+    """Operands are broadcast against each other: axes that meet are one."""
+    result = []
+    for shape in (value.shape for value in step.outputs):
+        axes = []
+        for position in range(-len(shape), 0):
+            met = [
+                v.axes[position]
+                for v in step.inputs
+                if len(v.axes) >= -position and v.axes[position].size != 1
+            ]
+            if shape[position] == 1 or not met:
+                axes.append(run.solver.one if shape[position] == 1 else run.solver.atom(shape[position]))
+                continue
+            for other in met[1:]:
+                if other is not met[0]:
+                    run.unify(met[0], other)
+            axes.append(met[0])
+        result.append(axes)
+    return result
+
+
+def position(dim: int, value: Value) -> int:
+    """The number of an axis that may be counted from the end."""
+    return dim + len(value.shape) if dim < 0 else dim
+
+
+def chosen(step: Step, source: Value, *names: str) -> list[int]:
+    """The axes that a `dim` argument names; all of them when it names none."""
+    dim = next((step.arguments[name] for name in names if step.arguments.get(name) is not None), None)
+    if dim is None or dim == []:
+        return (
+            list(range(len(source.shape))) if step.name not in ("sort", "topk") else [len(source.shape) - 1]
+        )
+    return [position(n, source) for n in ([dim] if isinstance(dim, int) else dim) if source.shape]

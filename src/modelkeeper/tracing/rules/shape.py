@@ -1,0 +1,259 @@
+"""Rules for shape: reshaping makes products, concatenation makes sums, splitting takes them apart."""
+
+from modelkeeper.frontends.torch.trace import Step, Value
+from modelkeeper.tracing.infer_spaces import Axes, Inference, chosen, position, rule
+from modelkeeper.tracing.terms import Straddles
+
+
+@rule("view", "_unsafe_view", "_reshape_alias")
+def _view(run: Inference, step: Step) -> list[Axes]:
+    return [run.solver.reshape(step.inputs[0].axes, step.outputs[0].shape, run.where)]
+
+
+@rule("expand")
+def _expand(run: Inference, step: Step) -> list[Axes]:
+    source, shape = step.inputs[0], step.outputs[0].shape
+    new = len(shape) - len(source.axes)
+    return [
+        [
+            source.axes[n - new]
+            if n >= new and (source.shape[n - new] != 1 or size == 1)
+            else run.solver.atom(size)
+            for n, size in enumerate(shape)
+        ]
+    ]
+
+
+@rule("repeat")
+def _repeat(run: Inference, step: Step) -> list[Axes]:
+    source, times = step.inputs[0], step.arguments["repeats"]
+    new = len(times) - len(source.axes)
+    axes = []
+    for n, count in enumerate(times):
+        axis = source.axes[n - new] if n >= new else run.solver.one
+        lead = run.solver.atom(count) if axis.size == 1 else run.solver.fixed(count, "repeats")
+        axes.append(run.solver.product([lead, axis]))
+    return [axes]
+
+
+@rule(
+    "zeros",
+    "ones",
+    "empty",
+    "full",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+    "new_empty",
+    "rand",
+    "randn",
+    "empty_strided",
+)
+def _create(run: Inference, step: Step) -> list[Axes]:
+    return [[run.solver.atom(size) for size in step.outputs[0].shape]]
+
+
+@rule("arange", "scalar_tensor", "eye", "linspace", "range", "full_range")
+def _constant(run: Inference, step: Step) -> list[Axes]:
+    return [run.fixed(step.outputs[0].shape, "constant")]
+
+
+@rule("permute")
+def _permute(run: Inference, step: Step) -> list[Axes]:
+    source = step.inputs[0]
+    return [[source.axes[n] for n in step.arguments["dims"]]]
+
+
+@rule("transpose", "t", "numpy_T", "mT", "swapaxes")
+def _transpose(run: Inference, step: Step) -> list[Axes]:
+    axes = list(step.inputs[0].axes)
+    if len(axes) > 1:
+        first, second = step.arguments.get("dim0", -2), step.arguments.get("dim1", -1)
+        axes[first], axes[second] = axes[second], axes[first]
+    return [axes]
+
+
+@rule("unsqueeze")
+def _unsqueeze(run: Inference, step: Step) -> list[Axes]:
+    axes, dim = list(step.inputs[0].axes), step.arguments["dim"]
+    axes.insert(dim + len(axes) + 1 if dim < 0 else dim, run.solver.one)
+    return [axes]
+
+
+@rule("squeeze")
+def _squeeze(run: Inference, step: Step) -> list[Axes]:
+    source = step.inputs[0]
+    gone = set(chosen(step, source, "dim"))
+    return [[axis for n, axis in enumerate(source.axes) if not (n in gone and axis.size == 1)]]
+
+
+@rule("cat")
+def _cat(run: Inference, step: Step) -> list[Axes]:
+    parts = [value for value in step.inputs if value.shape != (0,)]
+    dim = position(step.arguments.get("dim", 0), step.outputs[0])
+    axes = list(parts[0].axes)
+    for value in parts[1:]:
+        for n, axis in enumerate(value.axes):
+            if n != dim:
+                run.unify(axes[n], axis)
+    axes[dim] = run.solver.concat([value.axes[dim] for value in parts])
+    return [axes]
+
+
+@rule("stack")
+def _stack(run: Inference, step: Step) -> list[Axes]:
+    axes = list(step.inputs[0].axes)
+    for value in step.inputs[1:]:
+        for mine, other in zip(axes, value.axes, strict=True):
+            run.unify(mine, other)
+    axes.insert(
+        position(step.arguments.get("dim", 0), step.outputs[0]),
+        run.solver.fixed(len(step.inputs), "stacked"),
+    )
+    return [axes]
+
+
+@rule("split", "split_with_sizes", "unsafe_split", "unsafe_chunk")
+def _split(run: Inference, step: Step) -> list[Axes]:
+    source = step.inputs[0]
+    dim = position(step.arguments.get("dim", 0), source)
+    rest, result = source.axes[dim], []
+    for value in step.outputs:
+        piece, rest = run.solver.split(rest, value.shape[dim], run.where)
+        result.append([*source.axes[:dim], piece, *source.axes[dim + 1 :]])
+    return result
+
+
+@rule("unbind")
+def _unbind(run: Inference, step: Step) -> list[Axes]:
+    source = step.inputs[0]
+    dim = position(step.arguments.get("dim", 0), source)
+    run.pin(source.axes[dim], "taken apart")
+    return [[*source.axes[:dim], *source.axes[dim + 1 :]] for _ in step.outputs]
+
+
+@rule("select")
+def _select(run: Inference, step: Step) -> list[Axes]:
+    source = step.inputs[0]
+    dim = position(step.arguments["dim"], source)
+    run.pin(source.axes[dim], "one unit taken")
+    return [[*source.axes[:dim], *source.axes[dim + 1 :]]]
+
+
+def bounds(step: Step) -> tuple[int, int, int, int]:
+    """The axis of a slice, and its start, end and step as plain positions."""
+    source = step.inputs[0]
+    dim = position(step.arguments.get("dim", 0), source)
+    start, end, by = slice(
+        step.arguments.get("start"), step.arguments.get("end"), step.arguments.get("step", 1)
+    ).indices(source.shape[dim])
+    return dim, start, max(start, end), by
+
+
+@rule("slice")
+def _slice(run: Inference, step: Step) -> list[Axes]:
+    source = step.inputs[0]
+    dim, start, end, by = bounds(step)
+    axes = list(source.axes)
+    if by == 1:
+        _, tail = run.solver.split(axes[dim], start, run.where)
+        axes[dim], _ = run.solver.split(tail, end - start, run.where)
+    else:
+        run.pin(axes[dim], "every n-th unit taken")
+        axes[dim] = run.solver.fixed(step.outputs[0].shape[dim], "every n-th unit")
+    return [axes]
+
+
+@rule("index_select", "gather", "take_along_dim")
+def _pick(run: Inference, step: Step) -> list[Axes]:
+    source = step.inputs[0]
+    dim = position(step.arguments["dim"], source)
+    run.pin(source.axes[dim], "picked by index")
+    shape = step.outputs[0].shape
+    if step.name != "index_select":
+        _beside(run, source, step.inputs[1], dim)
+    return [
+        [
+            axis if n != dim and axis.size == shape[n] else run.solver.fixed(shape[n], "picked by index")
+            for n, axis in enumerate(source.axes)
+        ]
+    ]
+
+
+@rule("index", "_unsafe_index")
+def _index(run: Inference, step: Step) -> list[Axes]:
+    source, indices = step.inputs[0], step.arguments["indices"]
+    at = [n for n, index in enumerate(indices) if index is not None]
+    shape = step.outputs[0].shape
+    new = len(shape) - (len(source.axes) - len(at))
+    if not at or at != list(range(at[0], at[-1] + 1)) or new < 0:
+        raise Straddles("indices that are not next to each other")
+    for n in at:
+        run.pin(source.axes[n], "picked by index")
+    picked = run.fixed(shape[at[0] : at[0] + new], "picked by index")
+    return [[*source.axes[: at[0]], *picked, *source.axes[at[-1] + 1 :]]]
+
+
+@rule("constant_pad_nd", "pad")
+def _pad(run: Inference, step: Step) -> list[Axes]:
+    source = step.inputs[0]
+    axes = list(source.axes)
+    for n, (before, after) in enumerate(
+        zip(step.arguments["pad"][::2], step.arguments["pad"][1::2], strict=True)
+    ):
+        dim = len(axes) - 1 - n
+        axis = axes[dim]
+        if before < 0:
+            _, axis = run.solver.split(axis, -before, run.where)
+        if after < 0:
+            axis, _ = run.solver.split(axis, axis.size + after, run.where)
+        axes[dim] = run.solver.concat(
+            [run.solver.fixed(max(before, 0), "padding"), axis, run.solver.fixed(max(after, 0), "padding")]
+        )
+    return [axes]
+
+
+@rule("index_put", "_index_put_impl")
+def _index_put(run: Inference, step: Step) -> list[Axes]:
+    source, values, indices = step.inputs[0], step.arguments["values"], step.arguments["indices"]
+    at = [n for n, index in enumerate(indices) if index is not None]
+    if at != list(range(at[0], at[-1] + 1)) or any(len(indices[n].shape) != 1 for n in at):
+        raise Straddles("indices that are no plain lists next to each other")
+    for n in at:
+        run.pin(source.axes[n], "written by index")
+    written = [*source.axes[: at[0]], None, *source.axes[at[-1] + 1 :]]
+    for mine, other in zip(reversed(written), reversed(values.axes), strict=False):
+        if mine is not None and other.size != 1:
+            run.unify(mine, other)
+        elif mine is None:
+            run.pin(other, "written by index")
+    return [list(source.axes)]
+
+
+@rule("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_reduce")
+def _scatter(run: Inference, step: Step) -> list[Axes]:
+    source = step.inputs[0]
+    dim = position(step.arguments["dim"], source)
+    run.pin(source.axes[dim], "written by index")
+    for value in step.inputs[1:]:
+        _beside(run, source, value, dim)
+    return [list(source.axes)]
+
+
+def _beside(run: Inference, source: Value, other: Value, dim: int) -> None:
+    """What is read or written by index along `dim` has its other axes in common with the source."""
+    if len(other.axes) != len(source.axes):
+        return  # a plain list of indices
+    for n, (mine, its) in enumerate(zip(source.axes, other.axes, strict=True)):
+        if n != dim and mine.size == its.size:
+            run.unify(mine, its)
+        else:
+            run.pin(mine, "picked by index")
+            run.pin(its, "picked by index")
+
+
+@rule("triu", "tril")
+def _triangle(run: Inference, step: Step) -> list[Axes]:
+    for axis in step.inputs[0].axes[-2:]:
+        run.pin(axis, "cut off by position")
+    return [list(step.inputs[0].axes)]

@@ -1,0 +1,251 @@
+"""Which layer of a child should be fitted to which activations of its parent?
+
+For each projection (conv, linear) and norm of the child that a plan gives weights to:
+
+    where   its output is compared: behind the batch norm that it goes straight into, and behind the sum
+            that a branch ends in, if the other operand is there by then: so it fits what the shortcut leaves
+    with    what the parent's counterparts of its readers read. That is the same layer where both models are
+            alike; the end of the last block where the child has fewer, and the sum where only the parent has
+            shortcuts. If the readers do not say: the parent's layer that lends the weights. A layer that
+            still does what its lender does is left alone
+    units   those that the plan's unit maps choose, so that all layers on a space follow the same ones
+
+Heads that the plan leaves fresh can be fitted to labels. Tensors that several layers share are left alone.
+
+`calibrated` does it all: it chooses units by what they do on the examples, carries the plan out with them,
+and has the front end fit the layers.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from modelkeeper.errors import InvalidWeights
+from modelkeeper.frontends import frontend_for
+from modelkeeper.frontends.fit_tasks import Aim, Calibration, Target
+from modelkeeper.graph import Atom, Axis, Graph, Layer, Tensor, consumers
+from modelkeeper.transform.apply import apply
+from modelkeeper.transform.importance import Importance
+from modelkeeper.transform.plan import Plan
+
+Array = np.ndarray[Any, np.dtype[Any]]
+PROJECTIONS = frozenset({"conv", "linear"})
+# A scale is what is left of a norm that is written out: RMSNorm in most language models.
+NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "rms_norm", "scale"})
+
+
+def calibrated(
+    target: Any, plan: Plan, parent: Any, tensors: Mapping[str, Array], batches: Any, **options: Any
+) -> Calibration | None:
+    """Fit the layers of `target`, which holds the weights of `plan`, in place; what the front end reports.
+
+    Args:
+        target: The child.
+        plan: What was carried out on it. If it is exact there is nothing to fit, and the answer is None.
+        parent: The parent's program, or the parent itself.
+        tensors: The parent's tensors by name.
+        batches: Examples that both models can run on: see the front end's `collect`.
+        options: labels, examples, seconds, memory, progress: see the front end's `calibrate`.
+    """
+    if plan.exact:
+        return None
+    frontend = frontend_for(target)
+    own = msgspec.structs.replace(plan, maps=plan.maps.anew())
+
+    def start(ranks: Mapping[int, Array]) -> tuple[dict[str, Array], tuple[Aim, ...]]:
+        by_weight = Importance(plan.parent, lambda tensor: _source(tensors, tensor))
+
+        def importance(space: int) -> Array:
+            return ranks[space] if space in ranks else by_weight(space)
+
+        made = dict(apply(own, tensors, importance=importance))
+        return made, aims(own, importance)
+
+    found: Calibration = frontend.calibrate(
+        target, start, parent, tensors, batches, reads=reads(plan.parent), **options
+    )
+    return found
+
+
+def reads(graph: Graph) -> tuple[tuple[str, int], ...]:
+    """The layers that read one whole space with weights, and that space."""
+    return tuple(
+        (layer.name, axis.of.space)
+        for layer in graph.layers
+        if layer.kind in PROJECTIONS
+        for tensor in layer.tensors
+        if tensor.role == "weight"
+        for axis in tensor.axes
+        if axis.role == "in" and isinstance(axis.of, Atom)
+    )
+
+
+def aims(plan: Plan, importance: Callable[[int], Array]) -> tuple[Aim, ...]:
+    """What can be fitted, in the child's order. `importance`: of the units of the parent's spaces."""
+    return tuple(_Aims(plan, importance).all())
+
+
+class _Aims:
+    def __init__(self, plan: Plan, importance: Callable[[int], Array]) -> None:
+        self._plan, self._importance = plan, importance
+        self._readers = consumers(plan.child), consumers(plan.parent)
+        self._owner = {
+            t.name: n for n, each in reversed([*enumerate(plan.parent.layers)]) for t in each.tensors
+        }
+        self._inserted = {entry.tensor for entry in plan.entries if entry.action == "inserted"}
+        self._uses = Counter(t.name for layer in plan.child.layers for t in layer.tensors)
+
+    def all(self) -> Iterator[Aim]:
+        behind: set[int] = set()  # norms that are fitted together with what feeds them
+        for number, layer in enumerate(self._plan.child.layers):
+            aim = None
+            if layer.kind in PROJECTIONS:
+                aim = self._projection(number, layer, behind)
+            elif layer.kind in NORMS and number not in behind:
+                aim = self._norm(number, layer)
+            if aim is not None:
+                yield aim
+
+    def _projection(self, number: int, layer: Layer, behind: set[int]) -> Aim | None:
+        child = self._plan.child
+        weight = self._own(layer, "weight")
+        if weight is None or len([t for t in layer.tensors if t.role == "weight"]) != 1:
+            return None
+        roles = [axis.role for axis in weight.axes]
+        if sorted(roles[:2]) != ["in", "out"] or (layer.kind == "conv" and roles[0] != "out"):
+            return None
+        bias = self._own(layer, "bias")
+        if bias is None and any(t.role == "bias" for t in layer.tensors):
+            return None
+        rest: dict[str, Any] = {
+            "weight": weight.name,
+            "bias": bias.name if bias else "",
+            "flipped": roles[0] == "in",
+        }
+        axis = weight.axes[roles.index("out")]
+        lender = self._lender(weight)
+        head = any(child.layers[reader].kind == "output" for reader in self._readers[0][number])
+        if lender is None and head:
+            return Aim(layer.name, "head", end=layer.name, **rest)
+        if lender is None and weight.name in self._inserted:
+            return None  # it passes through or adds zero
+        norm = self._straight(0, number, ("batch_norm",))
+        own = self._norm_tensors(norm) if norm is not None else ()
+        norm = norm if own else None
+        if norm is not None:
+            behind.add(norm)
+        end = number if norm is None else norm
+        total = self._straight(0, end, ("add",))
+        end = end if total is None else total
+        targets = self._read(end)
+        if lender is not None:
+            targets += self._lent(lender, sum_too=end == total)
+        return Aim(
+            layer.name,
+            "projection",
+            norm="" if norm is None else child.layers[norm].name,
+            norm_tensors=own,
+            end=child.layers[end].name,
+            targets=self._targets(axis, targets),
+            **rest,
+        )
+
+    def _norm(self, number: int, layer: Layer) -> Aim | None:
+        gain, bias = self._own(layer, "gain"), self._own(layer, "bias")
+        lender = self._lender(gain) if gain is not None else None
+        if gain is None or gain.buffer:
+            return None
+        if lender is None:
+            own = self._norm_tensors(number) if layer.kind == "batch_norm" else ()
+            new = bool(own) and gain.name in self._inserted
+            return Aim(layer.name, "inserted", gain.name, norm_tensors=own) if new else None
+        if self._plan.parent.layers[lender].kind != layer.kind:
+            return None
+        own = self._norm_tensors(number) if layer.kind == "batch_norm" else ()
+        targets = self._targets(gain.axes[0], [lender]) if len(gain.axes) == 1 else ()
+        name = bias.name if bias is not None else ""
+        return Aim(layer.name, "norm", gain.name, name, norm_tensors=own, end=layer.name, targets=targets)
+
+    # -- where, with what, which units ----------------------------------------------------------
+
+    def _own(self, layer: Layer, role: str) -> Tensor | None:
+        """The layer's tensor of a role, if it is stored and no other layer's."""
+        found = next((t for t in layer.tensors if t.role == role), None)
+        return found if found is not None and found.stored and self._uses[found.name] == 1 else None
+
+    def _norm_tensors(self, number: int) -> tuple[tuple[str, str], ...]:
+        """A batch norm's tensors by role, if it has all four to itself."""
+        layer = self._plan.child.layers[number]
+        found = [(role, self._own(layer, role)) for role in ("gain", "bias", "mean", "variance")]
+        return tuple((role, t.name) for role, t in found if t is not None) if all(t for _, t in found) else ()
+
+    def _straight(self, side: int, number: int, kinds: tuple[str, ...]) -> int | None:
+        """The only reader of a layer, if it is of these kinds and takes the output as it is."""
+        graph = (self._plan.child, self._plan.parent)[side]
+        readers = self._readers[side][number]
+        if len(readers) != 1 or graph.layers[readers[0]].kind not in kinds:
+            return None
+        inputs = graph.layers[readers[0]].inputs
+        wanted = 2 if graph.layers[readers[0]].kind == "add" else 1
+        plain = [edge for edge in inputs if edge.source == number and not edge.via]
+        return readers[0] if len(plain) == 1 and len(inputs) == wanted else None
+
+    def _lender(self, tensor: Tensor) -> int | None:
+        pair = self._plan.pairs.get(tensor.name)
+        return self._owner[pair.parent.name] if pair is not None else None
+
+    def _read(self, number: int) -> list[int]:
+        """What the parent's counterparts of a child's readers read, the most frequent first."""
+        votes: Counter[int] = Counter()
+        child, parent = self._plan.child, self._plan.parent
+        for reader in self._readers[0][number]:
+            layer = child.layers[reader]
+            lenders = {self._lender(tensor) for tensor in layer.tensors if tensor.role in ("weight", "gain")}
+            if len(lenders) == 1 and len(layer.inputs) == 1:
+                lender = lenders.pop()
+                if lender is not None and len(parent.layers[lender].inputs) == 1:
+                    same = parent.layers[lender].inputs[0].via == layer.inputs[0].via
+                    votes[parent.layers[lender].inputs[0].source] += 1 + same
+        return [source for source, _ in votes.most_common()]
+
+    def _lent(self, lender: int, sum_too: bool) -> list[int]:
+        """The layer that lends, behind its norm, and behind its sum if the child has one as well."""
+        norm = self._straight(1, lender, ("batch_norm",))
+        end = lender if norm is None else norm
+        total = self._straight(1, end, ("add",))
+        return [total, end] if sum_too and total is not None else [end]
+
+    def _targets(self, axis: Axis, layers: list[int]) -> tuple[Target, ...]:
+        found = []
+        for number in dict.fromkeys(layers):
+            theirs = _units_of(self._plan.parent, number)
+            if theirs is not None:
+                units, factor = self._plan.maps.gather(axis, theirs, self._importance)
+                name = self._plan.parent.layers[number].name
+                found.append(Target(name, np.where(units < 0, -1, units), factor))
+        return tuple(found)
+
+
+def _units_of(graph: Graph, number: int) -> Axis | None:
+    """The axis of the units that a layer puts out."""
+    layer = graph.layers[number]
+    while layer.kind == "add":
+        plain = [edge for edge in layer.inputs if not edge.via]
+        if not plain:
+            return None
+        layer = graph.layers[plain[0].source]
+    for tensor in layer.tensors:
+        for axis in tensor.axes:
+            if axis.role == "out":
+                return axis
+    return None
+
+
+def _source(tensors: Mapping[str, Array], tensor: Tensor) -> Array:
+    try:
+        return tensors[tensor.name]
+    except KeyError:
+        raise InvalidWeights(tensor.name, "the parent's weights do not hold it") from None

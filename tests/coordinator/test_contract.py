@@ -1,0 +1,121 @@
+"""The contract of a coordinator: every test runs in process and over HTTP, with the same results."""
+
+import numpy as np
+import pytest
+
+from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.remote import RemoteCoordinator
+from modelkeeper.errors import InvalidWeights, ModelRefused, UnknownModel
+from modelkeeper.meta import Query
+from modelkeeper.zoo.records import Filter
+from tests.helpers.service import network, tensors, told
+
+Either = Coordinator | RemoteCoordinator
+ASKED = Query(data="digits", task="classification")
+
+
+def test_a_registered_model_lends_its_weights(coordinator: Either) -> None:
+    graph = network()
+    mine = tensors(graph)
+    done = coordinator.register(graph, told("first"), mine.items(), owner="ada")
+    assert (done.record.name, done.record.owner, done.admission.verdict) == ("first", "ada", "admitted")
+    found = coordinator.query(graph, ASKED)
+    assert (found.answer.parent, found.answer.similarity) == (done.record.id, 1.0)
+    lent = dict(found.weights())
+    assert lent.keys() == mine.keys()
+    for name, array in lent.items():
+        np.testing.assert_array_equal(array, mine[name])
+    assert coordinator.show("first").hits == 1
+
+
+def test_a_wider_model_gets_gathered_weights(coordinator: Either) -> None:
+    graph = network(8)
+    coordinator.register(graph, told(), tensors(graph).items())
+    found = coordinator.query(network(12), ASKED)
+    lent = dict(found.weights())
+    assert 0.3 < found.answer.similarity < 1
+    assert {name: array.shape for name, array in lent.items()} == {
+        name: tensor.shape for name, tensor in network(12).tensors.items() if name in lent
+    }
+
+
+def test_an_empty_zoo_is_a_cold_start(coordinator: Either) -> None:
+    found = coordinator.query(network(), ASKED)
+    assert found.answer.cold
+    assert dict(found.weights()) == {}
+
+
+def test_a_dry_run_counts_nothing(coordinator: Either) -> None:
+    graph = network()
+    coordinator.register(graph, told("net"), tensors(graph).items())
+    found = coordinator.query(graph, ASKED, dry_run=True, runners_up=True)
+    assert not found.answer.cold
+    assert found.answer.dry_run
+    assert dict(found.weights()) == {}
+    assert coordinator.show("net").hits == 0
+
+
+def test_the_same_model_sent_twice_is_registered_once(coordinator: Either) -> None:
+    graph, identity = network(), "0123456789abcdef"
+    once = coordinator.register(graph, told(), tensors(graph).items(), model_id=identity)
+    again = coordinator.register(graph, told(), tensors(graph).items(), model_id=identity)
+    assert once.record.id == again.record.id == identity
+    assert len(coordinator.models()) == 1
+
+
+def test_weights_that_hold_nan_are_an_error(coordinator: Either) -> None:
+    graph = network()
+    mine = tensors(graph)
+    next(iter(mine.values())).flat[0] = np.nan
+    with pytest.raises(InvalidWeights, match="NaN"):
+        coordinator.register(graph, told(), mine.items())
+    assert coordinator.models() == []
+
+
+def test_missing_tensors_are_an_error(coordinator: Either) -> None:
+    graph = network()
+    mine = tensors(graph)
+    mine.popitem()
+    with pytest.raises(InvalidWeights, match="missing"):
+        coordinator.register(graph, told(), mine.items())
+
+
+def test_an_outlier_is_refused(coordinator: Either) -> None:
+    graph = network()
+    for number in range(5):
+        coordinator.register(graph, told(f"net{number}", 0.9 + number / 1000), tensors(graph, number).items())
+    with pytest.raises(ModelRefused, match="was not registered"):
+        coordinator.register(graph, told("failed", 0.1), tensors(graph, 9).items())
+
+
+def test_models_can_be_listed_shown_pinned_and_removed(coordinator: Either) -> None:
+    graph = network()
+    first = coordinator.register(graph, told("a", tags=["x"]), tensors(graph).items(), owner="ada").record
+    second = coordinator.register(
+        graph, told("b/c d%", parent=first.id), tensors(graph, 1).items(), owner="bob"
+    ).record
+    assert [record.id for record in coordinator.models()] == [second.id, first.id]
+    assert [record.id for record in coordinator.models(order="created", limit=1)] == [first.id]
+    assert [record.id for record in coordinator.models(Filter(tags=("x",)))] == [first.id]
+    assert [record.id for record in coordinator.models(Filter(owner="bob"))] == [second.id]
+    assert (coordinator.count(), coordinator.count(Filter(tags=("x",)))) == (2, 1)
+    assert first.id in coordinator.location(first)
+    assert coordinator.show("b/c d%").id == second.id
+    assert coordinator.show(second.id[:8]).id == second.id
+    assert coordinator.graph(second) == graph
+    tree = coordinator.tree("b/c d%")
+    assert [record.id for record in tree.ancestors] == [first.id]
+    assert [child.record.id for child in coordinator.tree(first.id).descendants] == [second.id]
+    assert coordinator.pin("a").pinned
+    assert coordinator.show("a").pinned
+    assert not coordinator.pin("a", False).pinned
+    assert coordinator.remove("a").id == first.id
+    with pytest.raises(UnknownModel, match="no model 'a'"):
+        coordinator.show("a")
+    stats = coordinator.stats()
+    assert (stats["models"], stats["states"]) == (1, {"active": 1, "removed": 1})
+    actions = [event.action for event in coordinator.log()]
+    assert actions[0] == "removed"
+    assert actions.count("registered") == 2
+    assert [event.model for event in coordinator.log(action="removed")] == [first.id]
+    assert coordinator.gc(grace=0).folders == ()

@@ -1,0 +1,1 @@
+"""What tests share: networks, graphs, zoos, services and real databases to try things on."""

@@ -1,0 +1,115 @@
+"""Processes that use one zoo until they are killed. Run by test_durability.
+
+    python -m tests.helpers.nursery HOME ACKNOWLEDGED KILLS
+
+Everything is imported once; children are forked from here, open the zoo and register in a loop, and sooner
+or later are killed with SIGKILL, at any moment. What a child writes to the file ACKNOWLEDGED, it was told
+by the zoo before:
+
+    + ID SHA256      the model was registered
+    ? ID             the model is about to be removed
+    - ID             the model was removed
+"""
+
+import os
+import random
+import select
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.errors import ZooUnusable
+from modelkeeper.meta import Query
+from modelkeeper.settings import Settings
+from modelkeeper.zoo import index_sync
+from tests.helpers import zoos
+
+CHILDREN = 4
+LIFE = 12  # registrations that a child would have the time for, at most, if it were alone
+GRAPHS = [zoos.net(*widths) for widths in ((4,), (8,), (8, 16), (16, 32, 64), (64, 128, 128))]
+WEIGHTS = [zoos.weights(graph) for graph in GRAPHS]
+
+index_sync.SAVE_AFTER = 5  # so that saving the index is interrupted, too
+
+
+def child(home: str, acknowledged: int, begun: int) -> None:
+    """Register, query, remove and sweep, for ever."""
+    rng = random.Random(os.urandom(8))
+
+    def tell(*words: str) -> None:
+        os.write(acknowledged, (" ".join(words) + "\n").encode())  # O_APPEND: whole lines
+
+    coordinator = Coordinator(Settings(home=home))
+    os.write(begun, b"!")
+    mine: list[str] = []
+    while True:
+        kind = rng.randrange(len(GRAPHS))
+        graph, tensors = GRAPHS[kind], WEIGHTS[kind]
+        try:
+            name = next(iter(tensors))
+            tensors = tensors | {name: tensors[name] + rng.random()}
+            record = coordinator.register(graph, zoos.told(accuracy=0.9), tensors.items()).record
+            tell("+", record.id, record.checksum)
+            mine.append(record.id)
+            lot = rng.random()
+            if lot < 0.1:
+                tell("?", mine[0])
+                coordinator.remove(mine[0])
+                tell("-", mine.pop(0))
+            elif lot < 0.2:
+                coordinator.gc(grace=0 if lot < 0.12 else None)
+            elif lot < 0.3:
+                coordinator.query(graph, Query(task=zoos.TASK))
+        except ZooUnusable:
+            pass  # somebody swept what was being written; it was not acknowledged
+
+
+def main(home: str, path: str, kills: int) -> None:
+    """Keep some children going, and kill them one after the other."""
+    with tempfile.TemporaryDirectory(dir=Path(home).parent) as warm:
+        coordinator = Coordinator(Settings(home=warm))
+        zoos.register(coordinator, GRAPHS[0])  # what is imported late is imported here, once
+        start = time.monotonic()
+        for graph in GRAPHS:
+            zoos.register(coordinator, graph)
+        longest = min(1.2, CHILDREN * LIFE * (time.monotonic() - start) / len(GRAPHS))
+    acknowledged = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    rng = random.Random(0)
+    alive: dict[int, tuple[int, float]] = {}  # process -> where it says that it has begun, end of its life
+    while kills > 0:
+        while len(alive) < CHILDREN:
+            said, begun = os.pipe()
+            process = os.fork()
+            if not process:
+                os.close(said)
+                try:
+                    child(home, acknowledged, begun)
+                finally:
+                    os._exit(1)
+            os.close(begun)
+            alive[process] = said, 0.0
+        for process, (said, end) in list(alive.items()):
+            if not end:
+                # Most are killed some time after they have opened the zoo, the others on the way there.
+                ready = select.select([said], [], [], 0 if rng.random() < 0.9 else 0.02)[0]
+                if ready or rng.random() < 0.02:
+                    alive[process] = said, time.monotonic() + rng.random() * longest
+            elif end <= time.monotonic():
+                os.kill(process, signal.SIGKILL)
+                _, status = os.waitpid(process, 0)
+                if not os.WIFSIGNALED(status):
+                    sys.exit(f"a child ended by itself: {status}")
+                os.close(said)
+                del alive[process]
+                kills -= 1
+        time.sleep(0.005)
+    for process in alive:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

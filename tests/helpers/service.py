@@ -1,0 +1,69 @@
+"""Small real models as graphs with weights, and services to keep them: what the tests of a service share."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.remote import RemoteCoordinator
+from modelkeeper.graph import Graph
+from modelkeeper.meta import read_registration
+from modelkeeper.server.serve import serving
+from modelkeeper.settings import ServiceSettings, Settings
+from modelkeeper.weights import Array, dtype_of
+from modelkeeper.zoo.accounts import Accounts
+from modelkeeper.zoo.records import Registration
+from modelkeeper.zoo.zoo import stored_tensors
+from tests.helpers.generated import vgg
+
+
+def network(width: int = 8) -> Graph:
+    return vgg((width, 2 * width))
+
+
+def tensors(graph: Graph, seed: int = 0) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    return {
+        name: rng.normal(size=shape).astype(dtype_of(dtype)) for name, dtype, shape in stored_tensors(graph)
+    }
+
+
+def told(name: str = "net", accuracy: float = 0.9, **more: Any) -> Registration:
+    meta = {"data": "digits", "task": "classification", "accuracy": accuracy, "name": name}
+    return read_registration(meta | more, name)
+
+
+class Team:
+    """A service with users."""
+
+    def __init__(self, coordinator: Coordinator, url: str, spool: Path) -> None:
+        self.coordinator, self.url, self.accounts = coordinator, url, Accounts(coordinator.zoo.catalog)
+        self._spool = spool
+        self._joined: list[RemoteCoordinator] = []
+
+    def token(self, user: str, scope: str = "write", **quotas: Any) -> str:
+        self.accounts.add_user(user, **quotas)
+        return self.accounts.add_token(user, scope)
+
+    def join(self, user: str, scope: str = "write", **quotas: Any) -> RemoteCoordinator:
+        token = self.token(user, scope, **quotas)
+        self._joined.append(RemoteCoordinator(self.url, token=token, spool=self._spool, timeout=20))
+        return self._joined[-1]
+
+    def close(self) -> None:
+        for each in self._joined:
+            each.close()
+
+
+@contextlib.contextmanager
+def team(folder: Path, **settings: Any) -> Iterator[Team]:
+    """A service with auth in a thread."""
+    local = Coordinator(Settings(home=str(folder / "zoo")))
+    with serving(local, ServiceSettings(port=0, **settings)) as url:
+        found = Team(local, url, folder / "spool")
+        yield found
+        found.close()
+    local.close()

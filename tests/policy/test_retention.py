@@ -1,0 +1,145 @@
+"""Retention: what a model is worth, who stays, and what is said of those that go."""
+
+from itertools import product
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modelkeeper.errors import InvalidSetting
+from modelkeeper.policy.retention import DAY, HALF_LIFE, Item, Retention, retain, worth
+
+ages = st.floats(0, 1e12)
+unit = st.floats(0, 1)
+
+
+@st.composite
+def zoos(draw: st.DrawFn) -> list[Item]:
+    made = st.builds(
+        dict,
+        bytes=st.one_of(st.integers(0, 12), st.integers(0, 10**11)),
+        standing=unit,
+        cover=unit,
+        hits=st.integers(0, 100),
+        age=ages,
+        last_used_age=st.none() | ages,
+        pinned=st.sampled_from([False, False, False, True]),
+    )
+    return [Item(id=f"m{number}", **each) for number, each in enumerate(draw(st.lists(made, max_size=8)))]
+
+
+@given(zoos(), st.floats(0, 1.2))
+def test_no_other_choice_that_fits_is_worth_more(zoo: list[Item], share: float) -> None:
+    capacity = int(sum(item.bytes for item in zoo) * share)
+    result = retain(zoo, capacity)
+    pinned = {item.id for item in zoo if item.pinned}
+    choices = [
+        [item for item, stays in zip(zoo, each, strict=True) if stays]
+        for each in product((False, True), repeat=len(zoo))
+    ]
+    valid = [
+        each
+        for each in choices
+        if pinned <= {item.id for item in each} and sum(item.bytes for item in each) <= capacity
+    ]
+    kept = [item for item in zoo if item.id in result.kept]
+    assert result.bytes_kept == sum(item.bytes for item in kept)
+    assert {each.id for each in result.evicted} == {item.id for item in zoo} - result.kept
+    if valid:
+        assert result.bytes_kept <= capacity
+        best = max(sum(worth(item) for item in each) for each in valid)
+        assert sum(worth(item) for item in kept) == pytest.approx(best, rel=1e-8)
+        assert (result.optimal, result.gap, result.note) == (True, 0, "")
+    else:
+        assert result.kept == pinned
+        assert "the pinned models alone exceed the capacity by" in result.note
+    assert pinned <= result.kept
+    assert len(kept) == len(zoo) or sum(item.bytes for item in zoo) > capacity
+    assert msgspec.json.decode(msgspec.json.encode(result), type=Retention) == result
+
+
+@given(zoos(), st.floats(0, 1), st.randoms())
+def test_the_order_of_models_does_not_matter(zoo: list[Item], share: float, random: Any) -> None:
+    capacity = int(sum(item.bytes for item in zoo) * share)
+    assert retain(random.sample(zoo, len(zoo)), capacity) == retain(zoo, capacity)
+
+
+@given(zoos(), st.floats(0, 1), st.integers(1, 100), unit)
+def test_who_stays_would_stay_if_it_were_worth_more(
+    zoo: list[Item], share: float, hits: int, better: float
+) -> None:
+    capacity = int(sum(item.bytes for item in zoo) * share)
+    kept = retain(zoo, capacity).kept
+    for item in zoo:
+        raised = msgspec.structs.replace(
+            item, hits=item.hits + hits, standing=max(item.standing, better), last_used_age=0.0
+        )
+        assert worth(raised) > worth(item) > 0
+        if item.id in kept:
+            assert item.id in retain([raised if each is item else each for each in zoo], capacity).kept
+
+
+@given(unit, unit, st.integers(0, 1000), ages, unit, ages)
+def test_worth_grows_with_use_standing_and_cover_and_decays(
+    standing: float, cover: float, hits: int, idle: float, more: float, later: float
+) -> None:
+    item = Item(id="a", bytes=1, standing=standing, cover=cover, hits=hits, age=idle)
+    assert worth(item) > 0
+    for change in (
+        {"standing": max(standing, more)},
+        {"cover": max(cover, more)},
+        {"hits": hits + 1},
+        {"last_used_age": min(idle, later)},
+    ):
+        assert worth(msgspec.structs.replace(item, **change)) >= worth(item)
+
+
+def test_worth_by_hand() -> None:
+    fresh = Item(id="a", bytes=1, standing=1.0)
+    assert worth(fresh) == 1
+    assert worth(msgspec.structs.replace(fresh, hits=3)) == 3
+    assert worth(msgspec.structs.replace(fresh, age=HALF_LIFE)) == 0.5
+    assert worth(msgspec.structs.replace(fresh, age=HALF_LIFE, last_used_age=0.0)) == 1
+    assert worth(msgspec.structs.replace(fresh, age=-5.0)) == 1  # a clock that went back
+    assert worth(msgspec.structs.replace(fresh, cover=0.0)) == pytest.approx(0.05)
+    assert worth(fresh, half_life=1.0) == 1
+
+
+def test_of_twins_the_better_one_stays() -> None:
+    twins = [
+        Item(id="better", bytes=100, standing=0.6),
+        Item(id="worse", bytes=100, standing=0.59, cover=0.02),
+        Item(id="alone", bytes=100, standing=0.2),
+    ]
+    assert retain(twins, 200).kept == {"better", "alone"}
+
+
+def test_reasons_in_words() -> None:
+    zoo = [
+        Item(id="pinned", bytes=10**9, pinned=True),
+        Item(id="used", bytes=10**9, hits=9, age=90 * DAY, last_used_age=DAY),
+        Item(id="idle", bytes=10**9, age=90 * DAY, cover=0.1),
+        Item(id="huge", bytes=5 * 10**9),
+    ]
+    result = retain(zoo, 2 * 10**9)
+    assert result.kept == {"pinned", "used"}
+    assert {each.id: each.reason for each in result.evicted} == {
+        "idle": "others are worth more in the same room: never a parent, idle for 90 days, standing 0.50, "
+        "90% covered by a better model",
+        "huge": "5 GB do not fit into 1 GB",
+    }
+    result = retain(zoo, 10**8)
+    assert result.note == "the pinned models alone exceed the capacity by 900 MB: unpin some, or raise it"
+    assert result.kept == {"pinned"}
+
+
+def test_wrong_use_is_told() -> None:
+    with pytest.raises(InvalidSetting, match="capacity cannot be -1"):
+        retain([], -1)
+    with pytest.raises(InvalidSetting, match="half_life cannot be 0"):
+        retain([], 1, half_life=0)
+    with pytest.raises(ValueError, match="no model can be like this"):
+        Item(id="a", bytes=-1)
+    assert retain([], 0) == Retention(frozenset(), (), True, 0.0, 0, "")
