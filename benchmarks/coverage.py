@@ -29,6 +29,7 @@ from modelkeeper.errors import ModelKeeperError
 from modelkeeper.frontends.torch import describe
 from modelkeeper.frontends.torch.behaviour import run_on_random
 from modelkeeper.graph import Atom, Axis, Fixed, Graph, leaves, to_json, walk
+from modelkeeper.graph.vocabulary import OPAQUE
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -42,7 +43,9 @@ def kind_of(axis: Axis, graph: Graph) -> str:
                 found.add("opaque" if "opaque" in origin else "fixed")
             case Atom(space):
                 pins = graph.spaces[space].pins
-                found.add("opaque" if any("opaque" in pin for pin in pins) else "pinned" if pins else "free")
+                found.add(
+                    "opaque" if any(pin.code in OPAQUE for pin in pins) else "pinned" if pins else "free"
+                )
     return next(kind for kind in ("opaque", "pinned", "free", "fixed") if kind in found or kind == "fixed")
 
 

@@ -35,7 +35,7 @@ from benchmarks.helpers.steps import replay
 from benchmarks.helpers.widening import choose, widen
 from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.torch.behaviour import run_on_random
-from modelkeeper.frontends.torch.describe import Account, study
+from modelkeeper.frontends.torch.describe import TorchAccount, study
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.recorder import tensors_in
 from modelkeeper.graph import Atom, Axis, Fixed, Graph, leaves, walk
@@ -50,11 +50,10 @@ SETTLED = ("kernel", "input", "spatial", "one")  # and of axes that have no unit
 def widened(model: nn.Module, inputs: Inputs, factors: Sequence[float], seed: int = 0) -> "Widened":
     """Widen every free space of a model by each factor, and compare what it computes."""
     account = study(model, inputs)
-    if any(v.constant is not None and v.constant.is_meta for s in account.trace.steps for v in s.inputs):
+    if any(constant.tensor.is_meta for constant in account.torch.used_constants()):
         account = study(model, inputs, real=True)  # numbers that were made on shapes have no values
-    weights = {
-        value.owner.names[0]: value.owner.tensor.detach() for value in account.trace.owned if value.owner
-    }
+    used = [value.owner.names[0] for value in account.torch.trace.owned if value.owner]
+    weights = {name: account.torch.tensors[name].detach() for name in used}
     arrays = {name: tensor.numpy() for name, tensor in weights.items() if tensor.is_floating_point()}
     taken = list(tensors_in((inputs.args, dict(inputs.kwargs))))
     old = [space.size for space in account.graph.spaces]
@@ -109,11 +108,11 @@ class Widened:
         )
 
     def _task(self, atom: Atom) -> bool:
-        return any(pin in GIVEN for pin in self.graph.spaces[atom.space].pins)
+        return any(pin.code in GIVEN for pin in self.graph.spaces[atom.space].pins)
 
 
 def _replayed(
-    account: Account, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor], sizes: Sequence[int]
+    account: TorchAccount, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor], sizes: Sequence[int]
 ) -> Tensor:
     return torch.cat([tensor.reshape(-1) for tensor in replay(account, tensors, inputs, sizes)])
 
@@ -147,7 +146,7 @@ def measure(name: str, factors: Sequence[float], most: int) -> dict[str, Any]:
             row[f"x{factor:g}"]["failure"] = found.failures[factor]
     row["parameters"] = size
     row["conflicts"] = [note.where for note in found.graph.notes if note.topic == "conflict"]
-    row["pins"] = dict(Counter(_reason(pin) for space in found.graph.spaces for pin in space.pins[:1]))
+    row["pins"] = dict(Counter(_reason(str(pin)) for space in found.graph.spaces for pin in space.pins[:1]))
     row["seconds"] = round(time.perf_counter() - began, 1)
     return row
 

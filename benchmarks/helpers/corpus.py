@@ -24,7 +24,7 @@ from benchmarks.helpers.catalogue import TRANSFORMERS, build, cifar_classifiers
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.frontends.torch import describe
 from modelkeeper.graph import Edge, Graph, Layer, Tensor, consumers, from_json, to_json
-from modelkeeper.graph.structure import COMMUTATIVE
+from modelkeeper.graph.vocabulary import COMMUTATIVE
 from modelkeeper.matching import Prepared
 from modelkeeper.matching.similarity import LARGEST, MERGE, UNIT, WEIGHT_ROOTS, WEIGHT_SCALE
 

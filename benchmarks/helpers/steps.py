@@ -11,21 +11,24 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
-from modelkeeper.frontends.torch.describe import Account
+from modelkeeper.frontends.torch.describe import TorchAccount
 from modelkeeper.frontends.torch.recorder import tensors_in
-from modelkeeper.frontends.torch.trace import Step, Value
-from modelkeeper.tracing.rules.layers import CONVOLUTIONS, RECURRENT, TRANSPOSED, transposed
+from modelkeeper.frontends.torch.trace import TorchTrace
+from modelkeeper.graph.vocabulary import GATES, LAYERS, WINDOWED
+from modelkeeper.tracing.rules.layers import transposed
 from modelkeeper.tracing.rules.shape import bounds
 from modelkeeper.tracing.terms import ATOM, CONCAT, FIXED, PRODUCT, Solver, Straddles, Term
+from modelkeeper.tracing.trace import Step, Value
 
 
 class Sizes:
     """How large is an axis, when its spaces have new sizes?"""
 
-    def __init__(self, account: Account, sizes: Sequence[int]) -> None:
-        self._solver: Solver = account.solver
-        self._atoms = {atom: sizes[space] for atom, space in account.spaces.items()}
+    def __init__(self, account: TorchAccount, sizes: Sequence[int]) -> None:
+        self._solver: Solver = account.account.solver
+        self._atoms = {atom: sizes[space] for atom, space in account.account.spaces.items()}
 
     def of(self, term: Term) -> int:
         term = self._solver.resolve(term)
@@ -97,10 +100,10 @@ def change(*names: str) -> Callable[[Change], Change]:
 
 
 def replay(
-    account: Account, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor], sizes: Sequence[int]
+    account: TorchAccount, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor], sizes: Sequence[int]
 ) -> list[Tensor]:
     """What the model returns with these tensors, its spaces having these sizes."""
-    run = account.trace
+    traced, run = account.torch, account.torch.trace
     new = Sizes(account, sizes)
     last = {value.number: step for step in run.steps for value in (*step.inputs, *step.outputs)}
     kept = {value.number for value in run.outputs}
@@ -110,7 +113,7 @@ def replay(
         match tree:
             case Value():
                 if tree.number not in values:
-                    values[tree.number] = _enter(new, tree, tensors)
+                    values[tree.number] = _enter(traced, new, tree, tensors)
                 return values[tree.number]
             case list() | tuple():
                 return [number(each) for each in tree]
@@ -122,8 +125,10 @@ def replay(
 
     with torch.no_grad():
         for step in run.steps:
-            arguments = {name: number(each) for name, each in step.arguments.items()}
-            results = list(tensors_in(_run(new, step, arguments)))
+            call = traced.calls.get(step.number)
+            given = step.arguments if call is None else call.arguments
+            arguments = {name: number(argument) for name, argument in given.items()}
+            results = list(tensors_in(_run(traced.func(step), new, step, arguments)))
             for value, tensor in zip(step.outputs, results, strict=False):
                 if value.step is step:
                     if last[value.number] is not step and list(tensor.shape) != new.shape(value):
@@ -135,31 +140,30 @@ def replay(
         return [number(value) for value in run.outputs]
 
 
-def _enter(sizes: Sizes, value: Value, tensors: Mapping[str, Tensor]) -> Tensor:
+def _enter(traced: TorchTrace, sizes: Sizes, value: Value, tensors: Mapping[str, Tensor]) -> Tensor:
     """A value that no step made."""
     if value.owner is not None:
         tensor = tensors[value.owner.names[0]]
         return tensor if value.owner.parameter else tensor.clone()  # a pass may write into buffers
-    assert value.constant is not None
-    constant = value.constant
+    constant = traced.constants[value.number].tensor
     for n, repeats in enumerate(value.repeats):
         constant = constant.narrow(n, 0, 1) if repeats and constant.shape[n] else constant
     constant = constant.expand(sizes.shape(value))
     return constant.double() if constant.is_floating_point() else constant.clone()
 
 
-def _run(sizes: Sizes, step: Step, arguments: Arguments) -> Any:
-    if step.func is None:  # written through a view: the storage has the new numbers already
+def _run(func: OpOverload | None, sizes: Sizes, step: Step, arguments: Arguments) -> Any:
+    if func is None:  # written through a view: the storage has the new numbers already
         return arguments["self"]
     changed = CHANGES.get(step.name)
     if changed is not None:
         result = changed(sizes, step, arguments)
         if result is not None:
             return result
-    return step.func(**arguments)
+    return func(**arguments)
 
 
-@change("view", "_unsafe_view", "_reshape_alias")
+@change("view")
 def _view(sizes: Sizes, step: Step, arguments: Arguments) -> Any:
     if not isinstance(arguments.get("dtype"), torch.dtype):
         return arguments["self"].reshape(sizes.shape(step.outputs[0]))
@@ -188,7 +192,7 @@ def _strided(sizes: Sizes, step: Step, arguments: Arguments) -> Any:
     return torch.empty(sizes.shape(step.outputs[0]), dtype=arguments.get("dtype"))
 
 
-@change("split", "split_with_sizes", "unsafe_split", "unsafe_chunk")
+@change("split", "split_with_sizes")
 def _split(sizes: Sizes, step: Step, arguments: Arguments) -> Any:
     dim = arguments.get("dim", 0)
     return arguments["self"].split_with_sizes([sizes.of(value.axes[dim]) for value in step.outputs], dim)
@@ -217,7 +221,7 @@ def _pad(sizes: Sizes, step: Step, arguments: Arguments) -> Any:
     arguments["pad"] = pad
 
 
-@change(*CONVOLUTIONS, *TRANSPOSED)
+@change(*(name for name, kind in LAYERS.items() if kind in WINDOWED))
 def _convolution(sizes: Sizes, step: Step, arguments: Arguments) -> Any:
     x, w = arguments["input"], arguments["weight"]
     rank = w.ndim - 2
@@ -225,13 +229,13 @@ def _convolution(sizes: Sizes, step: Step, arguments: Arguments) -> Any:
     arguments["groups"] = channels // w.shape[1]
 
 
-@change("layer_norm", "native_layer_norm", "rms_norm", "_fused_rms_norm")
+@change("layer_norm", "rms_norm")
 def _layer_norm(sizes: Sizes, step: Step, arguments: Arguments) -> Any:
     count = len(arguments["normalized_shape"])
     arguments["normalized_shape"] = list(arguments["input"].shape[-count:])
 
 
-@change("group_norm", "native_group_norm")
+@change("group_norm")
 def _group_norm(sizes: Sizes, step: Step, arguments: Arguments) -> Any:
     channels = step.inputs[0].axes[1]
     name = "num_groups" if "num_groups" in arguments else "group"
@@ -240,16 +244,16 @@ def _group_norm(sizes: Sizes, step: Step, arguments: Arguments) -> Any:
         arguments["C"] = sizes.of(channels)
 
 
-@change("channel_shuffle", "native_channel_shuffle")
+@change("channel_shuffle")
 def _channel_shuffle(sizes: Sizes, step: Step, arguments: Arguments) -> Any:
     arguments["groups"] = sizes.lead(step.inputs[0].axes[1], arguments["groups"])
 
 
-@change(*RECURRENT)
+@change(*GATES)
 def _recurrent(sizes: Sizes, step: Step, arguments: Arguments) -> Any:
     """The states of several cells lie in one tensor; if it is zeros, nothing says how wide."""
     into, again = arguments["params"][:2]
-    widths = [again.shape[1], into.shape[0] // RECURRENT[step.name]]
+    widths = [again.shape[1], into.shape[0] // GATES[step.name]]
     given = arguments["hx"]
     states = [
         state if state.shape[-1] == width else state.new_zeros(*state.shape[:-1], width)

@@ -9,7 +9,8 @@ import random
 from collections.abc import Callable, Sequence
 
 from modelkeeper.graph import Axis, Edge, Fixed, Graph, Layer, Tensor, consumers
-from modelkeeper.graph.structure import COMMUTATIVE, Attribute
+from modelkeeper.graph.structure import Attribute
+from modelkeeper.graph.vocabulary import COMMUTATIVE
 
 AXIS_ROLES = ("out", "in", "kernel", "kernel", "kernel")
 

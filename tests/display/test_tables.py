@@ -6,7 +6,7 @@ from hypothesis import given
 from rich.console import Console, RenderableType
 
 from modelkeeper.display.tables import report
-from modelkeeper.graph import Atom, Axis, Edge, Fixed, Graph, Layer, Note, Space, Tensor
+from modelkeeper.graph import Atom, Axis, Edge, Fixed, Graph, Layer, Note, Pin, Space, Tensor
 from tests.helpers.strategies import graphs
 
 WEIGHT = Tensor("fc.weight", "weight", "float32", (Axis("out", Atom(0, 4)), Axis("in", Fixed(3, "input"))))
@@ -18,7 +18,7 @@ GRAPH = Graph(
         Layer("again", "linear", (Edge(0),), (WEIGHT,)),
         Layer("[red]\x1b[2J", "output", (Edge(1), Edge(2))),
     ),
-    (Space(4, ("output",)),),
+    (Space(4, (Pin("output"),)),),
     (Note("opaque", "fc", "a note"),),
 )
 

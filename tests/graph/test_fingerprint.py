@@ -23,6 +23,7 @@ from modelkeeper.graph import (
     Graph,
     Layer,
     Note,
+    Pin,
     Product,
     Tensor,
     leaves,
@@ -59,9 +60,17 @@ def test_what_does_not_shape_the_model_does_not_matter(graph: Graph) -> None:
     changed = on_tensors(
         graph, lambda tensor: replace(tensor, dtype="float16", trainable=not tensor.trainable)
     )
-    spaces = tuple(replace(space, pins=("for another reason",), averaged=False) for space in graph.spaces)
+    pins = (Pin("other", "", "for another reason"),)
+    spaces = tuple(replace(space, pins=pins, averaged=False) for space in graph.spaces)
     changed = replace(changed, framework="onnx", notes=(Note("dead", "", "new"),), spaces=spaces)
     assert changed.fingerprint == graph.fingerprint
+
+
+@given(graphs())
+def test_tensors_that_only_count_do_not_matter(graph: Graph) -> None:
+    """One framework keeps them, another does not."""
+    layers = tuple(replace(layer, tensors=tuple(counted(layer))) for layer in graph.layers)
+    assert replace(graph, layers=layers).fingerprint == graph.fingerprint
 
 
 # What it must see. Each change alters a count (of layers, steps, sizes, uses ...), so that no
@@ -89,19 +98,24 @@ def has_inputs(layer: Layer) -> bool:
 
 
 def has_tensors(layer: Layer) -> bool:
-    return bool(layer.tensors)
+    return any(tensor.role != "count" for tensor in layer.tensors)
 
 
 def last_edge(layer: Layer, **fields: object) -> Layer:
     return replace(layer, inputs=(*layer.inputs[:-1], replace(layer.inputs[-1], **fields)))
 
 
+def counted(layer: Layer) -> list[Tensor]:
+    """The tensors that are a part of the architecture."""
+    return [tensor for tensor in layer.tensors if tensor.role != "count"]
+
+
 def last_tensor(layer: Layer, **fields: object) -> Layer:
-    return replace(layer, tensors=(*layer.tensors[:-1], replace(layer.tensors[-1], **fields)))
+    return replace(layer, tensors=(*counted(layer)[:-1], replace(counted(layer)[-1], **fields)))
 
 
 def with_axis(layer: Layer) -> Layer:
-    return last_tensor(layer, name="untied", axes=(*layer.tensors[-1].axes, Axis("other", Fixed(1, ""))))
+    return last_tensor(layer, name="untied", axes=(*counted(layer)[-1].axes, Axis("other", Fixed(1, ""))))
 
 
 def widened(graph: Graph, rng: random.Random) -> Graph:
@@ -145,12 +159,14 @@ CHANGES = {
     "step on an edge": on_layer(
         lambda layer: last_edge(layer, via=(*layer.inputs[-1].via, "tanh")), has_inputs
     ),
-    "tensor removed": on_layer(lambda layer: replace(layer, tensors=layer.tensors[:-1]), has_tensors),
+    "tensor removed": on_layer(lambda layer: replace(layer, tensors=tuple(counted(layer)[:-1])), has_tensors),
     "tensor's role": on_layer(lambda layer: last_tensor(layer, role="changed"), has_tensors),
     "buffer or parameter": on_layer(
-        lambda layer: last_tensor(layer, buffer=not layer.tensors[-1].buffer), has_tensors
+        lambda layer: last_tensor(layer, buffer=not counted(layer)[-1].buffer), has_tensors
     ),
-    "dead or alive": on_layer(lambda layer: last_tensor(layer, live=not layer.tensors[-1].live), has_tensors),
+    "dead or alive": on_layer(
+        lambda layer: last_tensor(layer, live=not counted(layer)[-1].live), has_tensors
+    ),
     "number of axes": on_layer(with_axis, has_tensors),
     "layer added": lambda graph, rng: replace(graph, layers=(*graph.layers, Layer("", "input"))),
     "width of a space": widened,

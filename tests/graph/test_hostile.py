@@ -15,7 +15,7 @@ from modelkeeper.errors import InvalidGraph
 from modelkeeper.graph import Graph, from_json, to_json
 from tests.helpers.strategies import graphs
 
-GOLDEN = (Path(__file__).parent / "golden" / "graph-v1.json").read_bytes()
+GOLDEN = (Path(__file__).parent / "golden" / "graph-v2.json").read_bytes()
 
 
 @contextmanager
@@ -28,8 +28,9 @@ def quickly(seconds: float = 10) -> Iterator[None]:
 
 def document(**fields: Any) -> bytes:
     """A valid document with no layers, with some of its fields replaced."""
-    head = {"format": "modelkeeper.graph", "version": 1, "framework": "torch"}
-    tables: dict[str, Any] = {name: [] for name in ("spaces", "terms", "axes", "paths", "layers", "notes")}
+    head = {"format": "modelkeeper.graph", "version": 2, "framework": "torch"}
+    names = ("pins", "spaces", "terms", "axes", "paths", "layers", "notes")
+    tables: dict[str, Any] = {name: [] for name in names}
     forms = [["w", "weight", "float32"]]
     return json.dumps({**head, **tables, "forms": forms, **fields}).encode()
 
@@ -188,7 +189,7 @@ def test_a_huge_document_is_not_even_read() -> None:
 
 
 def test_another_version_says_what_to_do() -> None:
-    with pytest.raises(InvalidGraph, match="version 7; this modelkeeper reads version 1: update it"):
+    with pytest.raises(InvalidGraph, match="version 7; this modelkeeper reads versions 1 to 2: update it"):
         from_json(document(version=7, unknown="fields of the future"))
 
 

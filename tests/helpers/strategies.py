@@ -20,6 +20,7 @@ from modelkeeper.graph import (
     Graph,
     Layer,
     Note,
+    Pin,
     Product,
     Space,
     Tensor,
@@ -59,7 +60,11 @@ class Growth:
     values: list[Value] = field(default_factory=list)
 
     def space(self) -> Atom:
-        pins = self.draw(st.sampled_from([(), (), ("output",), ("an op without a rule", "input")]))
+        pins = self.draw(
+            st.sampled_from(
+                [(), (), (Pin("output"),), (Pin("opaque", "an op", "without a rule"), Pin("rows"))]
+            )
+        )
         self.spaces.append(Space(self.draw(st.integers(1, 6)), pins, self.draw(st.booleans())))
         return Atom(len(self.spaces) - 1, self.spaces[-1].size)
 

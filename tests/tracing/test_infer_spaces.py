@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from benchmarks.helpers.permutation import difference, permute, randomise
 from modelkeeper.frontends.torch import describe
-from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, leaves
+from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Pin, Product, leaves
 from tests.helpers.networks import (
     BLOCKS,
     SCENARIOS,
@@ -74,7 +74,7 @@ def test_a_chain_hands_its_units_on() -> None:
     assert of(graph, "0.weight", 0) == of(graph, "0.bias", 0) == of(graph, "2.weight", 1)
     assert of(graph, "2.weight", 0) == of(graph, "4.weight", 1)
     assert isinstance(of(graph, "0.weight", 1), Fixed)
-    assert graph.spaces[of(graph, "4.weight", 0).space].pins == ("output",)
+    assert graph.spaces[of(graph, "4.weight", 0).space].pins == (Pin("output"),)
 
 
 def test_a_residual_add_ties_its_operands() -> None:
@@ -217,7 +217,7 @@ def test_a_contradiction_of_degrees_is_noted_and_pins_its_space_alone() -> None:
     assert [note.topic for note in graph.notes] == ["conflict"]
     inner, after = (graph.spaces[of(graph, name, 1).space] for name in ("b.weight", "c.weight"))
     assert "b.weight" in graph.notes[0].where
-    assert inner.pins == (f"no placement of shares is exact in {graph.notes[0].where}",)
+    assert inner.pins == (Pin("shares", graph.notes[0].where),)
     assert after.free
 
 
@@ -225,7 +225,7 @@ def test_positions_beyond_the_input_are_not_free() -> None:
     graph = graph_of(TiedLanguageModel)
     used, unread = of(graph, "positions", 1).parts
     assert used == Fixed(7, "input")
-    assert graph.spaces[unread.space].pins == ("never read",)
+    assert graph.spaces[unread.space].pins == (Pin("never_read"),)
 
 
 def test_statistics_are_marked() -> None:
@@ -306,7 +306,7 @@ def test_an_operation_without_a_rule_is_named_and_never_guessed() -> None:
 
     graph = describe(Odd(), SCENARIOS[Chain])
     assert any(note.topic == "opaque" and "fft" in note.text and "a" in note.where for note in graph.notes)
-    assert any("opaque" in pin for pin in graph.spaces[of(graph, "a.weight", 0).space].pins)
+    assert any(pin.code == "opaque" for pin in graph.spaces[of(graph, "a.weight", 0).space].pins)
     assert of(graph, "a.weight", 0) != of(graph, "b.weight", 1)
 
 
@@ -330,4 +330,4 @@ def test_shuffling_changes_nothing_in_generated_networks(
     with torch.no_grad():
         assert difference(model(inputs), shuffled(inputs)) < 1e-10
     assert not graph.notes
-    assert all(space.free or space.pins == ("output",) for space in graph.spaces)
+    assert all(space.free or space.pins == (Pin("output"),) for space in graph.spaces)

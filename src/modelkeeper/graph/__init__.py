@@ -2,6 +2,7 @@
 
 from modelkeeper.graph.expressions import Atom, Concat, Expression, Fixed, Product, Space, leaves
 from modelkeeper.graph.structure import Axis, Edge, Graph, Layer, Note, Tensor, consumers, walk
+from modelkeeper.graph.vocabulary import Pin
 from modelkeeper.graph.wire import from_json, to_json
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Graph",
     "Layer",
     "Note",
+    "Pin",
     "Product",
     "Space",
     "Tensor",

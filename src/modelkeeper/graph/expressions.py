@@ -18,6 +18,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from modelkeeper.graph.vocabulary import Pin
+
 
 class Space(Struct, frozen=True):
     """A set of axes that must change width together.
@@ -30,12 +32,16 @@ class Space(Struct, frozen=True):
     """
 
     size: int
-    pins: tuple[str, ...] = ()
+    pins: tuple[Pin, ...] = ()
     averaged: bool = False
 
     @property
     def free(self) -> bool:
         return not self.pins
+
+    def pinned_by(self, code: str) -> bool:
+        """Is this one of the reasons why its width is not free?"""
+        return any(pin.code == code for pin in self.pins)
 
 
 class Atom(Struct, frozen=True):
@@ -49,7 +55,7 @@ class Atom(Struct, frozen=True):
 
 
 class Fixed(Struct, frozen=True):
-    """An axis without units to lend: `origin` says what fixed it."""
+    """An axis without units to lend: `origin` says what fixed it (`vocabulary.ORIGINS`)."""
 
     size: int
     origin: str

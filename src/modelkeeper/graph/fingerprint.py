@@ -2,7 +2,8 @@
 
 When their fingerprints are equal. A fingerprint depends on structure alone: kinds, attributes,
 shapes, wiring, what lies on the edges, which tensors are tied. It does not depend on names, on the
-order in which layers or branches were written, on dtypes, on what is frozen, or on notes.
+order in which layers or branches were written, on dtypes, on what is frozen, on tensors that only count
+(which one framework keeps and another does not), or on notes.
 
 It is a hash of the colours that `_native.colours` gives the nodes: each takes in everything before
 and behind it. Operands of a commutative merge have no order; other operands keep their position.
@@ -13,7 +14,8 @@ import hashlib
 import numpy as np
 
 from modelkeeper import _native
-from modelkeeper.graph.structure import COMMUTATIVE, Edge, Graph, Layer, Tensor
+from modelkeeper.graph.structure import Edge, Graph, Layer, Tensor
+from modelkeeper.graph.vocabulary import COMMUTATIVE, COUNT
 
 BUDGET = 20_000_000  # edge visits spent on telling symmetric nodes apart: some 0.1 s
 
@@ -21,7 +23,7 @@ BUDGET = 20_000_000  # edge visits spent on telling symmetric nodes apart: some 
 def fingerprint(graph: Graph) -> str:
     """32 hex digits: equal for the same architecture, different for different ones."""
     colours = np.sort(colour_layers(graph))
-    return hashlib.blake2b(colours.tobytes(), digest_size=16, person=b"mk.graph.1").hexdigest()
+    return hashlib.blake2b(colours.tobytes(), digest_size=16, person=b"mk.graph.2").hexdigest()
 
 
 def colour_layers(graph: Graph, *, widths: bool = True) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
@@ -40,7 +42,7 @@ def colour_layers(graph: Graph, *, widths: bool = True) -> np.ndarray[tuple[int]
         offsets.append(len(sources))
     users: dict[str, list[tuple[int, int]]] = {}  # layer, and which of its tensors
     for number, layer in enumerate(graph.layers):
-        for position, tensor in enumerate(layer.tensors):
+        for position, tensor in enumerate(_counted(layer)):
             users.setdefault(tensor.name, []).append((number, position))
     for uses in users.values():
         if len(uses) > 1:
@@ -59,7 +61,12 @@ def colour_layers(graph: Graph, *, widths: bool = True) -> np.ndarray[tuple[int]
 
 def _layer_key(layer: Layer, widths: bool) -> object:
     attributes = sorted((key, value) for key, value in layer.attributes.items() if widths or key != "groups")
-    return layer.kind, attributes, [_tensor_key(tensor, widths) for tensor in layer.tensors]
+    return layer.kind, attributes, [_tensor_key(tensor, widths) for tensor in _counted(layer)]
+
+
+def _counted(layer: Layer) -> list[Tensor]:
+    """The tensors that make an architecture what it is."""
+    return [tensor for tensor in layer.tensors if tensor.role != COUNT]
 
 
 def _tensor_key(tensor: Tensor, widths: bool) -> object:

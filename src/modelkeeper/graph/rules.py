@@ -92,7 +92,9 @@ class _Checker:
         if not 0 <= space.size <= MAX_SIZE:
             raise InvalidGraph("", f"its size is {space.size}")
         for pin in space.pins:
-            _text(pin)
+            _text(pin.code)
+            _text(pin.where, least=0)
+            _text(pin.detail, least=0)
 
     def layer(self, number: int, layer: Layer) -> None:
         _text(layer.name, least=0)

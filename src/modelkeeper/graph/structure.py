@@ -24,9 +24,6 @@ from modelkeeper.graph.expressions import Expression, Space
 
 Attribute = bool | int | float | str | tuple[int, ...]
 
-# Merges whose operands may be written in any order.
-COMMUTATIVE = frozenset({"add", "multiply", "concat"})
-
 
 class Axis(Struct, frozen=True):
     """One axis of a tensor.

@@ -1,14 +1,15 @@
-"""Graphs as bytes: version 1 of the format, one compact JSON document.
+"""Graphs as bytes: version 2 of the format, one compact JSON document.
 
-Whatever repeats stands in a table and is referred to by its number: expressions (`terms`), axes, edge
-labels (`paths`), and what tensors look like apart from their axes (`forms`: name, role, dtype, flags; a
-name that continues its layer's name is written from the dot on). A tensor is its form and its axes; one
-that a layer used before is the number of that use. Terms refer only to earlier terms, so a document
-cannot describe a cycle, and the leaves they unfold to are counted before anything is built: bad bytes
-cost no more than their length.
+Whatever repeats stands in a table and is referred to by its number: why widths are not free (`pins`: code,
+where, detail), expressions (`terms`), axes, edge labels (`paths`), and what tensors look like apart from
+their axes (`forms`: name, role, dtype, flags; a name that continues its layer's name is written from the dot
+on). A tensor is its form and its axes; one that a layer used before is the number of that use. Terms refer
+only to earlier terms, so a document cannot describe a cycle, and the leaves they unfold to are counted before
+anything is built: bad bytes cost no more than their length.
 
-    {"format": "modelkeeper.graph", "version": 1, "framework": "torch",
-     "spaces": [[16], [10, ["output"]]],
+    {"format": "modelkeeper.graph", "version": 2, "framework": "torch",
+     "pins":   [["output"]],
+     "spaces": [[16], [10, [0]]],
      "terms":  [["@", 0], ["=", 3, "kernel"], ["*", 0, 1]],
      "axes":   [["out", 0], ["in", 2, [[0, 1]]]],
      "paths":  [["relu"]],
@@ -16,6 +17,8 @@ cost no more than their length.
      "layers": [{"name": "fc", "kind": "linear", "inputs": [0, [1, 0]],
                  "tensors": [[0, 0, 1]]}],
      "notes":  []}
+
+Version 1, in which pins were sentences, is read and upgraded: see `wire_v1`.
 """
 
 from collections.abc import Sequence
@@ -25,14 +28,16 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidGraph
+from modelkeeper.graph import wire_v1
 from modelkeeper.graph.expressions import Atom, Concat, Expression, Fixed, Product, Space
 from modelkeeper.graph.rules import MAX_DEPTH, MAX_EDGES, MAX_LEAVES, MAX_TENSORS, MAX_TEXT
 from modelkeeper.graph.structure import Attribute, Axis, Edge, Graph, Layer, Note, Tensor
+from modelkeeper.graph.vocabulary import Pin
 
 T = TypeVar("T")
 
 FORMAT = "modelkeeper.graph"
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 16 * 2**20
 
 # A tensor is a trainable, live, stored parameter unless a letter says otherwise.
@@ -56,7 +61,7 @@ class _Layer(Struct, forbid_unknown_fields=True):
 
 class _Space(Struct, array_like=True):
     size: int
-    pins: tuple[str, ...] = ()
+    pins: tuple[int, ...] = ()
     averaged: bool = False
 
 
@@ -70,6 +75,7 @@ class _Document(Struct, forbid_unknown_fields=True):
     format: str
     version: int
     framework: str
+    pins: tuple[Pin, ...]
     spaces: tuple[_Space, ...]
     terms: tuple[tuple[int | str, ...], ...]
     axes: tuple[_Axis, ...]
@@ -86,7 +92,10 @@ class _Head(Struct):
 
 def to_json(graph: Graph) -> bytes:
     """The graph as bytes. The same graph always gives the same bytes."""
-    terms, axes, paths, forms = _Table(), _Table(), _Table(), _Table()
+    pins, terms, axes, paths, forms = _Table(), _Table(), _Table(), _Table(), _Table()
+    spaces = [
+        _trim([space.size, _pack_pins(space, pins), space.averaged], [[], False]) for space in graph.spaces
+    ]
     used: dict[Tensor, int] = {}
     layers = []
     for layer in graph.layers:
@@ -106,7 +115,8 @@ def to_json(graph: Graph) -> bytes:
             "format": FORMAT,
             "version": VERSION,
             "framework": graph.framework,
-            "spaces": [_trim([each.size, each.pins, each.averaged], [(), False]) for each in graph.spaces],
+            "pins": pins.rows,
+            "spaces": spaces,
             "terms": terms.rows,
             "axes": axes.rows,
             "paths": paths.rows,
@@ -125,18 +135,22 @@ def from_json(data: bytes | str) -> Graph:
         head = msgspec.json.decode(data, type=_Head)
         if head.format != FORMAT:
             raise InvalidGraph("document", f"its format is {head.format[:40]!r}, not {FORMAT!r}")
-        if head.version != VERSION:
-            advice = f"this modelkeeper reads version {VERSION}: update it"
+        if head.version not in (1, VERSION):
+            advice = f"this modelkeeper reads versions 1 to {VERSION}: update it"
             raise InvalidGraph("document", f"version {head.version}; {advice}")
-        document = msgspec.json.decode(data, type=_Document)
+        document = msgspec.json.decode(wire_v1.upgrade(data) if head.version == 1 else data, type=_Document)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise InvalidGraph("document", str(error)) from error
     _count("edges", sum(len(layer.inputs) for layer in document.layers), MAX_EDGES)
     _count("tensors", sum(len(layer.tensors) for layer in document.layers), MAX_TENSORS)
     _count("axes", len(document.axes), MAX_TENSORS)
     _count("spaces", len(document.spaces), MAX_TENSORS)
+    _count("pins", sum(len(space.pins) for space in document.spaces), MAX_TENSORS)
     _count("terms", len(document.terms), MAX_LEAVES)
-    spaces = tuple(Space(space.size, space.pins, space.averaged) for space in document.spaces)
+    spaces = tuple(
+        Space(space.size, tuple(_at(document.pins, pin, "pins") for pin in space.pins), space.averaged)
+        for space in document.spaces
+    )
     terms = _unpack_terms(document.terms, spaces)
     axes = [Axis(axis.role, _at(terms, axis.term, "terms"), axis.degrees) for axis in document.axes]
     for number, form in enumerate(document.forms):  # here, not where they are used: that may be often
@@ -171,6 +185,10 @@ def _trim(row: list[Any], defaults: list[Any]) -> list[Any]:
     while defaults and row[-1] == defaults[-1]:
         row, defaults = row[:-1], defaults[:-1]
     return row
+
+
+def _pack_pins(space: Space, pins: _Table) -> list[int]:
+    return [pins.number(pin, _trim([pin.code, pin.where, pin.detail], ["", ""])) for pin in space.pins]
 
 
 def _pack_edge(edge: Edge, paths: _Table) -> int | list[int]:

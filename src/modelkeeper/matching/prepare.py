@@ -9,7 +9,6 @@ on structure alone: not on names, nor on the order in which layers or branches w
     Prepared.layers    for each element the layer it stands for, and the norm folded into it
 """
 
-import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,8 +22,19 @@ from modelkeeper import _native
 from modelkeeper.errors import InvalidGraph, TooLargeToMatch
 from modelkeeper.graph import Edge, Graph, Layer, consumers
 from modelkeeper.graph.rules import MAX_LAYERS
-from modelkeeper.graph.structure import COMMUTATIVE
-from modelkeeper.matching.similarity import EDGE, FIELDS, FOLDING, NORMS, VERSION, number, shape, token
+from modelkeeper.graph.vocabulary import (
+    COMMUTATIVE,
+    CONV,
+    COUNT,
+    INPUT,
+    LINEAR,
+    NORM_FOLDS,
+    NORMS,
+    OUTPUT,
+    UNUSED,
+    read_step,
+)
+from modelkeeper.matching.similarity import EDGE, FIELDS, VERSION, number, shape, token
 
 # A pair of graphs takes one table cell for each pair of nodes. At the limit that is 0.3 GB and some
 # seconds; the largest network we know (a ResNet of 1,202 layers) has 3,000 nodes.
@@ -122,7 +132,7 @@ def prepare(graph: Graph) -> Prepared:
     users = consumers(graph)
     layers = graph.layers
     unused = tuple(
-        v for v, layer in enumerate(layers) if not users[v] and (layer.kind == "unused" or not layer.inputs)
+        v for v, layer in enumerate(layers) if not users[v] and (layer.kind == UNUSED or not layer.inputs)
     )
     outside = set(unused)
     norm_of = _foldable(layers, users)
@@ -184,13 +194,17 @@ def _foldable(layers: Sequence[Layer], users: Sequence[Sequence[int]]) -> dict[i
         if norm.kind not in NORMS or len(norm.inputs) != 1 or norm.inputs[0].via or not norm.tensors:
             continue
         layer = layers[norm.inputs[0].source]
-        if layer.kind in FOLDING and users[norm.inputs[0].source] == (v,) and shape(layer)[:1] == shape(norm):
+        if (
+            layer.kind in NORM_FOLDS
+            and users[norm.inputs[0].source] == (v,)
+            and shape(layer)[:1] == shape(norm)
+        ):
             found[norm.inputs[0].source] = v
     return found
 
 
 def _content(layer: Layer) -> object:
-    tensors = tuple((t.role, t.buffer, t.live, t.shape) for t in layer.tensors)
+    tensors = tuple((t.role, t.buffer, t.live, t.shape) for t in layer.tensors if t.role != COUNT)
     return layer.kind, tuple(sorted(layer.attributes.items())), tensors
 
 
@@ -200,17 +214,11 @@ def _stages(graph: Graph) -> list[int]:
     for place in reversed(range(len(layers))):  # what reads a layer comes behind it
         layer = layers[place]
         stride = layer.attributes.get("stride", ())
-        halved = int(layer.kind == "conv" and isinstance(stride, tuple) and max(stride, default=1) > 1)
+        halved = int(layer.kind == CONV and isinstance(stride, tuple) and max(stride, default=1) > 1)
         for edge in layer.inputs:
-            pools = 0 if layer.kind in ("linear", "output") else sum(map(_halves, edge.via))
+            pools = 0 if layer.kind in (LINEAR, OUTPUT) else sum(read_step(step).halves for step in edge.via)
             found[edge.source] = max(found[edge.source], found[place] + halved + pools)
-    return [0 if layer.kind == "input" else stage for layer, stage in zip(layers, found, strict=True)]
-
-
-def _halves(text: str) -> bool:
-    """Is an operation on an edge a pooling that leaves fewer places?"""
-    pool = re.match(r"(?:max|avg)_pool\dd(?:_with_indices)?\[([0-9x]+)(?:,([0-9x]*))?", text)
-    return pool is not None and any(part not in ("", "1") for part in (pool[2] or pool[1]).split("x"))
+    return [0 if layer.kind == INPUT else stage for layer, stage in zip(layers, found, strict=True)]
 
 
 def _label(edge: Edge, position: int) -> int:

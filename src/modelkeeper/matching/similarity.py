@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeeper.graph import Layer, Tensor
+from modelkeeper.graph.vocabulary import COUNT, PROJECTIONS
 
 UNIT = 1024
 
@@ -62,13 +63,10 @@ STAGE = 4  # the axis that is none: it tells stages apart ...
 ANOTHER_STAGE = 8  # ... which costs as much as an eighth of the width: more than like widths can make up for
 MOST_STAGES = 8
 FIELDS = 8 + AXES
-VERSION = 3  # raise it when anything above or in the kernel's forms changes: prepared graphs are made anew
+VERSION = 4  # raise it when anything above or in the kernel's forms changes: prepared graphs are made anew
 
 KNOBS: NDArray[np.int64] = np.array([SHAPE_ROOTS, DETAIL, EDGE, EDGE_OTHERWISE], np.int64)
 
-AFFINE = frozenset({"conv", "linear"})  # a 1x1 convolution is a linear layer
-NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm"})
-FOLDING = frozenset({"conv", "conv_transpose", "linear"})  # kinds that a norm behind them is folded into
 _AXIS_ORDER = {"out": 0, "row": 0, "in": 1, "kernel": 2, "other": 3}
 
 
@@ -117,20 +115,21 @@ def kernel_rank(layer: Layer) -> int:
 def token(layer: Layer, norm: Layer | None, stage: int = 0) -> tuple[int, ...]:
     """What matching knows of a layer, the norm folded into it, and the stage of the network it is in."""
     sizes, rank = shape(layer), kernel_rank(layer)
+    owned = [tensor for tensor in layer.tensors if tensor.role != COUNT]
     groups = layer.attributes.get("groups", 1)
     assert isinstance(groups, int)
     mixing = "dense" if groups <= 1 else "depthwise" if len(sizes) > 1 and sizes[1] == 1 else "grouped"
-    if layer.kind in AFFINE:
+    if layer.kind in PROJECTIONS:  # a 1x1 convolution is a linear layer
         group: tuple[object, ...] = ("affine", mixing)
     else:
-        group = (layer.kind, rank, len(sizes), len(layer.tensors) if len(sizes) > 1 else 0, mixing)
+        group = (layer.kind, rank, len(sizes), len(owned) if len(sizes) > 1 else 0, mixing)
         rank = 0
     if mixing == "depthwise":
         groups = 1  # follows from the width
     axes = [max(1, size) for size in sizes[: AXES - 2]]
     axes += [1] * (AXES - 2 - len(axes)) + [max(1, math.prod(sizes[AXES - 2 :]))]
     axes.insert(STAGE, ANOTHER_STAGE ** min(stage, MOST_STAGES))
-    detail = (_attributes(layer), [(t.role, t.buffer, t.live) for t in layer.tensors], layer.kind)
+    detail = (_attributes(layer), [(t.role, t.buffer, t.live) for t in owned], layer.kind)
     return (
         number(repr(group)),
         number(repr((detail, _attributes(norm) if norm else None))),

@@ -11,7 +11,7 @@ must be what a search finds from prepared graphs and can bound, and that is the 
 
 from modelkeeper.graph import Graph
 from modelkeeper.graph.fingerprint import colour_layers
-from modelkeeper.graph.structure import COMMUTATIVE
+from modelkeeper.graph.vocabulary import COMMUTATIVE
 
 Pairs = tuple[tuple[int, int], ...]
 

@@ -12,23 +12,32 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from modelkeeper.frontends.torch.recorder import Owned
-from modelkeeper.frontends.torch.trace import Step, Trace, Value
 from modelkeeper.graph import Axis, Edge, Fixed, Layer, Tensor
 from modelkeeper.graph.structure import Attribute
-from modelkeeper.tracing.paths import (
-    PERMUTING,
-    SILENT,
-    STATISTICS,
-    Path,
-    common,
-    extend,
-    shorten,
-    written,
+from modelkeeper.graph.vocabulary import (
+    APPLIED,
+    ATTENTION,
+    CONV,
+    CONV_TRANSPOSE,
+    COUNT,
+    EMBEDDING,
+    GATES,
+    INPUT,
+    LAYERS,
+    LINEAR,
+    MERGES,
+    NORMS,
+    OUTPUT,
+    PARAMETER,
+    PRELU,
+    SCALE,
+    UNUSED,
 )
-from modelkeeper.tracing.rules.layers import CONVOLUTIONS, RECURRENT, TRANSPOSED, operands, transposed
+from modelkeeper.tracing.paths import Path, common, extend, shorten, written
+from modelkeeper.tracing.rules.layers import operands, transposed
 from modelkeeper.tracing.tensors import Degrees, Tensors, carry_roles, write_tensor
 from modelkeeper.tracing.terms import Solver
+from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +59,8 @@ class Weights:
 
 Origin = Flow | Weights | None
 
-MERGES = {
-    "sub": "subtract",
-    "mul": "multiply",
-    "div": "divide",
-    "cat": "concat",
-    "bmm": "matmul",
-    "mm": "matmul",
-    "baddbmm": "matmul",
-    "addmm": "matmul",
-    "scaled_dot_product_attention": "attention",
-}
-APPLIED = {"mul": "scale", "div": "scale", "add": "shift", "sub": "shift"}
-NORMS = {
-    "batch_norm": "batch_norm",
-    "instance_norm": "instance_norm",
-    "native_batch_norm": "batch_norm",
-    "layer_norm": "layer_norm",
-    "native_layer_norm": "layer_norm",
-    "rms_norm": "rms_norm",
-    "_fused_rms_norm": "rms_norm",
-    "group_norm": "group_norm",
-    "native_group_norm": "group_norm",
-}
+Part = tuple[str, Value | None, list[str]]  # of a layer: a tensor's role, the tensor, the roles of its axes
+COUNTERS = frozenset({"num_batches_tracked"})  # what models call a tensor that only counts
 ROLES_OF_NORM = {"weight": "gain", "bias": "bias", "running_mean": "mean", "running_var": "variance"}
 
 
@@ -90,7 +78,7 @@ class Assembly:
     def build(self, trace: Trace, names: Sequence[str]) -> None:
         """Walk the trace and make the nodes: inputs, layers and merges, outputs."""
         for value, name in zip(trace.inputs, names, strict=True):
-            node = self._node(name, "input")
+            node = self._node(name, INPUT)
             self._origins[value.number], self.values[node] = Flow(node), value
         for step in trace.steps:
             origins = [self._origin(value) for value in step.inputs]
@@ -106,21 +94,22 @@ class Assembly:
         for value in trace.outputs:
             origin = self._origin(value)
             flow = self._flow(origin) if origin is not None else None
-            self.values[self._node("output", "output", [flow] if flow else [])] = value
+            self.values[self._node(OUTPUT, OUTPUT, [flow] if flow else [])] = value
 
-    def leftover(self, owned: Sequence[Owned], touched: set[str]) -> None:
+    def leftover(self, owned: Sequence[OwnedTensor], touched: frozenset[str]) -> None:
         """Tensors that no live step uses go with a layer of the same module, or into one that says so."""
         described = {tensor.name for layer in self.layers for tensor in layer.tensors}
         homes = {layer.name: n for n, layer in reversed(list(enumerate(self.layers))) if layer.tensors}
         unused: dict[str, list[Tensor]] = {}
-        for each in owned:
-            if each.names[0] in described:
+        for owned_tensor in owned:
+            name = owned_tensor.names[0]
+            if name in described:
                 continue
-            module, _, key = each.names[0].rpartition(".")
-            count = key == "num_batches_tracked"
-            live = (count and module in homes) or (each.names[0] in touched and not each.parameter)
-            axes = tuple(Axis("other", Fixed(size, "unused")) for size in each.tensor.shape)
-            tensor = write_tensor(each, "count" if count else key, axes, live=live)
+            module, _, key = name.rpartition(".")
+            count = key in COUNTERS
+            live = (count and module in homes) or (name in touched and not owned_tensor.parameter)
+            axes = tuple(Axis("other", Fixed(size, "unused")) for size in owned_tensor.shape)
+            tensor = write_tensor(owned_tensor, COUNT if count else key, axes, live=live)
             if module in homes:
                 layer = self.layers[homes[module]]
                 tensors = (*layer.tensors, tensor)
@@ -130,7 +119,7 @@ class Assembly:
             else:
                 unused.setdefault(module, []).append(tensor)
         for module, spare in unused.items():
-            self._node(module or "unused", "unused", tensors=spare)
+            self._node(module or UNUSED, UNUSED, tensors=spare)
 
     # -- where values come from -----------------------------------------------------------------
 
@@ -144,9 +133,9 @@ class Assembly:
     def _piece(self, origin: Origin, step: Step, n: int) -> Origin:
         """One of several results: which one is part of the path."""
         assert isinstance(origin, Flow)
-        if step.name in RECURRENT or step.name in NORMS:
+        if step.name in GATES or step.name in NORMS:
             return origin if n == 0 else Flow(origin.node, (*origin.via, f"state[{n}]"), False)
-        if n == 0 and step.name in ("max", "min", "topk", "sort", "var_mean", "max_pool2d_with_indices"):
+        if n == 0 and step.has("values_first"):
             return origin
         return Flow(origin.node, (*origin.via, f"{n + 1}/{len(step.outputs)}"), origin.simple)
 
@@ -155,7 +144,7 @@ class Assembly:
         if made is not None:
             return Flow(made)
         present = [origin for origin in origins if origin is not None]
-        if step.name == "write":
+        if "whole" in step.arguments:  # written through another view of the same memory
             old, new = origins
             if step.arguments["whole"] or old is None:
                 return new
@@ -170,7 +159,7 @@ class Assembly:
                     v.number: v for origin in present if isinstance(origin, Weights) for v in origin.values
                 }.values()
             )
-            moved = step.name in SILENT or step.name in PERMUTING
+            moved = step.has("silent") or step.has("permutes")
             return Weights(values, moved and all(isinstance(o, Weights) and o.direct for o in present))
         weights = [origin for origin in present if isinstance(origin, Weights)]
         if len({flow.node for flow in flows}) == 1 and not weights:
@@ -196,19 +185,19 @@ class Assembly:
                 self.tensors.tensor(value, _key(value), ["other"] * len(value.axes))
                 for value in origin.values
             ]
-            node = self._sources[first.number] = self._node(_module(first), "parameter", tensors=tensors)
+            node = self._sources[first.number] = self._node(_module(first), PARAMETER, tensors=tensors)
         return Flow(node)
 
     def _fold(self, step: Step, origins: list[Origin], flows: list[Flow]) -> Flow | None:
         """Fold a step on one node's output into the path, unless it is a merge of separate branches."""
         if len(flows) == 1:
             flow = flows[0]
-            if step.name in SILENT:
+            if step.has("silent"):
                 return flow
             text = written(step)
-            simple = flow.simple and (step.operation.pointwise or step.name in STATISTICS)
+            simple = flow.simple and (step.has("pointwise") or step.has("statistic"))
             return Flow(flow.node, extend(flow.via, text), simple) if text else flow
-        if not step.operation.pointwise or not all(flow.simple for flow in flows):
+        if not step.has("pointwise") or not all(flow.simple for flow in flows):
             return None
         shared = common([flow.via for flow in flows])
         inside = [
@@ -216,62 +205,69 @@ class Assembly:
             for origin in origins
             if origin is None or isinstance(origin, Flow)
         ]
-        return Flow(
-            flows[0].node, (*shared, shorten(f"{step.name}({','.join(each for each in inside if each)})"))
-        )
+        function = f"{step.name}({','.join(operand for operand in inside if operand)})"
+        return Flow(flows[0].node, (*shared, shorten(function)))
 
     # -- layers ---------------------------------------------------------------------------------
 
     def _layer(self, step: Step) -> int | None:
         """The node of a step that is a layer by its kind, or None."""
-        name = step.name
-        if name in CONVOLUTIONS or name in TRANSPOSED:
-            back = transposed(step)
-            rank = len(step.arguments["weight"].shape) - 2
-            roles = ["in", "out"] if back else ["out", "in"]
+        kind, given = LAYERS.get(step.name), step.arguments
+        if kind in (CONV, CONV_TRANSPOSE):
+            return self._convolution(step)
+        if kind == LINEAR:
+            return self._linear(step)
+        if kind in NORMS:
+            parts: list[Part] = [(role, given.get(key), ["out"] * 8) for key, role in ROLES_OF_NORM.items()]
+            attributes = _attributes(step, ("eps", "num_groups"))
+            return self._parametric(step, kind, step.inputs[0], parts, attributes)
+        if kind == EMBEDDING:
+            return self._parametric(step, kind, "indices", [("weight", given["weight"], ["row", "out"])])
+        if kind == PRELU:
+            return self._parametric(step, kind, step.inputs[0], [("weight", step.inputs[1], ["out"] * 8)])
+        if kind in GATES:
             parts = [
-                ("weight", step.arguments["weight"], roles + ["kernel"] * rank),
-                ("bias", step.arguments.get("bias"), ["out"]),
-            ]
-            attributes = _window_attributes(step, rank)
-            return self._parametric(step, "conv_transpose" if back else "conv", "input", parts, attributes)
-        if name == "linear":
-            parts = [
-                ("weight", step.arguments["weight"], ["out", "in"]),
-                ("bias", step.arguments.get("bias"), ["out"]),
-            ]
-            return self._parametric(step, "linear", "input", parts)
-        if name in ("matmul", "mm", "addmm", "bmm", "baddbmm", "mv"):
-            left, right = operands(step)
-            if isinstance(self._origin(right), Weights) and not isinstance(self._origin(left), Weights):
-                roles = ["other"] * (len(right.shape) - 2) + ["in", "out"][: len(right.shape)]
-                bias = step.inputs[0] if len(step.inputs) == 3 else None
-                parts = [("weight", right, roles), ("bias", bias, ["out"])]
-                return self._parametric(step, "linear", left, parts)
-        if name in NORMS:
-            given = [(role, step.arguments.get(key), ["out"] * 8) for key, role in ROLES_OF_NORM.items()]
-            keys = ("eps", "num_groups", "group")
-            return self._parametric(step, NORMS[name], step.inputs[0], given, _attributes(step, keys))
-        if name == "embedding":
-            parts = [("weight", step.arguments["weight"], ["row", "out"])]
-            return self._parametric(step, "embedding", "indices", parts)
-        if name in ("prelu", "_prelu_kernel"):
-            return self._parametric(step, "prelu", step.inputs[0], [("weight", step.inputs[1], ["out"] * 8)])
-        if name in RECURRENT:
-            stack = ("num_layers", "bidirectional")
-            given = [
                 ("weight" if len(value.shape) == 2 else "bias", value, ["out", "in"])
-                for value in step.arguments["params"]
+                for value in given["params"]
             ]
-            return self._parametric(step, name, "input", given, _attributes(step, stack))
+            return self._parametric(
+                step, kind, "input", parts, _attributes(step, ("num_layers", "bidirectional"))
+            )
         return None
+
+    def _convolution(self, step: Step) -> int | None:
+        back = transposed(step)
+        rank = len(step.arguments["weight"].shape) - 2
+        roles = ["in", "out"] if back else ["out", "in"]
+        parts: list[Part] = [
+            ("weight", step.arguments["weight"], roles + ["kernel"] * rank),
+            ("bias", step.arguments.get("bias"), ["out"]),
+        ]
+        attributes = _window_attributes(step, rank)
+        return self._parametric(step, CONV_TRANSPOSE if back else CONV, "input", parts, attributes)
+
+    def _linear(self, step: Step) -> int | None:
+        """A product with a weight, be it an operation of its own or a matrix product."""
+        if "weight" in step.arguments:
+            weight, bias = step.arguments["weight"], step.arguments.get("bias")
+            parts: list[Part] = [("weight", weight, ["out", "in"]), ("bias", bias, ["out"])]
+            return self._parametric(step, LINEAR, "input", parts)
+        left, right = operands(step)
+        if not isinstance(self._origin(right), Weights) or isinstance(self._origin(left), Weights):
+            return None
+        roles = ["other"] * (len(right.shape) - 2) + ["in", "out"][: len(right.shape)]
+        parts = [
+            ("weight", right, roles),
+            ("bias", step.inputs[0] if len(step.inputs) == 3 else None, ["out"]),
+        ]
+        return self._parametric(step, LINEAR, left, parts)
 
     def _parametric(
         self,
         step: Step,
         kind: str,
         taken: str | Value,
-        parts: Sequence[tuple[str, Value | None, list[str]]],
+        parts: Sequence[Part],
         attributes: dict[str, Attribute] | None = None,
     ) -> int | None:
         """A node for a step whose tensors come from the model; None if they do not."""
@@ -303,12 +299,12 @@ class Assembly:
     def _apply(self, step: Step, flow: Flow, weights: Weights) -> int:
         """A tensor of the model multiplied with, or added to, the output of one node."""
         kind = APPLIED[step.name]
-        role = "gain" if kind == "scale" else "bias"
+        role = "gain" if kind == SCALE else "bias"
         tensors = [
             self.tensors.tensor(v, role if n == 0 else "factor", ["out"] * len(v.axes))
             for n, v in enumerate(weights.values)
         ]
-        attributes: dict[str, Attribute] = {} if step.name in ("mul", "add") else {"by": step.name}
+        attributes: dict[str, Attribute] = {"by": step.name} if step.name in ("div", "sub") else {}
         return self._node(_module(weights.values[0]), kind, [flow], tensors, attributes)
 
     def _node(
@@ -346,13 +342,13 @@ def _attributes(step: Step, keys: Sequence[str]) -> dict[str, Attribute]:
     for key in keys:
         value = step.arguments.get(key)
         if isinstance(value, (bool, int, float)) and value is not False:
-            found["groups" if key in ("num_groups", "group") else key] = value
+            found["groups" if key == "num_groups" else key] = value
     return found
 
 
 def _own_scale(step: Step) -> bool:
     """Does an attention scale by something else than the root of how many units it compares by?"""
-    scale = step.arguments.get("scale") if step.name == "scaled_dot_product_attention" else None
+    scale = step.arguments.get("scale") if MERGES.get(step.name) == ATTENTION else None
     return scale is not None and not math.isclose(
         scale, step.arguments["query"].shape[-1] ** -0.5, rel_tol=1e-6
     )

@@ -8,8 +8,8 @@ equation holds for each space that its axes have in common. Known degrees propag
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from modelkeeper.frontends.torch.trace import Value
 from modelkeeper.tracing.terms import Solver, Straddles, Term
+from modelkeeper.tracing.trace import Value
 
 Key = tuple[int, int]  # a value's number and an axis
 Degree = dict[int, int]  # of each atom, by its number

@@ -11,40 +11,31 @@ power of the share that the value carries there.
     norm              d(in) = 0, d(out) = d(gain) = d(bias)
     anything else     0 on all sides, as for the model's inputs and outputs
 
-`system` solves it. A contradiction is reported, never guessed, and pins the spaces it is about: no copies of
-their units are exact.
+The vocabulary names the rule of each operation, `degree_system` solves what they say. A contradiction is
+reported, never guessed, and pins the spaces it is about: no copies of their units are exact.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from modelkeeper.frontends.torch.trace import Step, Trace, Value
+from modelkeeper.graph.vocabulary import Pin
 from modelkeeper.tracing.degree_system import Degree, Key, System
 from modelkeeper.tracing.infer_spaces import chosen
-from modelkeeper.tracing.rules.layers import (
-    CONVOLUTIONS,
-    PRODUCTS,
-    RECURRENT,
-    TRANSPOSED,
-    operands,
-    transposed,
-)
+from modelkeeper.tracing.rules.layers import operands, transposed
 from modelkeeper.tracing.terms import Solver
+from modelkeeper.tracing.trace import Step, Trace, Value
 
-# Linear in the one value that they rearrange: degrees go through unchanged.
-MOVES = frozenset(
-    """clone detach dropout feature_dropout alpha_dropout alias lift_fresh _to_copy contiguous neg
-        write view _unsafe_view _reshape_alias unsqueeze squeeze expand repeat permute transpose t
-        numpy_T mT swapaxes cat stack split split_with_sizes unsafe_split unbind slice select index
-        index_select gather roll flip constant_pad_nd pad pixel_shuffle pixel_unshuffle im2col unfold
-        channel_shuffle native_channel_shuffle zeros empty zeros_like new_zeros new_empty
-        empty_like avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
-        _adaptive_avg_pool2d adaptive_avg_pool3d upsample_bilinear2d upsample_nearest2d
-        upsample_bicubic2d upsample_nearest1d upsample_linear1d triu tril""".split()
-)
-NORMS = frozenset(
-    """batch_norm native_batch_norm instance_norm layer_norm native_layer_norm rms_norm _fused_rms_norm
-        group_norm native_group_norm""".split()
-)
+Equations = Callable[[System, Step], None]
+DEGREES: dict[str, Equations] = {}  # by the names that the vocabulary gives them
+
+
+def degrees(name: str) -> Callable[[Equations], Equations]:
+    """Register a rule under the name by which operations of the vocabulary ask for it."""
+
+    def register(function: Equations) -> Equations:
+        DEGREES[name] = function
+        return function
+
+    return register
 
 
 def infer_degrees(trace: Trace, solver: Solver) -> tuple[dict[Key, Degree], list[str]]:
@@ -57,9 +48,9 @@ def infer_degrees(trace: Trace, solver: Solver) -> tuple[dict[Key, Degree], list
         last = next((value.owner.names[0] for value in step.inputs if value.owner is not None), last)
         system.where = f"{step.name} after {last}"
         for value in step.inputs:
-            if value.constant is not None:  # its numbers are what they are
+            if value.constant:  # its numbers are what they are
                 system.zero(value)
-        _equations(system, step)
+        DEGREES[step.operation.degrees](system, step)
     system.solve([value for step in trace.steps for value in step.outputs] + trace.owned)
     found = {
         (value.number, axis): system.degree(value, axis)
@@ -70,68 +61,106 @@ def infer_degrees(trace: Trace, solver: Solver) -> tuple[dict[Key, Degree], list
     for where, atoms in system.conflicts.items():
         conflicts.append(where)
         for atom in atoms:
-            solver.pin(atom, f"no placement of shares is exact in {where}")
+            solver.pin(atom, Pin("shares", where))
     return found, conflicts
 
 
-def _equations(system: System, step: Step) -> None:
-    name, out, arguments = step.name, step.outputs[0], step.arguments
-    if name == "linear":
-        x, w = arguments["input"], arguments["weight"]
-        system.contract(x, -1, w, -1)
-        for axis in range(len(x.axes) - 1):
-            system.same(out, axis, x, axis)
-        if arguments.get("bias") is not None:  # added to every one of them
-            system.zero(out, range(len(x.axes) - 1))
-        for made in (w, arguments.get("bias")) if len(w.axes) > 1 else ():
-            if made is not None:
-                system.same(out, -1, made, 0)
-    elif name in CONVOLUTIONS or name in TRANSPOSED:
-        _convolution(system, step)
-    elif name in PRODUCTS:
-        _matmul(system, step)
-    elif name in ("mul", "div") and arguments.get("rounding_mode") is None:
-        signs = [1, 1 if name == "mul" else -1]
-        for axis in range(-len(out.axes), 0):
-            system.product(out, list(zip(step.inputs, signs, strict=False)), axis)
-    elif name in ("add", "sub"):
-        scalar = len(step.inputs) < 2
-        _alike(system, out, step.inputs)
-        if scalar:
-            system.zero(out)
-    elif name in NORMS:
-        _norm(system, step)
-    elif name == "embedding":
-        w = arguments["weight"]
-        system.same(out, -1, w, 1)
-        system.zero(w, [0])
-    elif name == "scaled_dot_product_attention":
-        for value in step.inputs:
-            if value is not arguments["value"]:
-                system.zero(value)
-        for axis in range(len(out.axes)):
-            system.same(out, axis, arguments["value"], axis)
-            system.fresh(out, axis, [arguments["value"]])
-    elif name in RECURRENT:
-        for value in (*step.inputs, *step.outputs):
-            system.zero(
-                value, [n for n in range(len(value.axes)) if not (value in arguments["params"] and n == 1)]
-            )
-        for value in arguments["params"]:
-            if len(value.axes) == 2:
-                system.one(value, 1)
-    elif name == "mean" or name == "sum":
-        _reduction(system, step)
-    elif name == "copy":
-        _alike(system, out, [arguments["src"]])
-    elif name in MOVES and not (name in ("constant_pad_nd", "pad") and arguments.get("value")):
-        for result in step.outputs:
-            _moved(system, step, result)
+@degrees("zero")
+def _zero(system: System, step: Step) -> None:
+    """Nothing is known to go through: no share on any side."""
+    for value in (*step.inputs, *step.outputs):
+        system.zero(value)
+
+
+@degrees("linear")
+def _linear(system: System, step: Step) -> None:
+    x, w, out = step.arguments["input"], step.arguments["weight"], step.outputs[0]
+    bias = step.arguments.get("bias")
+    system.contract(x, -1, w, -1)
+    for axis in range(len(x.axes) - 1):
+        system.same(out, axis, x, axis)
+    if bias is not None:  # added to every one of them
+        system.zero(out, range(len(x.axes) - 1))
+    for made in (w, bias) if len(w.axes) > 1 else ():
+        if made is not None:
+            system.same(out, -1, made, 0)
+
+
+@degrees("multiply")
+def _multiply(system: System, step: Step) -> None:
+    _product(system, step, 1)
+
+
+@degrees("divide")
+def _divide(system: System, step: Step) -> None:
+    if step.arguments.get("rounding_mode") is None:
+        _product(system, step, -1)
     else:
-        for value in (*step.inputs, *step.outputs):
+        _zero(system, step)
+
+
+def _product(system: System, step: Step, sign: int) -> None:
+    """Degrees of the first operand, and those of the second times a sign."""
+    out = step.outputs[0]
+    for axis in range(-len(out.axes), 0):
+        system.product(out, list(zip(step.inputs, (1, sign), strict=False)), axis)
+
+
+@degrees("add")
+def _add(system: System, step: Step) -> None:
+    _alike(system, step.outputs[0], step.inputs)
+    if len(step.inputs) < 2:  # a number is added to every one of them
+        system.zero(step.outputs[0])
+
+
+@degrees("embedding")
+def _embedding(system: System, step: Step) -> None:
+    weight = step.arguments["weight"]
+    system.same(step.outputs[0], -1, weight, 1)
+    system.zero(weight, [0])
+
+
+@degrees("attention")
+def _attention(system: System, step: Step) -> None:
+    source, out = step.arguments["value"], step.outputs[0]
+    for value in step.inputs:
+        if value is not source:
             system.zero(value)
+    for axis in range(len(out.axes)):
+        system.same(out, axis, source, axis)
+        system.fresh(out, axis, [source])
 
 
+@degrees("recurrent")
+def _recurrent(system: System, step: Step) -> None:
+    """Only what a weight reads carries shares."""
+    weights = step.arguments["params"]
+    for value in (*step.inputs, *step.outputs):
+        system.zero(value, [n for n in range(len(value.axes)) if not (value in weights and n == 1)])
+    for value in weights:
+        if len(value.axes) == 2:
+            system.one(value, 1)
+
+
+@degrees("copy")
+def _copy(system: System, step: Step) -> None:
+    _alike(system, step.outputs[0], [step.arguments["src"]])
+
+
+@degrees("pad")
+def _pad(system: System, step: Step) -> None:
+    """Zeros beside it change nothing; any other number would have to be shared as well."""
+    (_zero if step.arguments.get("value") else _moves)(system, step)
+
+
+@degrees("moves")
+def _moves(system: System, step: Step) -> None:
+    """Linear in the one value that is rearranged: degrees go through unchanged."""
+    for result in step.outputs:
+        _moved(system, step, result)
+
+
+@degrees("convolution")
 def _convolution(system: System, step: Step) -> None:
     x, w, out = step.arguments["input"], step.arguments["weight"], step.outputs[0]
     channel = 1 - len(w.axes)
@@ -153,6 +182,7 @@ def _convolution(system: System, step: Step) -> None:
         system.zero(out, rest)
 
 
+@degrees("matmul")
 def _matmul(system: System, step: Step) -> None:
     out, (x, w) = step.outputs[0], operands(step)
     inner = -2 if len(w.axes) > 1 else -1
@@ -176,17 +206,14 @@ def _matmul(system: System, step: Step) -> None:
         _alike(system, out, [step.inputs[0]])
 
 
+@degrees("norm")
 def _norm(system: System, step: Step) -> None:
     x, out = step.inputs[0], step.outputs[0]
     system.zero(x)
     affine = [step.arguments[key] for key in ("weight", "bias") if step.arguments.get(key) is not None]
-    first = (
-        len(out.axes) - len(affine[0].axes)
-        if (affine and "layer_norm" in step.name) or ("rms" in step.name and affine)
-        else 1
-    )
+    first = len(out.axes) - len(affine[0].axes) if affine and step.has("last_axes") else 1
     for value in step.inputs[1:]:
-        if not any(value is each for each in affine):
+        if not any(value is parameter for parameter in affine):
             system.zero(value)
     for value in affine:
         for axis in range(len(value.axes)):
@@ -195,6 +222,7 @@ def _norm(system: System, step: Step) -> None:
     system.zero(out, [axis for axis in range(len(out.axes)) if axis not in covered])
 
 
+@degrees("reduce")
 def _reduction(system: System, step: Step) -> None:
     x, out = step.inputs[0], step.outputs[0]
     over = set(chosen(step, x, "dim"))
@@ -203,7 +231,7 @@ def _reduction(system: System, step: Step) -> None:
     for n in range(len(x.axes)):
         if n not in over:
             system.same(out, left.index(n), x, n)
-        elif step.name == "sum":
+        elif step.name == "sum":  # as a contraction with ones
             system.one(x, n)
         else:
             system.zero(x, [n])

@@ -1,9 +1,8 @@
 """Which axes of a model's values are which spaces?
 
 `Inference.walk` goes over a trace once and gives every value its axes: terms of one solver, unified as
-the operations demand. An operation with a rule (`rules`) is understood; a pointwise one unifies what it
-broadcasts; any other is opaque: its inputs are pinned, its outputs are new spaces, and it is named in the
-notes. Nothing is guessed.
+the operations demand. The vocabulary names the rule of each operation; one that it does not know is opaque:
+its inputs are pinned, its outputs are new spaces, and it is named in the notes. Nothing is guessed.
 
 A rule takes the step and returns the axes of each output.
 """
@@ -11,21 +10,21 @@ A rule takes the step and returns the axes of each output.
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from modelkeeper.frontends.torch.trace import Step, Trace, Value
+from modelkeeper.graph.vocabulary import Pin
 from modelkeeper.tracing.terms import Solver, Straddles, Term
+from modelkeeper.tracing.trace import Step, Trace, Value
 
 Axes = list[Term]
 Rule = Callable[["Inference", Step], list[Axes]]
 
-RULES: dict[str, Rule] = {}
+RULES: dict[str, Rule] = {}  # by the names that the vocabulary gives them
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for these operations."""
+def rule(name: str) -> Callable[[Rule], Rule]:
+    """Register a rule under the name by which operations of the vocabulary ask for it."""
 
     def register(function: Rule) -> Rule:
-        for name in names:
-            RULES[name] = function
+        RULES[name] = function
         return function
 
     return register
@@ -61,7 +60,7 @@ class Inference:
                     value.axes = axes
         for value in trace.outputs:
             for axis in value.axes:
-                self.solver.pin(axis, "output")
+                self.solver.pin(axis, Pin("output"))
         self._pin_unread(trace)
 
     def _pin_unread(self, trace: Trace) -> None:
@@ -74,7 +73,7 @@ class Inference:
         )
         for atom, count in met.items():
             if count == 1:
-                self.solver.pin(atom, "never read")
+                self.solver.pin(atom, Pin("never_read"))
 
     def fixed(self, shape: Sequence[int], origin: str) -> Axes:
         return [self.solver.fixed(size, origin) for size in shape]
@@ -82,8 +81,9 @@ class Inference:
     def unify(self, a: Term, b: Term) -> None:
         self.solver.unify(a, b, self.where)
 
-    def pin(self, term: Term, why: str) -> None:
-        self.solver.pin(term, f"{why} in {self.where}")
+    def pin(self, term: Term, reason: str, detail: str = "") -> None:
+        """The width of these spaces is not free, for a reason of the vocabulary, here."""
+        self.solver.pin(term, Pin(reason, self.where, detail))
 
     def _enter(self, value: Value) -> None:
         """A value that no step made: a tensor of the model, or a constant."""
@@ -100,7 +100,7 @@ class Inference:
             value.axes = self.fixed(value.shape, "integers")
 
     def _apply(self, step: Step) -> list[Axes]:
-        function = RULES.get(step.name) or (pointwise if step.operation.pointwise else None)
+        function = RULES.get(step.operation.axes)
         problem = "no rule"
         if function is not None:
             try:
@@ -108,11 +108,11 @@ class Inference:
             except Straddles as error:
                 problem = str(error)
         self.opaque.setdefault(step.name, f"{problem} for {self.where}")
-        why = f"opaque {self.where}"
+        pin = Pin("opaque", self.where)
         for value in step.inputs:
             for axis in value.axes:
-                self.solver.pin(axis, why)
-        return [self.solver.unknown(value.shape, why) for value in step.outputs]
+                self.solver.pin(axis, pin)
+        return [self.solver.unknown(value.shape, pin) for value in step.outputs]
 
     def _checked(self, step: Step, axes: list[Axes]) -> list[Axes]:
         for value, each in zip(step.outputs, axes, strict=False):
@@ -121,6 +121,7 @@ class Inference:
         return axes
 
 
+@rule("pointwise")
 def pointwise(run: Inference, step: Step) -> list[Axes]:
     """Operands are broadcast against each other: axes that meet are one."""
     result = []

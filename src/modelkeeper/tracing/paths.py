@@ -10,33 +10,17 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-import torch
-
-from modelkeeper.frontends.torch.trace import Step
 from modelkeeper.tracing.rules.shape import bounds
+from modelkeeper.tracing.trace import Step
 
 Path = tuple[str, ...]
 LONGEST_STEP = 120  # characters of a folded operation before it is abbreviated to a hash
 LONGEST_PATH = 64
 
-# Operations that change neither the numbers nor their order: they leave no mark on a path.
-SILENT = frozenset(
-    """clone detach dropout feature_dropout alpha_dropout alias lift_fresh _to_copy contiguous view
-        _unsafe_view _reshape_alias unsqueeze squeeze expand requires_grad write""".split()
-)
-# Operations whose integer arguments are sizes: they follow from the widths and the input.
-SIZED = frozenset(
-    """upsample_bilinear2d upsample_nearest2d upsample_bicubic2d upsample_nearest1d upsample_linear1d
-        upsample_nearest3d upsample_trilinear3d repeat split split_with_sizes
-        unsafe_split new_zeros new_ones new_full new_empty""".split()
-)
-STATISTICS = frozenset("""mean sum var std amax amin max min norm linalg_vector_norm""".split())
-PERMUTING = frozenset({"permute", "transpose", "t", "numpy_T", "mT"})
-
 
 def written(step: Step) -> str:
     """How a folded operation is written on a path; empty if it changes nothing."""
-    if step.name in PERMUTING:
+    if step.has("permutes"):
         return f"permute[{_permutation(step)}]"
     if step.name == "slice":
         dim, start, end, by = bounds(step)
@@ -44,22 +28,21 @@ def written(step: Step) -> str:
         if (start, end, by) == (0, size, 1):
             return ""
         return f"slice[{dim},{Fraction(start, size)}:{Fraction(end, size)}{f':{by}' if by != 1 else ''}]"
-    if step.name in SIZED:
+    if step.has("sized"):
         return step.name
-    written = []
-    for name in step.operation.arguments:
-        text = _scalar(step.arguments.get(name))
-        if text:
-            written.append(text)
-    return shorten(f"{step.name}[{','.join(written)}]" if written else step.name)
+    scalars = [_scalar(step.arguments.get(name)) for name in step.operation.arguments or step.arguments]
+    listed = ",".join(text for text in scalars if text)
+    return shorten(f"{step.name}[{listed}]" if listed else step.name)
 
 
 # The ends of each float type, which masks are filled with: the same model in another precision is the same.
-_EXTREMES = {
-    end: name
-    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-    for end, name in ((torch.finfo(dtype).min, "lowest"), (torch.finfo(dtype).max, "highest"))
+_HIGHEST = {
+    "float16": 65504.0,
+    "bfloat16": (2 - 2**-7) * 2.0**127,
+    "float32": (2 - 2**-23) * 2.0**127,
+    "float64": (2 - 2**-52) * 2.0**1023,
 }
+_EXTREMES = {end: name for high in _HIGHEST.values() for end, name in ((-high, "lowest"), (high, "highest"))}
 
 
 def _permutation(step: Step) -> str:
@@ -80,8 +63,12 @@ def _scalar(value: Any) -> str:
         return _EXTREMES.get(value) or repr(value)
     if isinstance(value, str):
         return value
-    if isinstance(value, (list, tuple)) and value and all(isinstance(each, (int, float)) for each in value):
-        return "x".join(repr(each) for each in value)
+    if (
+        isinstance(value, (list, tuple))
+        and value
+        and all(isinstance(number, (int, float)) for number in value)
+    ):
+        return "x".join(map(repr, value))
     return ""
 
 

@@ -6,22 +6,15 @@ Spaces are numbered as they are first met, so that the same model always gives t
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from modelkeeper.frontends.torch.recorder import Owned
-from modelkeeper.frontends.torch.trace import Value
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Product, Space, Tensor
+from modelkeeper.graph.vocabulary import OPAQUE, Pin
 from modelkeeper.tracing import terms
 from modelkeeper.tracing.terms import Solver, Term
+from modelkeeper.tracing.trace import OwnedTensor, Value
 
 Degrees = dict[tuple[int, int], dict[int, int]]  # (value, axis) -> degree of each atom
 
 MOST_PINS = 4  # reasons that are kept for each space, those of opaque operations first
-DTYPES = {
-    getattr(torch, name): name
-    for name in """bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64
-    complex64 complex128 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz""".split()
-}
 
 
 class Tensors:
@@ -83,20 +76,19 @@ class Tensors:
         return number
 
 
-def _pins(atom: Term) -> tuple[str, ...]:
-    return tuple(
-        pin[:300] for pin in sorted(atom.pins, key=lambda pin: not pin.startswith("opaque"))[:MOST_PINS]
-    )
+def _pins(atom: Term) -> tuple[Pin, ...]:
+    chosen = sorted(atom.pins, key=lambda pin: pin.code not in OPAQUE)[:MOST_PINS]
+    return tuple(Pin(pin.code, pin.where[:300], pin.detail[:300]) for pin in chosen)
 
 
-def write_tensor(owned: Owned, role: str, axes: tuple[Axis, ...], live: bool = True) -> Tensor:
+def write_tensor(owned: OwnedTensor, role: str, axes: tuple[Axis, ...], live: bool = True) -> Tensor:
     """A tensor with the axes it has been given."""
     return Tensor(
         name=owned.names[0],
         role=role,
-        dtype=DTYPES.get(owned.tensor.dtype, "opaque"),
+        dtype=owned.dtype,
         axes=axes,
-        trainable=owned.parameter and owned.tensor.requires_grad,
+        trainable=owned.trainable,
         buffer=not owned.parameter,
         live=live,
         stored=owned.stored,

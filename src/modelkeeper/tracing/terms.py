@@ -24,6 +24,8 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+from modelkeeper.graph.vocabulary import OPAQUE, Pin
+
 ATOM, FIXED, PRODUCT, CONCAT = range(4)
 
 
@@ -41,7 +43,7 @@ class Term:
     ) -> None:
         self.kind, self.size, self.number, self.parts, self.origin = kind, size, number, parts, origin
         self.bound: Term | None = None  # atoms: what this one turned out to be
-        self.pins: tuple[str, ...] = ()  # atoms: why the width is not free
+        self.pins: tuple[Pin, ...] = ()  # atoms: why the width is not free
         self.averaged = False  # atoms: a statistic is taken over the units
         self.memo: tuple[int, Term] | None = None  # composites: normal form at an epoch
         self.leaves: tuple[int, list[Term]] | None = None  # composites: their atoms at an epoch
@@ -67,7 +69,7 @@ class Solver:
         self._statistics: list[Term] = []
         self._settled = 0  # how many statistics have been found to hold their spaces back
         self.one = Term(FIXED, 1, next(self._numbers), origin="one")
-        self.opaque: dict[str, None] = {}  # what was not understood and pinned spaces, in order
+        self.opaque: dict[Pin, None] = {}  # what was not understood and pinned spaces, in order
 
     # -- making terms ---------------------------------------------------------------------------
 
@@ -129,13 +131,13 @@ class Solver:
 
     # -- saying what is known -------------------------------------------------------------------
 
-    def pin(self, term: Term, why: str) -> None:
-        """The width of these spaces is not free, because of `why`."""
+    def pin(self, term: Term, pin: Pin) -> None:
+        """The width of these spaces is not free, for this reason."""
         for atom in self.atoms(term):
-            if why not in atom.pins:
-                atom.pins = (*atom.pins, why)
-                if why.startswith("opaque"):
-                    self.opaque[why] = None
+            if pin not in atom.pins:
+                atom.pins = (*atom.pins, pin)
+                if pin.code in OPAQUE:
+                    self.opaque[pin] = None
 
     def average(self, term: Term) -> None:
         """A statistic is taken over these spaces: copies of a unit must come in equal numbers."""
@@ -163,7 +165,7 @@ class Solver:
         if term.kind == PRODUCT:
             return sum(each)
         if min(each) != max(each):
-            self.pin(term, "a statistic is taken over it together with what cannot grow alike")
+            self.pin(term, Pin("statistic"))
             self._settled += 1
             return 0
         return each[0]
@@ -177,20 +179,20 @@ class Solver:
             if a is b:
                 continue
             if a.size != b.size:
-                self._apart(a, b, f"sizes {a.size} and {b.size} meet in {where}")
+                self._apart(a, b, Pin("sizes", where, f"{a.size} and {b.size}"))
             elif a.kind == FIXED or b.kind == FIXED:
                 self._fix(b if a.kind == FIXED else a, a.origin if a.kind == FIXED else b.origin)
             elif a.kind == ATOM or b.kind == ATOM:
                 atom, other = (a, b) if a.kind == ATOM else (b, a)
                 if other.kind != ATOM and atom in self.atoms(other):
-                    self._apart(a, b, f"an axis would hold itself in {where}")
+                    self._apart(a, b, Pin("itself", where))
                 else:
                     self._bind(atom, other)
             elif a.kind == b.kind == PRODUCT:
                 first, second = (a, b) if a.parts[0].size >= b.parts[0].size else (b, a)
                 large, small = first.parts[0], second.parts[0]
                 if large.size % small.size:
-                    self._apart(a, b, f"factors {large.size} and {small.size} do not refine in {where}")
+                    self._apart(a, b, Pin("factors", where, f"{large.size} and {small.size}"))
                     continue
                 lead, rest = self.factor(large, small.size, where)
                 work.append((self.product([rest, *first.parts[1:]]), self.product(second.parts[1:])))
@@ -236,7 +238,7 @@ class Solver:
         if not remainder:
             return self._times(left, rest), self._times(right, rest)
         middle, right = self.split(right, 1, where)
-        self.pin(middle, f"a cut straddles a factor in {where}")
+        self.pin(middle, Pin("straddled", where))
         inner_left, inner_right = self.split(rest, remainder, where)
         return self.concat([self._times(left, rest), inner_left]), self.concat(
             [inner_right, self._times(right, rest)]
@@ -295,7 +297,7 @@ class Solver:
             pieces.append(piece)
         for piece in pieces:
             self.unify(piece, term, where)
-        return self.fixed(lead, f"rows made alike in {where}"), self.resolve(term)
+        return self.fixed(lead, "alike"), self.resolve(term)
 
     def reshape(self, terms: Sequence[Term], shape: Sequence[int], where: str) -> list[Term]:
         """The axes after a reshape in row-major order: merged into products, or factored."""
@@ -306,10 +308,10 @@ class Solver:
             try:
                 result += self._reshape(old, new, where)
             except Straddles as problem:
-                why = f"opaque reshape in {where}: {problem}"
+                pin = Pin("reshape", where, str(problem))
                 for term in old:
-                    self.pin(term, why)
-                result += self.unknown(new, why)
+                    self.pin(term, pin)
+                result += self.unknown(new, pin)
         return result
 
     def _reshape(self, terms: Sequence[Term], shape: Sequence[int], where: str) -> list[Term]:
@@ -334,11 +336,11 @@ class Solver:
             result.append(self.product(factors))
         return result
 
-    def unknown(self, shape: Sequence[int], why: str) -> list[Term]:
-        """Axes that nothing is known of: spaces of their own, pinned for `why`."""
+    def unknown(self, shape: Sequence[int], pin: Pin) -> list[Term]:
+        """Axes that nothing is known of: spaces of their own, pinned for this reason."""
         axes = [self.atom(size) for size in shape]
         for axis in axes:
-            self.pin(axis, why)
+            self.pin(axis, pin)
         return axes
 
     # -- inside ---------------------------------------------------------------------------------
@@ -354,9 +356,9 @@ class Solver:
         for atom in self.atoms(term):
             self._bind(atom, self.fixed(atom.size, origin))
 
-    def _apart(self, a: Term, b: Term, why: str) -> None:
-        self.pin(a, f"opaque: {why}")
-        self.pin(b, f"opaque: {why}")
+    def _apart(self, a: Term, b: Term, pin: Pin) -> None:
+        self.pin(a, pin)
+        self.pin(b, pin)
 
 
 def _aligned(terms: Sequence[Term], shape: Sequence[int]) -> Iterator[tuple[list[Term], list[int]]]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from modelkeeper.errors import CannotGather, InvalidWeights
 from modelkeeper.graph import Atom, Axis, Layer, Tensor
+from modelkeeper.graph.vocabulary import BATCH_NORM
 from modelkeeper.transform.gather import AxisMap, gather
 from modelkeeper.transform.importance import Importance, folded
 from modelkeeper.transform.pairing import TensorPair
@@ -33,7 +34,7 @@ def apply(
 
     A layer of three units becomes one of five; its reader takes what the copies say by shares:
 
-    >>> from modelkeeper.graph import Atom, Axis, Edge, Fixed, Graph, Layer, Space, Tensor
+    >>> from modelkeeper.graph import Atom, Axis, Edge, Fixed, Graph, Layer, Pin, Space, Tensor
     >>> from modelkeeper.transform import make_plan
     >>> def net(width: int) -> Graph:
     ...     hidden = Atom(0, width)
@@ -45,7 +46,7 @@ def apply(
     ...         Layer("second", "linear", (Edge(1, ("relu",)),), (reads,)),
     ...         Layer("answer", "output", (Edge(2),)),
     ...     )
-    ...     return Graph("torch", layers, (Space(width), Space(1, ("output",))))
+    ...     return Graph("torch", layers, (Space(width), Space(1, (Pin("output"),))))
     >>> plan = make_plan(net(3), net(5), [(0, 0), (1, 1), (2, 2), (3, 3)])
     >>> plan.exact, plan.coverage
     (True, 1.0)
@@ -185,7 +186,7 @@ class _Run:
     def _epsilon(self, entry: Entry) -> float:
         layer = self._layers[entry.layer]
         value = layer.attributes.get("eps", 0.0)
-        return float(value) if layer.kind == "batch_norm" and isinstance(value, (int, float)) else 0.0
+        return float(value) if layer.kind == BATCH_NORM and isinstance(value, (int, float)) else 0.0
 
     def _identity(self, entry: Entry, tensor: Tensor) -> Array:
         """Each unit goes through as it is: copies of one source share in what they hand on."""

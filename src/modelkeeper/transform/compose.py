@@ -24,20 +24,27 @@ import msgspec
 import numpy as np
 
 from modelkeeper.graph import Axis, Fixed, Graph, Layer, Tensor, consumers
-from modelkeeper.transform.merge import PROJECTIONS, by_role, norm_behind
+from modelkeeper.graph.vocabulary import COUNT, PROJECTIONS, read_step
+from modelkeeper.transform.merge import by_role, norm_behind
 from modelkeeper.transform.pairing import Pairs, TensorPair, pair_axes
 
 Array = np.ndarray[Any, np.dtype[Any]]
-ACTIVATIONS: dict[tuple[str, ...], Callable[[Array], Array]] = {
-    (): lambda x: x,
-    ("relu",): lambda x: np.maximum(x, 0),
-    ("silu",): lambda x: x / (1 + np.exp(-x)),
-    ("gelu",): lambda x: x / (1 + np.exp(-1.702 * x)),
-    ("tanh",): np.tanh,
+CURVES: dict[str, Callable[[Array], Array]] = {
+    "rectifier": lambda x: np.maximum(x, 0),
+    "sigmoid linear": lambda x: x / (1 + np.exp(-x)),
+    "gaussian linear": lambda x: x / (1 + np.exp(-1.702 * x)),
+    "tanh": np.tanh,
 }
 Run = list[tuple[int, int]]  # projections of the parent one behind the other, each with its norm
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+def curve(via: tuple[str, ...]) -> Callable[[Array], Array] | None:
+    """What lies on an edge as a function of numbers, if it is nothing or one plain activation."""
+    if not via:
+        return lambda x: x
+    return CURVES.get(read_step(via[0]).curve or "") if len(via) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -92,12 +99,14 @@ def _out_first(weight: Tensor, array: Array) -> Array:
 
 def _linear(link: Link, source: Callable[[Tensor], Array]) -> tuple[Array, Array]:
     """What stands for norm and activation, unit by unit: a factor on what comes before them, and a shift."""
-    norm = {t.role: source(t).astype(np.float64) for t in link.norm.tensors if t.role != "count"}
+    norm = {t.role: source(t).astype(np.float64) for t in link.norm.tensors if t.role != COUNT}
     epsilon = link.norm.attributes.get("eps", 0.0)
     assert isinstance(epsilon, (int, float))
     sigma = np.sqrt(norm["variance"] + epsilon)
     gain, bias = norm.get("gain", np.ones_like(sigma)), norm.get("bias", np.zeros_like(sigma))
-    seen = ACTIVATIONS[link.activation](bias[:, None] + np.abs(gain)[:, None] * _NODES)
+    activation = curve(link.activation)
+    assert activation is not None
+    seen = activation(bias[:, None] + np.abs(gain)[:, None] * _NODES)
     spread = np.maximum(np.abs(gain), 1e-12)
     slope = (seen * _NODES) @ _WEIGHTS / spread * gain / sigma
     own = by_role(link.projection, "bias")
@@ -169,7 +178,7 @@ def _rows(graph: Graph) -> Iterator[Run]:
             same = reader.kind == graph.layers[number].kind and len(reader.inputs) == 1
             if (
                 same
-                and via in ACTIVATIONS
+                and curve(via) is not None
                 and _plain(reader, shared, stride=True)
                 and readers[norm][0] in behind
             ):

@@ -16,38 +16,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from modelkeeper.graph import Edge, Graph, Layer, consumers
-
-NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm"})
-PROJECTIONS = frozenset({"conv", "linear"})
-# Applied twice in a row they do what they do once.
-IDEMPOTENT = frozenset({"relu", "relu6", "hardtanh", "clamp_min[0]"})
-# Operations that take nothing out of the range of a rectifier.
-STAYS_RECTIFIED = (
-    "avg_pool",
-    "max_pool",
-    "adaptive_",
-    "permute",
-    "slice",
-    "upsample_nearest",
-    "upsample_bilinear",
-)
-# Operations that make zero of zero, by how they are written on an edge.
-ZERO_STAYS = (
-    *(
-        "relu",
-        "leaky_relu",
-        "prelu",
-        "elu",
-        "gelu",
-        "silu",
-        "hardswish",
-        "tanh",
-        "hardtanh",
-        "mul",
-        "div",
-        "neg",
-    ),
-    *("avg_pool", "max_pool", "adaptive_", "permute", "slice", "upsample", "roll", "flip"),
+from modelkeeper.graph.vocabulary import (
+    ADD,
+    BATCH_NORM,
+    CONCAT,
+    MULTIPLY,
+    NEUTRAL,
+    NORMS,
+    PROJECTIONS,
+    SCALE,
+    read_step,
 )
 
 
@@ -72,7 +50,7 @@ class Depth:
         self.silent: set[int] = set()  # nodes of branches that add nothing
         self._main: dict[int, int] = {}  # an inserted node -> which of its inputs carries the data
         for number, layer in enumerate(child.layers):
-            if number not in matched and layer.kind == "add" and len(layer.inputs) == 2:
+            if number not in matched and layer.kind == ADD and len(layer.inputs) == 2:
                 self._add(number, layer)
         for number, layer in enumerate(child.layers):
             if number not in matched and layer.inputs:
@@ -123,12 +101,12 @@ class Depth:
         if layer.kind in PROJECTIONS:
             self._pass(number, Inserted("identity", why="each unit goes through as it is"))
         elif layer.kind in NORMS:
-            exact = layer.kind == "batch_norm" or self._normed_again(number, layer.kind)
+            exact = layer.kind == BATCH_NORM or self._normed_again(number, layer.kind)
             why = "undoes itself" if exact else "normalises what was not normalised"
             self._pass(number, Inserted("neutral", exact=exact, why=why))
-        elif layer.kind in ("scale", "shift", "prelu"):
+        elif layer.kind in NEUTRAL:
             self._pass(number, Inserted("neutral", why="changes nothing at first"))
-        elif layer.kind == "concat":
+        elif layer.kind == CONCAT:
             old = [n for n, edge in enumerate(layer.inputs) if self._known(edge.source)]
             if old:
                 self._main[number] = old[0]
@@ -145,7 +123,7 @@ class Depth:
                 continue
             if layer.kind == kind and all(not edge.via for edge in layer.inputs):
                 continue
-            if layer.kind == "add" and reader in self._main and self._normed_again(reader, kind):
+            if layer.kind == ADD and reader in self._main and self._normed_again(reader, kind):
                 continue
             return False
         return True
@@ -167,14 +145,14 @@ class Depth:
 
     def _silencer(self, edge: Edge) -> int | None:
         """A layer whose zero makes all that arrives over this edge zero."""
-        if not all(_keeps_zero(step) for step in edge.via):
+        if not all(read_step(step).has("keeps_zero") for step in edge.via):
             return None
         layer = self._graph.layers[edge.source]
         if edge.source in self._matched:
             return None
-        if layer.kind in NORMS or layer.kind in PROJECTIONS or layer.kind == "scale":
+        if layer.kind in NORMS or layer.kind in PROJECTIONS or layer.kind == SCALE:
             return edge.source
-        if layer.kind == "multiply":  # a gate may be anything: what it gates is zero
+        if layer.kind == MULTIPLY:  # a gate may be anything: what it gates is zero
             return next((n for n in map(self._silencer, layer.inputs) if n is not None), None)
         return None
 
@@ -185,7 +163,7 @@ class Depth:
             (
                 n
                 for n in self._matched
-                if self._graph.layers[n].kind == "add" and len(self._graph.layers[n].inputs) == 2
+                if self._graph.layers[n].kind == ADD and len(self._graph.layers[n].inputs) == 2
             ),
             key=lambda n: (abs(n - number), n),
         )
@@ -203,10 +181,6 @@ def signature(graph: Graph, number: int) -> object:
     return layer.kind, sorted(layer.attributes.items()), [(t.role, t.shape) for t in layer.tensors]
 
 
-def _keeps_zero(step: str) -> bool:
-    return step.startswith(ZERO_STAYS)
-
-
 def _compress(via: tuple[str, ...]) -> tuple[str, ...]:
     """Leave out what does nothing the second time: a relu after a relu, also with pooling between them."""
     kept: list[str] = []
@@ -214,9 +188,9 @@ def _compress(via: tuple[str, ...]) -> tuple[str, ...]:
     for step in via:
         if step == held:
             continue
-        if step in IDEMPOTENT:
+        if read_step(step).has("rectifies"):
             held = step
-        elif not step.startswith(STAYS_RECTIFIED):
+        elif not read_step(step).has("keeps_rectified"):
             held = ""
         kept.append(step)
     return tuple(kept)

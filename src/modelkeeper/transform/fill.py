@@ -20,25 +20,14 @@ bias, a constant; for the second it would have to be the mean over all units of 
 which varies with the input unless all gains are equal, and no norm mixes units, to make it so.
 """
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from modelkeeper.graph import Atom, Concat, Edge, Graph, Layer, Tensor, consumers, leaves
+from modelkeeper.graph.vocabulary import MAKERS, PROJECTIONS, SCALE, SUMS, kind_of, read_step
 
 MEANS, ZEROS = "the mean", "zero"
-_NORMS = {"layer_norm": MEANS, "rms_norm": ZEROS}
-_WRITTEN_OUT = re.compile(r"mul\(_,pow\[2(\.0)?\]>mean\[-1,yes\]>add\[[^]]*\]>rsqrt\)")  # an RMS norm
-# Operations that leave sums, zeros and means what they are, unit by unit.
-_LINEAR = re.compile(
-    r"(permute|slice|select|split|\d+/\d+$|mul\[[^],]*\]$|div\[[^],]*\]$|neg$|flip|avg_pool|adaptive_avg)"
-)
-# The same, if what comes next still has the space: then it was not what they reduce.
-_REDUCING = re.compile(r"(mean|sum)\[")
-# Larger by a factor before is larger by the same factor behind.
-_HOMOGENEOUS = ("relu", "leaky_relu", "max_pool")
-_MAKERS = frozenset({"linear", "conv", "embedding", "parameter"})
-_READERS = frozenset({"linear", "conv"})
+_FILLS = {"mean": MEANS, "zero": ZEROS, "": ""}
 
 
 @dataclass(frozen=True)
@@ -136,7 +125,7 @@ class _Walk:
         """What a layer that is no reader hands on."""
         where = f"{layer.kind} {layer.name}"
         if not arriving:
-            if layer.kind in _MAKERS and self._whole(layer) and layer.attributes.get("groups", 1) == 1:
+            if layer.kind in MAKERS and self._whole(layer) and layer.attributes.get("groups", 1) == 1:
                 return "made"
             raise _Problem(f"{where} makes it in another way")
         if len(arriving) != len(layer.inputs):
@@ -145,10 +134,11 @@ class _Walk:
             raise _Problem(f"{where} takes it together with another space")
         norm = self._normed(layer)
         for edge, state in arriving.items():
-            steps = edge.via[:-1] if norm and layer.kind == "scale" else edge.via
-            for step in steps:
-                if not _LINEAR.match(step) and not (layer.kind in _NORMS and _REDUCING.match(step)):
-                    raise _Problem(f"{step} is applied to it before {where}")
+            steps = edge.via[:-1] if norm and layer.kind == SCALE else edge.via
+            for text in steps:
+                step = read_step(text)
+                if not step.has("linear") and not (kind_of(layer.kind).fills and step.has("reduces")):
+                    raise _Problem(f"{text} is applied to it before {where}")
             if state == "normed" and new == MEANS:
                 raise _Problem(
                     f"what a layer norm makes runs into {where}: a new unit leaves the one as a constant, "
@@ -158,16 +148,16 @@ class _Walk:
             self._gains.update(self._gain(layer))
             self._unread.update(tensor.name for tensor in layer.tensors)
             return "normed"
-        if layer.kind in ("add", "concat", "shift"):
+        if layer.kind in SUMS:
             return "made"
-        if layer.kind == "scale" and (new == ZEROS or not self._gain(layer)):
+        if layer.kind == SCALE and (new == ZEROS or not self._gain(layer)):
             self._gains.update(self._gain(layer))
             return "made"
         raise _Problem(f"{where} changes it")
 
     def _check_reader(self, layer: Layer, arriving: Mapping[Edge, str]) -> None:
         where = f"{layer.kind} {layer.name}"
-        if layer.kind not in _READERS or layer.attributes.get("groups", 1) != 1:
+        if layer.kind not in PROJECTIONS or layer.attributes.get("groups", 1) != 1:
             raise _Problem(f"{where} reads it in another way")
         if any(
             isinstance(axis.of, Concat)
@@ -177,9 +167,10 @@ class _Walk:
         ):
             raise _Problem(f"{where} reads it together with another space")
         for edge in arriving:
-            for step in edge.via:
-                if not (_LINEAR.match(step) or _REDUCING.match(step) or step.startswith(_HOMOGENEOUS)):
-                    raise _Problem(f"{step} is applied to it before {where}")
+            for text in edge.via:
+                step = read_step(text)
+                if not (step.has("linear") or step.has("reduces") or step.has("homogeneous")):
+                    raise _Problem(f"{text} is applied to it before {where}")
 
     # -- what a layer has on the space ------------------------------------------------------------
 
@@ -217,7 +208,7 @@ class _Walk:
         """What new units are to a norm over this space; empty if it is none."""
         if not self._gain(layer):
             return ""
-        if layer.kind == "scale" and len(layer.inputs) == 1:
+        if layer.kind == SCALE and len(layer.inputs) == 1:
             via = layer.inputs[0].via
-            return ZEROS if via and _WRITTEN_OUT.fullmatch(via[-1]) else ""
-        return _NORMS.get(layer.kind, "")
+            return ZEROS if via and read_step(via[-1]).is_rms_norm else ""
+        return _FILLS[kind_of(layer.kind).fills]

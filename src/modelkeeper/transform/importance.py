@@ -26,6 +26,7 @@ import numpy as np
 
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, Tensor, leaves
 from modelkeeper.graph.structure import consumers
+from modelkeeper.graph.vocabulary import BATCH_NORM
 from modelkeeper.transform.units import Index, Shares
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -114,7 +115,7 @@ class Importance:
         size = self._graph.spaces[space].size
         behind = self._consumers[self._layer[tensor.name]]
         norm = self._graph.layers[behind[0]] if len(behind) == 1 else None
-        if norm is not None and norm.kind == "batch_norm" and not any(edge.via for edge in norm.inputs):
+        if norm is not None and norm.kind == BATCH_NORM and not any(edge.via for edge in norm.inputs):
             parts = {
                 each.role: each for each in norm.tensors if each.axes and each.axes[0].of == Atom(space, size)
             }

@@ -11,8 +11,9 @@ Aligned layers lend tensor by tensor; some lend together (`compose`), some also 
 from collections.abc import Callable
 
 from modelkeeper.graph import Axis, Graph, Layer, Tensor
+from modelkeeper.graph.vocabulary import CONV, COUNT, NORMS, OUTPUT, SCALE
 from modelkeeper.transform.compose import Composite, Composites, find_composites
-from modelkeeper.transform.depth import NORMS, Depth, Inserted
+from modelkeeper.transform.depth import Depth, Inserted
 from modelkeeper.transform.fill import Fills
 from modelkeeper.transform.maps import Maps, Verdict
 from modelkeeper.transform.merge import Merge, find_merges
@@ -139,7 +140,7 @@ class Lending:
             return False
         layer, lender = self.child.layers[number], self.parent.layers[other]
         weights = [next((t for t in each.tensors if t.role == "weight"), None) for each in (layer, lender)]
-        if layer.kind != "conv" or lender.kind != "conv" or None in weights:
+        if layer.kind != CONV or lender.kind != CONV or None in weights:
             return False
         sizes = [[a.size for a in t.axes if a.role == "kernel"] for t in weights if t is not None]
         margins = [_margins(each, len(sizes[0])) for each in (layer, lender)]
@@ -158,14 +159,14 @@ class Lending:
         """A tensor that the aligned layer of the parent does not have."""
         if tensor.role == "bias":
             return entry("inserted", True, "the parent has no bias here", value="zero")
-        if tensor.role == "count":
+        if tensor.role == COUNT:
             return entry("kept", True, "only counts")
         return entry("kept", False, f"the parent's layer has no {tensor.role} of this form")
 
     def _inserted(self, layer: Layer, tensor: Tensor, inserted: Inserted, entry: Make) -> Entry:
         match inserted.value:
             case "zero" if tensor.role in ("weight", "gain", "bias"):
-                silent = "gain" if layer.kind in NORMS or layer.kind == "scale" else "weight"
+                silent = "gain" if layer.kind in NORMS or layer.kind == SCALE else "weight"
                 if tensor.role in (silent, "bias"):
                     return entry("inserted", True, inserted.why, value="zero")
             case "identity":
@@ -204,7 +205,7 @@ def _margins(layer: Layer, rank: int) -> tuple[int, ...] | None:
 def _heads(graph: Graph) -> set[int]:
     """The layers that make the outputs: the last ones with a weight on each way."""
     found: set[int] = set()
-    todo = [edge.source for layer in graph.layers if layer.kind == "output" for edge in layer.inputs]
+    todo = [edge.source for layer in graph.layers if layer.kind == OUTPUT for edge in layer.inputs]
     while todo:
         number = todo.pop()
         layer = graph.layers[number]
@@ -219,7 +220,7 @@ def _makes_outputs(graph: Graph, layer: Layer) -> bool:
     spaces = {
         s for t in layer.tensors for axis in t.axes if axis.role in ("out", "row") for s in spaces_of(axis.of)
     }
-    return any("output" in graph.spaces[space].pins for space in spaces)
+    return any(graph.spaces[space].pinned_by("output") for space in spaces)
 
 
 def _head_problem(pair: TensorPair, same_task: bool) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, Tensor, leaves
+from modelkeeper.graph.vocabulary import ORIGINS
 from modelkeeper.transform import scores, units
 from modelkeeper.transform.fill import MEANS, Fill, Fills
 from modelkeeper.transform.pairing import Partners, pieces
@@ -68,7 +69,9 @@ class Maps:
                 if size == parents:
                     return COPIED
                 return Verdict(
-                    _action(size, parents), False, f"{origin or 'fixed'} size {parents} became {size}"
+                    _action(size, parents),
+                    False,
+                    f"{ORIGINS.get(origin, origin) or 'fixed'} size {parents} became {size}",
                 )
             case _, None:
                 return Verdict("widened", True, "a part that the parent does not have is not read")
@@ -129,7 +132,7 @@ class Maps:
                 return resampling(parents, size)
             case Atom(space, size), Atom(other, parents):
                 pins = (*self._child.spaces[space].pins, *self._parent.spaces[other].pins)
-                offsets = any(pin.startswith("picked by index") for pin in pins)  # a table of them, on a grid
+                offsets = any(pin.code == "picked" for pin in pins)  # a table of them, on a grid
                 if offsets and ours.role == "other" and square(size) and square(parents):
                     return resampling(parents, size)
         return None
@@ -194,7 +197,11 @@ class Maps:
         """The parent's spaces that an axis reads and that lose units, with the units that are kept."""
         for space, other in self._partners.atoms(ours.of, theirs.of):
             child, parent = self._child.spaces[space], self._parent.spaces[other]
-            if dict(theirs.degrees).get(other, 0) and child.size < parent.size and "rows" not in child.pins:
+            if (
+                dict(theirs.degrees).get(other, 0)
+                and child.size < parent.size
+                and not child.pinned_by("rows")
+            ):
                 yield other, self.space(space, other, importance).source
 
     def partner(self, space: int) -> int | None:
@@ -212,7 +219,7 @@ class Maps:
         ours, theirs = self._child.spaces[space], self._parent.spaces[other]
         if ours.size == theirs.size:
             return units.identity(ours.size)
-        if "rows" in ours.pins:
+        if ours.pinned_by("rows"):
             return units.rows(theirs.size, ours.size)
         if ours.size < theirs.size:
             return units.narrow(importance(other), ours.size)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from modelkeeper.graph import Graph, Layer, Tensor, consumers
+from modelkeeper.graph.vocabulary import BATCH_NORM, COUNT, PROJECTIONS
 from modelkeeper.transform.pairing import TensorPair
 
 Array = np.ndarray[Any, np.dtype[Any]]
-PROJECTIONS = frozenset({"conv", "linear"})
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Merge:
     def apply(self, tensor: Tensor, source: Callable[[Tensor], Array]) -> Array:
         """A tensor of either, as it is with the other one's part in it."""
         own = {t.role: t for t in self.projection.tensors}
-        norm = {t.role: source(t).astype(np.float64) for t in self.norm.tensors if t.role != "count"}
+        norm = {t.role: source(t).astype(np.float64) for t in self.norm.tensors if t.role != COUNT}
         array = source(tensor)
         bias = source(own["bias"]).astype(np.float64) if "bias" in own else 0.0
         if tensor.role == "mean":
@@ -103,7 +103,7 @@ def norm_behind(graph: Graph) -> dict[int, int]:
     for number, readers in enumerate(consumers(graph)):
         if len(readers) == 1:
             layer = graph.layers[readers[0]]
-            if layer.kind == "batch_norm" and [(e.source, e.via) for e in layer.inputs] == [(number, ())]:
+            if layer.kind == BATCH_NORM and [(e.source, e.via) for e in layer.inputs] == [(number, ())]:
                 found[number] = readers[0]
     return found
 

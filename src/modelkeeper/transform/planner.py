@@ -13,7 +13,7 @@ import msgspec
 
 from modelkeeper.errors import InvalidPairs, InvalidSetting
 from modelkeeper.graph import Graph, Layer
-from modelkeeper.graph.structure import COMMUTATIVE
+from modelkeeper.graph.vocabulary import COMMUTATIVE, CONCAT, COUNT, ENDS, WINDOWED
 from modelkeeper.matching import Alignment
 from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform.lending import Lending
@@ -21,7 +21,6 @@ from modelkeeper.transform.pairing import Pairs, spaces_of
 from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.whole_blocks import settle
 
-ENDS = frozenset({"input", "output", "unused"})
 MOST_DOUBTS = 8
 
 
@@ -115,7 +114,7 @@ def _doubts(lending: Lending, entries: Iterable[Entry]) -> Iterable[str]:
             if (
                 tensor.live
                 and tensor.name not in lent
-                and tensor.role != "count"
+                and tensor.role != COUNT
                 and layer.kind not in ENDS
                 and tensor.stored
             ):
@@ -154,7 +153,7 @@ def _fed_alike(lending: Lending, number: int, layer: Layer) -> bool:
     theirs = [(lending.merges.gone.get(edge.source, edge.source), edge.via) for edge in other.inputs]
     if layer.kind in COMMUTATIVE:
         ours, theirs = sorted(ours, key=repr), sorted(theirs, key=repr)
-        if layer.kind == "concat":
+        if layer.kind == CONCAT:
             ours = [each for each in ours if each in theirs] if len(ours) > len(theirs) else ours
     return ours == theirs
 
@@ -164,7 +163,7 @@ def _same_window(lending: Lending, number: int, layer: Layer, other: Layer) -> b
     drop = ("groups", "padding") if lending.grows_with_padding(number) else ("groups",)
     mine = {key: value for key, value in layer.attributes.items() if key not in drop}
     theirs = {key: value for key, value in other.attributes.items() if key not in drop}
-    return layer.kind in ("conv", "conv_transpose") and mine == theirs
+    return layer.kind in WINDOWED and mine == theirs
 
 
 def _statistics(lending: Lending) -> Iterable[str]:

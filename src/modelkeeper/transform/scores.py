@@ -14,19 +14,15 @@ they meet: not with rotary positions or norms of queries and keys, which know ho
 """
 
 import math
-import re
 
 from modelkeeper.graph import Atom, Axis, Concat, Edge, Expression, Graph, consumers, leaves
-
-PIN = "its size sets the scale of attention"
-_PLAIN = re.compile(r"(permute|split|\d+/\d+$|slice|select|mul\[[^],]*\]$|div\[[^],]*\]$)")
-_PART = re.compile(r"(\d+)/(\d+)")
+from modelkeeper.graph.vocabulary import ATTENTION, PROJECTIONS, read_step
 
 
 def growth(graph: Graph, space: int, parents: int) -> float | None:
     """What the squared factors of a unit's copies must sum to; None if its copies cannot be exact."""
     size, pins = graph.spaces[space].size, graph.spaces[space].pins
-    if not pins or not all(pin.startswith(PIN) for pin in pins):
+    if not pins or not all(pin.code == "attention_scale" for pin in pins):
         return None
     readers, sums = consumers(graph), set()
     for number, layer in enumerate(graph.layers):
@@ -35,7 +31,7 @@ def growth(graph: Graph, space: int, parents: int) -> float | None:
         ]
         if not axes:
             continue
-        if {axis.role for axis in axes} != {"out"} or layer.kind not in ("linear", "conv"):
+        if {axis.role for axis in axes} != {"out"} or layer.kind not in PROJECTIONS:
             return None
         if layer.attributes.get("groups", 1) != 1:
             return None
@@ -50,17 +46,17 @@ def growth(graph: Graph, space: int, parents: int) -> float | None:
 
 def _compares(kind: str, place: int, edge: Edge, axis: Axis, space: int) -> bool:
     """Does what arrives over an edge become queries or keys, as it was made? Or is it something else?"""
-    if kind != "attention" or not all(_PLAIN.match(step) for step in edge.via):
+    if kind != ATTENTION or not all(read_step(step).has("places") for step in edge.via):
         return False
     return place < 2 or not _holds(_part(axis.of, edge), space)
 
 
 def _part(expression: Expression, edge: Edge) -> Expression:
     """The part of several, end to end, that an edge takes; all of them if that is not known."""
-    found = [_PART.fullmatch(step) for step in edge.via]
-    for part in found:
-        if part and isinstance(expression, Concat) and len(expression.parts) == int(part[2]):
-            return expression.parts[int(part[1]) - 1]
+    for step in edge.via:
+        part = read_step(step).part
+        if part and isinstance(expression, Concat) and len(expression.parts) == part[1]:
+            return expression.parts[part[0] - 1]
     return expression
 
 

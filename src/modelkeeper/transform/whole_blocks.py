@@ -13,7 +13,8 @@ The alignment stays as good (layers of the same make, no fewer edges) and still 
 from collections.abc import Callable
 
 from modelkeeper.graph import Graph, consumers
-from modelkeeper.transform.depth import NORMS, PROJECTIONS, ancestors, signature
+from modelkeeper.graph.vocabulary import NORMS, PROJECTIONS
+from modelkeeper.transform.depth import ancestors, signature
 from modelkeeper.transform.pairing import Pairs
 
 

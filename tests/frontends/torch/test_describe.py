@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from modelkeeper.errors import CannotDescribe, UnknownFramework
 from modelkeeper.frontends import frontend_for
 from modelkeeper.frontends.torch import describe, example
-from modelkeeper.graph import from_json, to_json
+from modelkeeper.graph import Pin, from_json, to_json
 from tests.helpers.networks import IMAGE, SCENARIOS, VECTOR, Chain, Flatten, Residual, TiedLanguageModel
 
 
@@ -207,7 +207,7 @@ def test_outputs_are_declared_not_guessed() -> None:
     model = TwoHeads()
     everything = describe(model, VECTOR)
     assert sum(layer.kind == "output" for layer in everything.layers) == 3
-    assert everything.spaces[0].pins == ("output",)
+    assert everything.spaces[0].pins == (Pin("output"),)
     one = describe(model, VECTOR, outputs="first")
     assert one.spaces[0].free
     assert {name for name, tensor in one.tensors.items() if not tensor.live} == {

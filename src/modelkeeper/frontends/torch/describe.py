@@ -1,7 +1,6 @@
 """Describe a PyTorch model: run it once on shapes, listen, and write down what it is.
 
-    record (what ran) -> trace (values, no dead code) -> spaces (which axes go together)
-           -> degrees (where shares belong) -> assemble (layers and edges) -> Graph
+    recorder (what ran) -> trace (values, no dead code) -> `modelkeeper.tracing.describe` -> Graph
 
 The model, its modes, hooks, devices and random state are afterwards as they were. Where an operation
 cannot run on shapes, the model runs once for real on the CPU.
@@ -27,19 +26,16 @@ from modelkeeper.frontends.torch.recorder import (
     tensors_in,
 )
 from modelkeeper.frontends.torch.side_effects import quietly
-from modelkeeper.frontends.torch.trace import Trace, Value, trace
+from modelkeeper.frontends.torch.trace import TorchTrace, make_trace, owned_tensor
 from modelkeeper.graph import Graph, Note
-from modelkeeper.tracing.assemble import Assembly
-from modelkeeper.tracing.degrees import infer_degrees
-from modelkeeper.tracing.infer_spaces import Inference
-from modelkeeper.tracing.rules import RULES
-from modelkeeper.tracing.terms import Solver
+from modelkeeper.tracing.describe import Account, account_for
+from modelkeeper.tracing.describe import describe as describe_trace
+from modelkeeper.tracing.trace import Trace
 
 MODEL = nn.Module
 Outputs = Callable[[Any], Any] | str | None
 _Ran = tuple[Recording, Inputs, Any]
 
-MOST_NOTES = 12
 _ADVICE = (
     "Pass example_inputs: one tensor, a tuple of positional arguments, or a dict of named ones, "
     "e.g. describe(model, torch.zeros(1, 3, 32, 32))"
@@ -60,54 +56,49 @@ def describe(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs =
     Raises:
         CannotDescribe: The model did not run on the inputs there were; the message says what to pass.
     """
-    return study(model, example_inputs, outputs=outputs).graph
+    return describe_trace(trace_model(model, example_inputs, outputs=outputs))
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """A graph together with the evidence for it: what ran, and which term each of its axes is."""
+class TorchAccount:
+    """A graph together with the evidence for it, and what torch knows of that."""
 
-    graph: Graph
-    trace: Trace
-    solver: Solver
-    spaces: dict[int, int]  # the number of an atom -> the space it is in the graph
-    values: dict[int, Value]  # the number of a layer -> its output, for layers that data flows through
-    inputs: Inputs  # what it ran on
+    account: Account
+    torch: TorchTrace
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
+        return self.account.graph
 
 
 def study(
     model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None, real: bool = False
-) -> Account:
+) -> TorchAccount:
     """What `describe` does, with all that it knew when it wrote the graph; `real`: not on shapes."""
+    traced = listen(model, example_inputs, outputs=outputs, real=real)
+    return TorchAccount(account_for(traced.trace), traced)
+
+
+def trace_model(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None) -> Trace:
+    """What a model does with its inputs, as plain data over the vocabulary: see `describe`."""
+    return listen(model, example_inputs, outputs=outputs).trace
+
+
+def listen(
+    model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None, real: bool = False
+) -> TorchTrace:
+    """What a model does with its inputs, as a trace with what torch knows of it."""
     owned = owned_tensors(model)
     with quietly(model) as bare:
         recording, inputs, returned, notes = _run(bare, owned, example_inputs, real)
-        given = list(tensors_in(pick_outputs(returned, outputs)))
         tensors = list(tensors_in((inputs.args, dict(inputs.kwargs))))
-        run = trace(recording, tensors, given)
-        inference = Inference()
-        inference.walk(run)
-        degrees, conflicts = infer_degrees(run, inference.solver)
-        inference.solver.settle()
-        assembly = Assembly(inference.solver, degrees)
-        assembly.build(run, _input_names(bare, inputs))
-        assembly.leftover(owned, recording.touched)
-    notes += [Note("opaque", where, f"aten::{name}") for name, where in inference.opaque.items()]
-    misfits = [why for why in inference.solver.opaque if ":" in why]  # understood, but they fit no space
-    notes += [
-        Note("opaque", "", why.removeprefix("opaque").lstrip(": ")[:400]) for why in misfits[:MOST_NOTES]
-    ]
-    notes += [Note("conflict", where, "no placement of shares is exact here") for where in conflicts]
-    graph = Graph("torch", tuple(assembly.layers), tuple(assembly.tensors.spaces), tuple(notes))
-    return Account(graph, run, inference.solver, assembly.tensors.numbers, assembly.values, inputs)
-
-
-def listen(model: nn.Module, example_inputs: Any, *, outputs: Outputs = None, real: bool = False) -> Trace:
-    """What a model does with its inputs, and no more: the first half of `study`."""
-    with quietly(model) as bare:
-        recording, inputs, returned, _ = _run(bare, owned_tensors(model), example_inputs, real)
-        tensors = list(tensors_in((inputs.args, dict(inputs.kwargs))))
-        return trace(recording, tensors, list(tensors_in(pick_outputs(returned, outputs))))
+        traced = make_trace(recording, tensors, tensors_in(pick_outputs(returned, outputs)))
+    traced.trace.tensors = [owned_tensor(tensor) for tensor in owned]
+    traced.trace.input_names = _input_names(inputs)
+    traced.trace.notes, traced.trace.ran_on = notes, inputs
+    traced.tensors = {tensor.names[0]: tensor.tensor for tensor in owned}
+    return traced
 
 
 def example(shape: Iterable[int], dtype: str = "float32") -> Tensor:
@@ -148,7 +139,7 @@ def _record(model: nn.Module, owned: list[Owned], inputs: Inputs, *, real: bool)
         each.stand_in = None
     change = _real if real else _shape
     inputs = Inputs(map_tensors(inputs.args, change), tuple(map_tensors(dict(inputs.kwargs), change).items()))
-    recorder = Recorder(owned, RULES.keys(), real=real)
+    recorder = Recorder(owned, real=real)
     with recorder:
         returned = model(*inputs.args, **dict(inputs.kwargs))
     return recorder.recording, inputs, returned
@@ -189,7 +180,7 @@ def pick_outputs(returned: Any, outputs: Outputs = None) -> Any:
     return returned
 
 
-def _input_names(model: nn.Module, inputs: Inputs) -> list[str]:
+def _input_names(inputs: Inputs) -> list[str]:
     """A name for each tensor among the inputs."""
     names = ["input"] * len(list(tensors_in(inputs.args)))
     for name, value in inputs.kwargs:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from modelkeeper.errors import CannotDescribe, InvalidProgram, NoProgram
-from modelkeeper.frontends.torch.describe import Account, Outputs, listen, study
+from modelkeeper.frontends.torch.describe import Outputs, TorchAccount, listen, study
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.operations import Parameter, signature
 from modelkeeper.frontends.torch.program import (
@@ -38,8 +38,9 @@ from modelkeeper.frontends.torch.program import (
 )
 from modelkeeper.frontends.torch.recorder import map_tensors, tensors_in
 from modelkeeper.frontends.torch.side_effects import unwrap
-from modelkeeper.frontends.torch.trace import Step as Traced
-from modelkeeper.frontends.torch.trace import Trace, Value
+from modelkeeper.frontends.torch.trace import AtenCall, TorchTrace
+from modelkeeper.tracing.trace import Step as TracedStep
+from modelkeeper.tracing.trace import Value
 
 Run = tuple[int, int]  # how many examples, and how long
 EXAMPLES = (2, 3)  # batches of one are treated differently by some code
@@ -64,7 +65,7 @@ def record(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = N
         NoProgram: What it does cannot be written down as operations of the list, for batches of any size.
     """
     name = type(unwrap(model)).__name__
-    inputs = study(model).inputs if example_inputs is None else Inputs.of(example_inputs)
+    inputs = listen(model).trace.ran_on if example_inputs is None else Inputs.of(example_inputs)
     length = _length(inputs)
 
     def resized(run: Run) -> Inputs:
@@ -77,10 +78,10 @@ def record(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = N
         try:
             for real in (False, True):  # on shapes, some constants have no numbers
                 account = studied(way[0], real)
-                runs = [account.trace, *(heard(run, real) for run in way[1:])]
+                runs = [account.torch, *(heard(run, real) for run in way[1:])]
                 if not any(map(_without_numbers, runs)):
                     break
-            if _outline(account.trace) != _outline(studied((EXAMPLES[0], length), real).trace):
+            if _outline(account.torch) != _outline(studied((EXAMPLES[0], length), real).torch):
                 raise NoProgram(name, f"it does other things with inputs of length {length}")
             return _Writer(name, account, runs, way).program()
         except (CannotDescribe, InvalidProgram, NoProgram):
@@ -123,28 +124,30 @@ def _resized(name: str, inputs: Inputs, length: int, size: int, new: int) -> Inp
     return Inputs(map_tensors(inputs.args, resize), tuple(map_tensors(dict(inputs.kwargs), resize).items()))
 
 
-def _outline(run: Trace) -> list[Any]:
-    return [step.func for step in run.steps if step.name != "slice"]
+def _outline(run: TorchTrace) -> list[Any]:
+    return [run.func(step) for step in run.trace.steps if step.name != "slice"]
 
 
-def _without_numbers(run: Trace) -> bool:
-    return any(v.constant is not None and v.constant.is_meta for step in run.steps for v in step.inputs)
+def _without_numbers(run: TorchTrace) -> bool:
+    return any(constant.tensor.is_meta for constant in run.used_constants())
 
 
 class _Writer:
     """Goes through some runs of a model at once. A group is one value, or one step, of each run."""
 
-    def __init__(self, name: str, account: Account, runs: Sequence[Trace], sizes: Sequence[Run]) -> None:
+    def __init__(
+        self, name: str, account: TorchAccount, runs: Sequence[TorchTrace], sizes: Sequence[Run]
+    ) -> None:
         self._name, self._account, self._runs, self._sizes = name, account, runs, sizes
         self._numbers: list[dict[int, int]] = [{} for _ in runs]  # of each run's values
         self._tensors: dict[str, Taken] = {}
         self._constants: dict[Constant, int] = {}  # each once, by its place
-        self._order: list[tuple[Traced, ...]] = []  # the steps to write
+        self._order: list[tuple[TracedStep, ...]] = []  # the steps to write
         self._steps: list[Step] = []
 
     def program(self) -> Program:
-        self._same(len(run.steps) for run in self._runs)
-        self._same(len(run.outputs) for run in self._runs)
+        self._same(len(run.trace.steps) for run in self._runs)
+        self._same(len(run.trace.outputs) for run in self._runs)
         inputs = self._inputs()
         self._collect()
         for group in self._order:
@@ -152,10 +155,10 @@ class _Writer:
         graph = self._account.graph
         layers = {
             graph.layers[node].name: self._numbers[0][value.number]
-            for node, value in self._account.values.items()
+            for node, value in self._account.account.values.items()
             if value.number in self._numbers[0]
         }
-        outputs = tuple(self._numbers[0][value.number] for value in self._runs[0].outputs)
+        outputs = tuple(self._numbers[0][value.number] for value in self._runs[0].trace.outputs)
         tensors, constants = tuple(self._tensors.values()), tuple(self._constants)
         return Program(inputs, tensors, constants, tuple(self._steps), outputs, layers)
 
@@ -164,12 +167,12 @@ class _Writer:
             raise NoProgram(self._name, "it does other things with three examples than with two")
 
     def _inputs(self) -> tuple[Taken, ...]:
-        given = self._account.inputs
+        given = self._account.torch.trace.ran_on
         names = [f"{n}" for n in range(len(list(tensors_in(given.args))))]
         for name, value in given.kwargs:
             names += [name] * len(list(tensors_in(value)))
         tensors = list(tensors_in((given.args, dict(given.kwargs))))
-        groups = list(zip(*(run.inputs for run in self._runs), strict=True))
+        groups = list(zip(*(run.trace.inputs for run in self._runs), strict=True))
         for number, group in enumerate(groups):
             self._number(group, number)
         return tuple(
@@ -192,17 +195,16 @@ class _Writer:
             if owner is not None and owner.stored:
                 key = owner.names[0]
                 if key not in self._tensors:
-                    place[key] = len(self._runs[0].inputs) + len(place)
-                    self._tensors[key] = Taken(
-                        key, self._dtype(owner.tensor.dtype), tuple(owner.tensor.shape)
-                    )
+                    place[key] = len(self._runs[0].trace.inputs) + len(place)
+                    dtype = self._dtype(self._runs[0].tensors[key].dtype)
+                    self._tensors[key] = Taken(key, dtype, owner.shape)
                 self._number(group, place[key])
                 return
             try:
                 which = self._constants.setdefault(self._constant(group), len(self._constants))
                 waiting.append((group, which))
             except NoProgram:
-                makers = tuple([value.made for value in group if value.made is not None])
+                makers = self._makers(group)
                 if len(makers) < len(group):
                     raise
                 for each in zip(*(step.inputs for step in makers), strict=False):
@@ -210,25 +212,34 @@ class _Writer:
                 entered.update(value.number for value in makers[0].outputs)
                 self._order.append(makers)
 
-        for steps in zip(*(run.steps for run in self._runs), strict=True):
+        for steps in zip(*(run.trace.steps for run in self._runs), strict=True):
             for group in zip(*(step.inputs for step in steps), strict=False):
                 enter(group)
             self._order.append(steps)
-        for group in zip(*(run.outputs for run in self._runs), strict=True):
+        for group in zip(*(run.trace.outputs for run in self._runs), strict=True):
             enter(group)
-        known = len(self._runs[0].inputs) + len(self._tensors)
+        known = len(self._runs[0].trace.inputs) + len(self._tensors)
         for group, which in waiting:
             self._number(group, known + which)
         self._known = known + len(self._constants)
 
+    def _makers(self, group: tuple[Value, ...]) -> tuple[TracedStep, ...]:
+        """The steps that made a constant, of those runs in which an operation did."""
+        constants = [run.constants.get(value.number) for run, value in zip(self._runs, group, strict=True)]
+        return tuple([each.made for each in constants if each is not None and each.made is not None])
+
     def _constant(self, group: tuple[Value, ...]) -> Constant:
-        found = [each.owner.tensor.detach() if each.owner else each.constant for each in group]
         shape = self._shape(group)
-        numbers = [each for each in found if each is not None and not each.is_meta]
-        if len(numbers) < len(group):
+        numbers: list[Tensor] = []
+        for run, value in zip(self._runs, group, strict=True):
+            if value.owner is not None:
+                numbers.append(run.tensors[value.owner.names[0]].detach())
+            elif value.constant:
+                if not run.constants[value.number].final:
+                    raise NoProgram(self._name, "a constant in it is written over")
+                numbers.append(run.constants[value.number].tensor)
+        if len(numbers) < len(group) or any(tensor.is_meta for tensor in numbers):
             raise NoProgram(self._name, "a constant in it has no numbers")
-        if not all(each.final for each in group):
-            raise NoProgram(self._name, "a constant in it is written over")
         for axis, size in enumerate(shape):
             if isinstance(size, Hole):
                 if not torch.equal(numbers[0], numbers[0].narrow(axis, 0, 1).expand_as(numbers[0])):
@@ -243,29 +254,38 @@ class _Writer:
         data = first.contiguous().reshape(-1).cpu().view(torch.uint8).numpy().tobytes()
         return Constant(self._dtype(first.dtype), shape, zlib.compress(data))
 
-    def _step(self, group: tuple[Traced, ...]) -> None:
+    def _step(self, group: tuple[TracedStep, ...]) -> None:
         ours = group[0]
-        self._same((step.func, len(step.outputs)) for step in group)
+        calls = [run.calls.get(step.number) for run, step in zip(self._runs, group, strict=True)]
+        self._same((call and call.func, len(step.outputs)) for call, step in zip(calls, group, strict=True))
         results = tuple(zip(*(step.outputs for step in group), strict=True))
-        if ours.func is None:
+        known = [call for call in calls if call is not None]
+        if len(known) < len(calls):
             old, new = ours.inputs
             if not ours.arguments["whole"] or old.shape != new.shape:
                 raise NoProgram(self._name, "it writes into a part of a tensor")
             self._number(results[0], self._numbers[0][new.number])
             return
-        packet = ours.func._schema.name.partition("::")[2]
-        if ours.operation.writes and packet.endswith("_"):
+        self._operation(known, ours, results)
+
+    def _operation(
+        self, calls: Sequence[AtenCall], ours: TracedStep, results: tuple[tuple[Value, ...], ...]
+    ) -> None:
+        """Write down an operator of torch, with arguments that serve for all runs."""
+        func = calls[0].func
+        packet = func._schema.name.partition("::")[2]
+        if calls[0].writes and packet.endswith("_"):
             packet = packet.removesuffix("_")
-        if packet in _NOTHING and not ours.arguments.get("train"):
+        if packet in _NOTHING and not calls[0].arguments.get("train"):
             self._number(results[0], self._numbers[0][ours.inputs[0].number])
             return
         packet = _RENAMED.get(packet, packet)
-        overload = "default" if packet == "reshape" else ours.func._overloadname
+        overload = "default" if packet == "reshape" else func._overloadname
         operation = f"{packet}.{overload}"
         found = signature(operation)
-        if found is None or (packet == "reshape" and "size" not in ours.arguments):
+        if found is None or (packet == "reshape" and "size" not in calls[0].arguments):
             raise NoProgram(self._name, f"it uses aten::{operation}, which programs may not")
-        given = [self._renamed(packet, step.arguments) for step in group]
+        given = [self._renamed(packet, call.arguments) for call in calls]
         arguments = [
             self._argument(parameter, [each.get(parameter.name, parameter.default) for each in given])
             for parameter in found.parameters

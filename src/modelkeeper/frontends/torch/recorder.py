@@ -12,7 +12,7 @@ Two ways to run:
     for real      CPU tensors, where an operation has no meta kernel or code looks at activations.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,46 +21,20 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from modelkeeper.frontends.torch.aten import AtenOperator, aten_operator
+from modelkeeper.graph.vocabulary import BATCH_NORM, GROUP_NORM, LAYER_NORM
+
 META = torch.device("meta")
-_KEEP_SHAPE = frozenset({"batch_norm", "layer_norm", "group_norm"})  # one result, like the first argument
+# One result, like the first argument.
+_KEEP_SHAPE = frozenset(f"aten::{name}" for name in (BATCH_NORM, LAYER_NORM, GROUP_NORM))
 CPU = torch.device("cpu")
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """What is known of an ATen operator, looked up once."""
-
-    name: str  # without namespace, overload and the underscore of in-place variants
-    arguments: tuple[str, ...]
-    writes: tuple[str, ...]  # arguments it changes
-    views: bool  # its results may share storage with an argument
-    pointwise: bool
-    composite: bool  # can be taken apart into simpler operations
-    random: bool
-
-    @staticmethod
-    def of(func: OpOverload) -> "Operation":
-        schema = func._schema
-        space, _, name = schema.name.partition("::")
-        writes = tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
-        if writes and name.endswith("_") and not name.endswith("__"):
-            name = name[:-1]
-        return Operation(
-            name=name if space == "aten" else f"{space}::{name}",
-            arguments=tuple(a.name for a in schema.arguments),
-            writes=writes,
-            views=any(r.alias_info is not None for r in schema.returns),
-            pointwise=torch.Tag.pointwise in func.tags,
-            composite=func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd),
-            random=torch.Tag.nondeterministic_seeded in func.tags,
-        )
 
 
 @dataclass(slots=True)
 class Call:
     """One operation as it ran. Holding the tensors keeps their identities apart."""
 
-    operation: Operation
+    operator: AtenOperator
     func: OpOverload
     arguments: dict[str, Any]
     results: tuple[Tensor, ...]
@@ -103,10 +77,9 @@ def place(tensor: Tensor) -> tuple[Any, ...]:
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records every call while it is active: `with torch.inference_mode(), recorder: model(*inputs)`."""
 
-    def __init__(self, owned: list[Owned], known: Collection[str], *, real: bool) -> None:
+    def __init__(self, owned: list[Owned], *, real: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.recording = Recording()
-        self._known = known
         self._real = real
         self._by_id = {id(each.tensor): each for each in owned}
         self._by_place = {place(each.tensor): each for each in owned if each.tensor.layout == torch.strided}
@@ -117,19 +90,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        operation = _operation(func)
-        if operation.composite and not operation.pointwise and operation.name not in self._known:
+        operator = aten_operator(func)
+        if operator.composite and not operator.known:
             with self:
                 return func.decompose(*args, **kwargs)
         seen = [t for t in tensors_in((args, kwargs)) if not self._constant(t)]
-        if not self._real and not seen and not operation.random:
-            if "device" in operation.arguments:  # a factory: numbers to write into later, or a constant
+        if not self._real and not seen and not operator.random:
+            if "device" in operator.arguments:  # a factory: numbers to write into later, or a constant
                 out = func(*args, **{**kwargs, "device": META})
                 if out.is_floating_point() and next(tensors_in((args, kwargs)), None) is None:
                     return self._note(func, args, kwargs, out)
                 kwargs = {**kwargs, "device": CPU}
             return self._note(func, args, kwargs, func(*args, **kwargs), constant=True)
-        ordinary = (operation.views or operation.writes) and any(
+        ordinary = (operator.views or operator.writes) and any(
             not t.is_inference() for t in tensors_in((args, kwargs))
         )
         args, kwargs = map_tensors(args, self._lift), map_tensors(kwargs, self._lift)
@@ -139,7 +112,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with torch.inference_mode(False), torch.no_grad():
                 out = func(*args, **kwargs)
         else:
-            out = func(*args, **kwargs) if self._real else self._on_shapes(func, operation, args, kwargs)
+            out = func(*args, **kwargs) if self._real else self._on_shapes(func, operator, args, kwargs)
         return self._note(func, args, kwargs, out)
 
     def _note(
@@ -152,20 +125,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         results = tuple(tensors_in(out))
         if results:
-            operation = _operation(func)
-            arguments = dict(zip(operation.arguments, args, strict=False)) | kwargs
+            operator = aten_operator(func)
+            arguments = dict(zip(operator.arguments, args, strict=False)) | kwargs
             self.recording.calls.append(
-                Call(operation, func, arguments, results, tuple([t.shape for t in results]), constant)
+                Call(operator, func, arguments, results, tuple([t.shape for t in results]), constant)
             )
         return out
 
     def _on_shapes(
-        self, func: OpOverload, operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, func: OpOverload, operator: AtenOperator, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Meta kernels are slow (a batch norm takes a millisecond): ask once for each set of shapes."""
-        if operation.writes or operation.views:
+        if operator.writes or operator.views:
             return func(*args, **kwargs)
-        if operation.name in _KEEP_SHAPE:
+        if func._schema.name in _KEEP_SHAPE:
             return torch.empty_strided(args[0].shape, args[0].stride(), dtype=args[0].dtype, device=META)
         key = (func, _key(args), _key(tuple(kwargs.items())))
         known = self._results.get(key)
@@ -227,16 +200,6 @@ def _real_copy(tensor: Tensor, owner: Owned) -> Tensor:
         return torch.zeros(tensor.shape, dtype=tensor.dtype)
     on_cpu = tensor.detach().to(CPU)
     return on_cpu if owner.parameter or on_cpu.data_ptr() != tensor.data_ptr() else on_cpu.clone()
-
-
-_OPERATIONS: dict[OpOverload, Operation] = {}
-
-
-def _operation(func: OpOverload) -> Operation:
-    known = _OPERATIONS.get(func)
-    if known is None:
-        known = _OPERATIONS[func] = Operation.of(func)
-    return known
 
 
 def tensors_in(tree: Any) -> Iterator[Tensor]:

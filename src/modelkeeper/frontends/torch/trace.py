@@ -1,4 +1,4 @@
-"""From recorded calls to values: who computes what from what, with nothing left ambiguous.
+"""From recorded calls to a trace: who computes what from what, with nothing left ambiguous.
 
 A recorded tensor may change under the program's hands (`x.relu_()`, `y[:, :8] = z`). Here every state
 of a tensor is a value of its own, made by one step and never changed. A write through one view of a
@@ -7,7 +7,8 @@ what was written. Steps that no output needs are dropped; a value used only for 
 nothing alive.
 
 Constants (masks, positions) are values without a step: their numbers are known. What made them is kept
-aside, for who wants to make them anew for other sizes.
+aside, for who wants to make them anew for other sizes. All that torch knows and a trace does not say is in
+the `TorchTrace` around it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,74 +19,74 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from modelkeeper.frontends.torch.recorder import Call, Operation, Owned, Recording, tensors_in
-from modelkeeper.tracing.terms import Term
+from modelkeeper.frontends.torch.aten import plain_arguments
+from modelkeeper.frontends.torch.recorder import Call, Owned, Recording, tensors_in
+from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value, live_steps
 
-WRITE = Operation("write", ("self", "value"), (), False, False, False, False)
-
-
-class Value:
-    """One state of one tensor. `axes` are filled in by the inference of spaces."""
-
-    __slots__ = (
-        "active",
-        "axes",
-        "constant",
-        "final",
-        "floating",
-        "made",
-        "number",
-        "owner",
-        "shape",
-        "step",
-    )
-
-    def __init__(self, tensor: Tensor, shape: Sequence[int], number: int, owner: Owned | None = None) -> None:
-        self.shape = tuple(shape)
-        self.floating = tensor.is_floating_point() or tensor.is_complex()
-        self.number = number
-        self.owner = owner  # set for a tensor of the model
-        self.constant: Tensor | None = None  # the numbers of a value that neither a step nor the model made
-        self.made: Step | None = None  # what computed a constant, if an operation did
-        self.final = True  # the numbers of a constant were not written over afterwards
-        self.active = False  # computed from the model's inputs
-        self.step: Step | None = None  # what computed it
-        self.axes: list[Term] = []
-
-    @property
-    def repeats(self) -> list[bool]:
-        """For each axis of a constant: is it one number, expanded to any size?"""
-        if self.constant is None or self.constant.layout != torch.strided:
-            return [False] * len(self.shape)
-        return [stride == 0 for stride in self.constant.stride()]
-
-
-@dataclass(slots=True, eq=False)
-class Step:
-    """One operation on values."""
-
-    operation: Operation
-    arguments: dict[str, Any]  # values in place of tensors
-    inputs: list[Value]
-    outputs: list[Value] = field(default_factory=list)
-    func: OpOverload | None = None  # None for what no operator does: a write seen through another view
-
-    @property
-    def name(self) -> str:
-        return self.operation.name
+WRITE = "write"
+DTYPES = {
+    getattr(torch, name): name
+    for name in """bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64
+    complex64 complex128 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz""".split()
+}
 
 
 @dataclass(slots=True)
-class Trace:
-    """A forward pass in single-assignment form, without dead code."""
+class Constant:
+    """The numbers of a value that neither a live step nor the model made."""
 
-    inputs: list[Value]
-    outputs: list[Value]
-    steps: list[Step]
-    owned: list[Value]  # tensors of the model that some step uses
+    tensor: Tensor
+    made: Step | None = None  # what computed it, if an operation did
+    final: bool = True  # the numbers were not written over afterwards
 
 
-def trace(recording: Recording, inputs: Sequence[Tensor], outputs: Iterable[Tensor]) -> Trace:
+@dataclass(frozen=True, slots=True)
+class AtenCall:
+    """What a step was in torch: the operator, and its arguments as torch knows them."""
+
+    func: OpOverload
+    arguments: dict[str, Any]  # values in place of tensors
+    writes: bool
+
+
+@dataclass(slots=True)
+class TorchTrace:
+    """A trace, and what torch knows of its steps, constants and tensors, by number and by name."""
+
+    trace: Trace
+    calls: dict[int, AtenCall]  # by the number of a step; a write seen through another view has none
+    constants: dict[int, Constant]  # by the number of a value
+    tensors: dict[str, Tensor] = field(default_factory=dict)  # of the model, by their first name
+
+    def used_constants(self) -> list[Constant]:
+        """The constants that some step takes."""
+        used = [value.number for step in self.trace.steps for value in step.inputs if value.constant]
+        return [self.constants[number] for number in used]
+
+    def func(self, step: Step) -> OpOverload | None:
+        """The operator that a step was in torch, if it was one."""
+        call = self.calls.get(step.number)
+        return None if call is None else call.func
+
+
+def name_dtype(dtype: torch.dtype) -> str:
+    """A dtype as graphs call it; "opaque" if they have no name for it."""
+    return DTYPES.get(dtype, "opaque")
+
+
+def owned_tensor(owned: Owned) -> OwnedTensor:
+    """A tensor of the model as plain data."""
+    return OwnedTensor(
+        names=tuple(owned.names),
+        shape=tuple(owned.tensor.shape),
+        dtype=name_dtype(owned.tensor.dtype),
+        parameter=owned.parameter,
+        trainable=owned.parameter and owned.tensor.requires_grad,
+        stored=owned.stored,
+    )
+
+
+def make_trace(recording: Recording, inputs: Sequence[Tensor], outputs: Iterable[Tensor]) -> TorchTrace:
     """Number the values of a recording and keep what the outputs need."""
     values = _Values(recording)
     taken = [values.new(tensor) for tensor in inputs]
@@ -95,9 +96,9 @@ def trace(recording: Recording, inputs: Sequence[Tensor], outputs: Iterable[Tens
         values.run(call)
     given = [values.read(tensor) for tensor in outputs]
     values.close()
-    steps = _live(values.steps, given)
-    used = {id(value): value for step in steps for value in step.inputs if value.owner is not None}
-    return Trace(taken, given, steps, list(used.values()))
+    steps = live_steps(values.steps, given)
+    trace = Trace("torch", taken, given, steps, touched=frozenset(recording.touched))
+    return TorchTrace(trace, values.calls, values.constants)
 
 
 class _Values:
@@ -105,24 +106,28 @@ class _Values:
 
     def __init__(self, recording: Recording) -> None:
         self.steps: list[Step] = []
-        self._owners = recording.owners
-        self._constants = recording.constants
+        self.calls: dict[int, AtenCall] = {}
+        self.constants: dict[int, Constant] = {}
+        self._owners = {number: owned_tensor(owned) for number, owned in recording.owners.items()}
+        self._twins = recording.constants
         self._current: dict[int, Value] = {}
         self._views: dict[int, list[Tensor]] = {}  # by storage: tensors known to share it
         self._stale: dict[int, list[tuple[int, Value]]] = {}  # writes through other views, not yet seen
         self._made: list[tuple[Tensor, Value]] = []  # constants
-        self._count = 0
+        self._count = self._step_count = 0
 
     def new(self, tensor: Tensor, shape: Sequence[int] | None = None) -> Value:
         shape = tensor.shape if shape is None else shape
-        value = self._current[id(tensor)] = Value(tensor, shape, self._count, self._owners.get(id(tensor)))
+        floating = tensor.is_floating_point() or tensor.is_complex()
+        dtype = DTYPES.get(tensor.dtype) or ("float32" if floating else "opaque")
+        value = self._current[id(tensor)] = Value(self._count, shape, dtype, self._owners.get(id(tensor)))
         self._count += 1
         return value
 
     def read(self, tensor: Tensor) -> Value:
         value = self._current.get(id(tensor))
-        if value is None and id(tensor) in self._constants:
-            return self.read(self._constants[id(tensor)])
+        if value is None and id(tensor) in self._twins:
+            return self.read(self._twins[id(tensor)])
         if value is None:
             value = self.new(tensor)
             if value.owner is None:
@@ -132,16 +137,17 @@ class _Values:
         return value
 
     def run(self, call: Call) -> None:
-        operation, arguments, results = call.operation, call.arguments, call.results
-        if operation.name == "detach" and operation.writes:
+        operator, arguments, results = call.operator, call.arguments, call.results
+        if call.func._schema.name == "aten::detach_":
             return  # torch.tensor ends with it; it changes no numbers
         inputs: list[Value] = []
-        taken = {name: self._take(each, inputs) for name, each in arguments.items()}
-        step = Step(operation, taken, inputs, func=call.func)
+        taken = {name: self._take(argument, inputs) for name, argument in arguments.items()}
+        step = self._step(operator.name, plain_arguments(operator.name, taken), inputs)
+        self.calls[step.number] = AtenCall(call.func, taken, bool(operator.writes))
         active = any(value.active for value in inputs)
         before = {id(tensor) for tensor in tensors_in(arguments)}
         for tensor, shape in zip(results, call.shapes, strict=True):
-            if operation.writes or id(tensor) not in before:
+            if operator.writes or id(tensor) not in before:
                 value = self.new(tensor, shape)
                 value.owner = None
                 value.active = active
@@ -154,15 +160,19 @@ class _Values:
             step.outputs.append(value)
         if not call.constant:
             self.steps.append(step)
-        if operation.writes:
-            for name in operation.writes:
+        if operator.writes:
+            for name in operator.writes:
                 for tensor in tensors_in(arguments.get(name)):
                     self._wrote(tensor)
-        elif operation.views:
+        elif operator.views:
             for tensor in (*tensors_in(arguments), *results):
                 shared = self._views.setdefault(tensor.untyped_storage()._cdata, [])
                 if all(tensor is not other for other in shared):
                     shared.append(tensor)
+
+    def _step(self, name: str, arguments: dict[str, Any], inputs: list[Value]) -> Step:
+        self._step_count += 1
+        return Step(name, arguments, inputs, number=self._step_count)
 
     def _take(self, tree: Any, inputs: list[Value]) -> Any:
         if isinstance(tree, Tensor):
@@ -170,7 +180,7 @@ class _Values:
             inputs.append(value)
             return value
         if isinstance(tree, (list, tuple)):
-            return [self._take(each, inputs) for each in tree]
+            return [self._take(branch, inputs) for branch in tree]
         return tree
 
     def _wrote(self, tensor: Tensor) -> None:
@@ -179,13 +189,12 @@ class _Values:
                 self._stale.setdefault(id(other), []).append((tensor.numel(), self._current[id(tensor)]))
 
     def _write(self, tensor: Tensor, old: Value, written: Value, whole: bool) -> Value:
-        inputs = [old, written]
-        step = Step(WRITE, {"self": old, "value": written, "whole": whole}, inputs)
+        step = self._step(WRITE, {"self": old, "value": written, "whole": whole}, [old, written])
         value = self.new(tensor)
         value.owner = None
         value.active = written.active or (old.active and not whole)
         step.outputs.append(value)
-        if old.constant is not None and written.constant is not None:
+        if old.constant and written.constant:
             self._keep(tensor, value, step)
         else:
             value.step = step
@@ -193,20 +202,14 @@ class _Values:
         return value
 
     def _keep(self, tensor: Tensor, value: Value, made: Step | None = None) -> None:
-        value.constant, value.made = tensor, made
+        value.constant = True
+        if tensor.layout == torch.strided:
+            value.repeats = tuple(stride == 0 for stride in tensor.stride())
+        self.constants[value.number] = Constant(tensor, made)
         self._made.append((tensor, value))
 
     def close(self) -> None:
         """Say of each constant whether its tensor still holds the numbers that it stood for."""
         for tensor, value in self._made:
-            value.final = self._current[id(tensor)] is value and id(tensor) not in self._stale
-
-
-def _live(steps: list[Step], outputs: list[Value]) -> list[Step]:
-    needed = {id(value) for value in outputs}
-    live = []
-    for step in reversed(steps):
-        if any(id(value) in needed for value in step.outputs):
-            live.append(step)
-            needed.update(id(value) for value in step.inputs)
-    return live[::-1]
+            current = self._current[id(tensor)] is value and id(tensor) not in self._stale
+            self.constants[value.number].final = current

@@ -5,7 +5,7 @@
     windows      pooling and resizing
     layers       what has weights: linear, convolution, norms, embeddings, attention, recurrence
 
-Importing this package registers them all in `RULES`.
+Importing this package registers them all in `RULES`, under the names that the vocabulary gives them.
 """
 
 from modelkeeper.tracing.infer_spaces import RULES

@@ -1,9 +1,10 @@
 """Rules for what has weights: a contraction ties its input to the weight, the weight names its output."""
 
-from modelkeeper.frontends.torch.trace import Step, Value
+from modelkeeper.graph.vocabulary import CONV_TRANSPOSE, GATES, LAYERS, Pin
 from modelkeeper.tracing.infer_spaces import Axes, Inference, rule
 from modelkeeper.tracing.rules.windows import slid
 from modelkeeper.tracing.terms import Straddles, Term
+from modelkeeper.tracing.trace import Step, Value
 
 
 @rule("linear")
@@ -15,16 +16,12 @@ def _linear(run: Inference, step: Step) -> list[Axes]:
     return [[*source.axes[:-1], *weight.axes[:-1]]]
 
 
-CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d", "convolution", "_convolution"})
-TRANSPOSED = frozenset({"conv_transpose1d", "conv_transpose2d", "conv_transpose3d"})
-
-
 def transposed(step: Step) -> bool:
     """Is this convolution a transposed one?"""
-    return step.name in TRANSPOSED or bool(step.arguments.get("transposed", False))
+    return LAYERS[step.name] == CONV_TRANSPOSE or bool(step.arguments.get("transposed", False))
 
 
-@rule(*CONVOLUTIONS, *TRANSPOSED)
+@rule("convolution")
 def _convolution(run: Inference, step: Step) -> list[Axes]:
     source, weight, bias = step.arguments["input"], step.arguments["weight"], step.arguments.get("bias")
     groups = step.arguments.get("groups", 1)
@@ -35,7 +32,7 @@ def _convolution(run: Inference, step: Step) -> list[Axes]:
     try:
         out = _grouped(run, step, channels, weight, groups)
     except Straddles as problem:
-        out = _uneven(run, step, channels, weight, groups, f"groups cut across parts ({problem})")
+        out = _uneven(run, step, channels, weight, groups, str(problem))
     if bias is not None:
         run.unify(out, bias.axes[0])
     return [[*source.axes[: -rank - 1], out, *slid(run, step, step.outputs[0], rank)]]
@@ -53,34 +50,31 @@ def _grouped(run: Inference, step: Step, channels: Term, weight: Value, groups: 
     return weight.axes[0]
 
 
-def _uneven(run: Inference, step: Step, channels: Term, weight: Value, groups: int, why: str) -> Term:
+def _uneven(run: Inference, step: Step, channels: Term, weight: Value, groups: int, problem: str) -> Term:
     """The same where a group is no whole number of units: it holds, but not space by space.
 
     What goes in and the number of groups are pinned; what each group makes stays free.
     """
-    run.pin(channels, why)
+    run.pin(channels, "groups", problem)
     if transposed(step):
-        run.pin(weight.axes[0], why)
-        return run.solver.product([run.solver.fixed(groups, why), weight.axes[1]])
-    run.pin(weight.axes[1], why)
+        run.pin(weight.axes[0], "groups", problem)
+        return run.solver.product([run.solver.fixed(groups, "groups"), weight.axes[1]])
+    run.pin(weight.axes[1], "groups", problem)
     try:
         lead, _ = run.solver.factor(weight.axes[0], groups, run.where)
     except Straddles:
         lead = weight.axes[0]
-    run.pin(lead, why)
+    run.pin(lead, "groups", problem)
     return weight.axes[0]
 
 
-PRODUCTS = frozenset({"matmul", "mm", "bmm", "mv", "dot", "vdot", "addmm", "baddbmm", "addmv"})
-
-
-@rule(*PRODUCTS)
+@rule("matmul")
 def _matmul(run: Inference, step: Step) -> list[Axes]:
     left, right = operands(step)
     rows, columns = left.axes[:-1], right.axes[:-2] + right.axes[-1:] if len(right.axes) > 1 else []
     run.unify(left.axes[-1], right.axes[-2] if len(right.axes) > 1 else right.axes[0])
     if left.active and right.active:
-        run.pin(left.axes[-1], "contracted between two activations")
+        run.pin(left.axes[-1], "compared")
     batch: Axes = []
     left_batch, right_batch = left.axes[:-2], right.axes[:-2]
     for position in range(-max(len(left_batch), len(right_batch)), 0):
@@ -102,7 +96,7 @@ def operands(step: Step) -> tuple[Value, Value]:
     return step.inputs[-2], step.inputs[-1]
 
 
-@rule("batch_norm", "native_batch_norm", "instance_norm", "cudnn_batch_norm")
+@rule("channel_norm")
 def _batch_norm(run: Inference, step: Step) -> list[Axes]:
     source = step.inputs[0]
     for value in step.inputs[1:]:
@@ -110,7 +104,7 @@ def _batch_norm(run: Inference, step: Step) -> list[Axes]:
     return [list(source.axes), *[run.fixed(value.shape, "statistics") for value in step.outputs[1:]]]
 
 
-@rule("layer_norm", "native_layer_norm", "rms_norm", "_fused_rms_norm")
+@rule("layer_norm")
 def _layer_norm(run: Inference, step: Step) -> list[Axes]:
     source = step.inputs[0]
     over = source.axes[-len(step.arguments["normalized_shape"]) :]
@@ -122,13 +116,12 @@ def _layer_norm(run: Inference, step: Step) -> list[Axes]:
     return [list(source.axes), *[run.fixed(value.shape, "statistics") for value in step.outputs[1:]]]
 
 
-@rule("group_norm", "native_group_norm")
+@rule("group_norm")
 def _group_norm(run: Inference, step: Step) -> list[Axes]:
     source = step.inputs[0]
     for value in step.inputs[1:]:
         run.unify(source.axes[1], value.axes[0])
-    groups = step.arguments["num_groups"] if "num_groups" in step.arguments else step.arguments["group"]
-    _, inner = run.solver.factor(source.axes[1], groups, run.where)
+    _, inner = run.solver.factor(source.axes[1], step.arguments["num_groups"], run.where)
     run.solver.average(inner)
     return [list(source.axes), *[run.fixed(value.shape, "statistics") for value in step.outputs[1:]]]
 
@@ -136,17 +129,17 @@ def _group_norm(run: Inference, step: Step) -> list[Axes]:
 @rule("embedding")
 def _embedding(run: Inference, step: Step) -> list[Axes]:
     weight, indices = step.arguments["weight"], step.arguments["indices"]
-    run.solver.pin(weight.axes[0], "rows")
+    run.solver.pin(weight.axes[0], Pin("rows"))
     return [[*indices.axes, weight.axes[1]]]
 
 
-@rule("scaled_dot_product_attention")
+@rule("attention")
 def _attention(run: Inference, step: Step) -> list[Axes]:
     query, key, value = (step.arguments[name] for name in ("query", "key", "value"))
     run.unify(query.axes[-1], key.axes[-1])
-    run.pin(query.axes[-1], "its size sets the scale of attention")
+    run.pin(query.axes[-1], "attention_scale")
     run.unify(key.axes[-2], value.axes[-2])
-    run.pin(key.axes[-2], "summed over by attention")
+    run.pin(key.axes[-2], "attended")
     for q, k, v in zip(query.axes[:-2], key.axes[:-2], value.axes[:-2], strict=True):
         run.unify(k, v)
         if q.size == k.size:
@@ -163,28 +156,25 @@ def _attention(run: Inference, step: Step) -> list[Axes]:
     return [[*query.axes[:-1], value.axes[-1]]]
 
 
-@rule("_weight_norm_interface", "_weight_norm")
+@rule("weight_norm")
 def _weight_norm(run: Inference, step: Step) -> list[Axes]:
     direction, gain = step.inputs[:2]
     for n, (axis, other) in enumerate(zip(direction.axes, gain.axes, strict=True)):
         if other.size != 1:
             run.unify(axis, other)
         elif gain.shape[n] != direction.shape[n]:
-            run.pin(axis, "normalised over")
+            run.pin(axis, "normalised")
     return [list(direction.axes), *[run.fixed(value.shape, "statistics") for value in step.outputs[1:]]]
 
 
-RECURRENT = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-
-
-@rule(*RECURRENT)
+@rule("recurrent")
 def _recurrent(run: Inference, step: Step) -> list[Axes]:
     """A whole stack of cells: gates x hidden on every weight's first axis, one space per layer."""
     source, weights = step.arguments["input"], list(step.arguments["params"])
     directions = 2 if step.arguments["bidirectional"] else 1
     layers = step.arguments["num_layers"]
     per_cell = len(weights) // (layers * directions)
-    gates = RECURRENT[step.name]
+    gates = GATES[step.name]
     taken = source.axes[-1]
     states: list[Axes] = [[], []]  # what is handed on, and what an LSTM keeps to itself
     for _ in range(layers):
@@ -227,6 +217,6 @@ def _initial(run: Inference, step: Step, states: list[Axes]) -> None:
 
 def _zeros(value: Value) -> bool:
     step = value.step
-    while step is not None and step.name in ("detach", "alias", "clone", "_to_copy", "expand"):
+    while step is not None and step.name in ("clone", "expand"):
         step = step.inputs[0].step
-    return step is not None and step.name in ("zeros", "new_zeros", "zeros_like")
+    return step is not None and step.has("zeros")

@@ -1,11 +1,11 @@
 """Rules for shape: reshaping makes products, concatenation makes sums, splitting takes them apart."""
 
-from modelkeeper.frontends.torch.trace import Step, Value
 from modelkeeper.tracing.infer_spaces import Axes, Inference, chosen, position, rule
 from modelkeeper.tracing.terms import Straddles
+from modelkeeper.tracing.trace import Step, Value
 
 
-@rule("view", "_unsafe_view", "_reshape_alias")
+@rule("view")
 def _view(run: Inference, step: Step) -> list[Axes]:
     return [run.solver.reshape(step.inputs[0].axes, step.outputs[0].shape, run.where)]
 
@@ -36,24 +36,12 @@ def _repeat(run: Inference, step: Step) -> list[Axes]:
     return [axes]
 
 
-@rule(
-    "zeros",
-    "ones",
-    "empty",
-    "full",
-    "new_zeros",
-    "new_ones",
-    "new_full",
-    "new_empty",
-    "rand",
-    "randn",
-    "empty_strided",
-)
+@rule("create")
 def _create(run: Inference, step: Step) -> list[Axes]:
     return [[run.solver.atom(size) for size in step.outputs[0].shape]]
 
 
-@rule("arange", "scalar_tensor", "eye", "linspace", "range", "full_range")
+@rule("constant")
 def _constant(run: Inference, step: Step) -> list[Axes]:
     return [run.fixed(step.outputs[0].shape, "constant")]
 
@@ -64,7 +52,7 @@ def _permute(run: Inference, step: Step) -> list[Axes]:
     return [[source.axes[n] for n in step.arguments["dims"]]]
 
 
-@rule("transpose", "t", "numpy_T", "mT", "swapaxes")
+@rule("transpose")
 def _transpose(run: Inference, step: Step) -> list[Axes]:
     axes = list(step.inputs[0].axes)
     if len(axes) > 1:
@@ -113,7 +101,7 @@ def _stack(run: Inference, step: Step) -> list[Axes]:
     return [axes]
 
 
-@rule("split", "split_with_sizes", "unsafe_split", "unsafe_chunk")
+@rule("split")
 def _split(run: Inference, step: Step) -> list[Axes]:
     source = step.inputs[0]
     dim = position(step.arguments.get("dim", 0), source)
@@ -128,7 +116,7 @@ def _split(run: Inference, step: Step) -> list[Axes]:
 def _unbind(run: Inference, step: Step) -> list[Axes]:
     source = step.inputs[0]
     dim = position(step.arguments.get("dim", 0), source)
-    run.pin(source.axes[dim], "taken apart")
+    run.pin(source.axes[dim], "taken_apart")
     return [[*source.axes[:dim], *source.axes[dim + 1 :]] for _ in step.outputs]
 
 
@@ -136,7 +124,7 @@ def _unbind(run: Inference, step: Step) -> list[Axes]:
 def _select(run: Inference, step: Step) -> list[Axes]:
     source = step.inputs[0]
     dim = position(step.arguments["dim"], source)
-    run.pin(source.axes[dim], "one unit taken")
+    run.pin(source.axes[dim], "one_taken")
     return [[*source.axes[:dim], *source.axes[dim + 1 :]]]
 
 
@@ -159,28 +147,28 @@ def _slice(run: Inference, step: Step) -> list[Axes]:
         _, tail = run.solver.split(axes[dim], start, run.where)
         axes[dim], _ = run.solver.split(tail, end - start, run.where)
     else:
-        run.pin(axes[dim], "every n-th unit taken")
-        axes[dim] = run.solver.fixed(step.outputs[0].shape[dim], "every n-th unit")
+        run.pin(axes[dim], "every_nth")
+        axes[dim] = run.solver.fixed(step.outputs[0].shape[dim], "every_nth")
     return [axes]
 
 
-@rule("index_select", "gather", "take_along_dim")
+@rule("pick")
 def _pick(run: Inference, step: Step) -> list[Axes]:
     source = step.inputs[0]
     dim = position(step.arguments["dim"], source)
-    run.pin(source.axes[dim], "picked by index")
+    run.pin(source.axes[dim], "picked")
     shape = step.outputs[0].shape
     if step.name != "index_select":
         _beside(run, source, step.inputs[1], dim)
     return [
         [
-            axis if n != dim and axis.size == shape[n] else run.solver.fixed(shape[n], "picked by index")
+            axis if n != dim and axis.size == shape[n] else run.solver.fixed(shape[n], "picked")
             for n, axis in enumerate(source.axes)
         ]
     ]
 
 
-@rule("index", "_unsafe_index")
+@rule("index")
 def _index(run: Inference, step: Step) -> list[Axes]:
     source, indices = step.inputs[0], step.arguments["indices"]
     at = [n for n, index in enumerate(indices) if index is not None]
@@ -189,12 +177,12 @@ def _index(run: Inference, step: Step) -> list[Axes]:
     if not at or at != list(range(at[0], at[-1] + 1)) or new < 0:
         raise Straddles("indices that are not next to each other")
     for n in at:
-        run.pin(source.axes[n], "picked by index")
-    picked = run.fixed(shape[at[0] : at[0] + new], "picked by index")
+        run.pin(source.axes[n], "picked")
+    picked = run.fixed(shape[at[0] : at[0] + new], "picked")
     return [[*source.axes[: at[0]], *picked, *source.axes[at[-1] + 1 :]]]
 
 
-@rule("constant_pad_nd", "pad")
+@rule("pad")
 def _pad(run: Inference, step: Step) -> list[Axes]:
     source = step.inputs[0]
     axes = list(source.axes)
@@ -213,28 +201,28 @@ def _pad(run: Inference, step: Step) -> list[Axes]:
     return [axes]
 
 
-@rule("index_put", "_index_put_impl")
+@rule("index_put")
 def _index_put(run: Inference, step: Step) -> list[Axes]:
     source, values, indices = step.inputs[0], step.arguments["values"], step.arguments["indices"]
     at = [n for n, index in enumerate(indices) if index is not None]
     if at != list(range(at[0], at[-1] + 1)) or any(len(indices[n].shape) != 1 for n in at):
         raise Straddles("indices that are no plain lists next to each other")
     for n in at:
-        run.pin(source.axes[n], "written by index")
+        run.pin(source.axes[n], "written")
     written = [*source.axes[: at[0]], None, *source.axes[at[-1] + 1 :]]
     for mine, other in zip(reversed(written), reversed(values.axes), strict=False):
         if mine is not None and other.size != 1:
             run.unify(mine, other)
         elif mine is None:
-            run.pin(other, "written by index")
+            run.pin(other, "written")
     return [list(source.axes)]
 
 
-@rule("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill", "index_reduce")
+@rule("scatter")
 def _scatter(run: Inference, step: Step) -> list[Axes]:
     source = step.inputs[0]
     dim = position(step.arguments["dim"], source)
-    run.pin(source.axes[dim], "written by index")
+    run.pin(source.axes[dim], "written")
     for value in step.inputs[1:]:
         _beside(run, source, value, dim)
     return [list(source.axes)]
@@ -248,12 +236,12 @@ def _beside(run: Inference, source: Value, other: Value, dim: int) -> None:
         if n != dim and mine.size == its.size:
             run.unify(mine, its)
         else:
-            run.pin(mine, "picked by index")
-            run.pin(its, "picked by index")
+            run.pin(mine, "picked")
+            run.pin(its, "picked")
 
 
-@rule("triu", "tril")
+@rule("triangle")
 def _triangle(run: Inference, step: Step) -> list[Axes]:
     for axis in step.inputs[0].axes[-2:]:
-        run.pin(axis, "cut off by position")
+        run.pin(axis, "cut_off")
     return [list(step.inputs[0].axes)]

@@ -3,21 +3,14 @@
 import math
 from collections.abc import Sequence
 
-from modelkeeper.frontends.torch.trace import Step, Value
+from modelkeeper.graph.vocabulary import Pin
 from modelkeeper.tracing.infer_spaces import Axes, Inference, position, rule
+from modelkeeper.tracing.trace import Step, Value
 
 _DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3}
 
 
-@rule(
-    *"""avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d max_pool2d_with_indices
-        max_pool3d_with_indices max_pool1d_with_indices adaptive_avg_pool1d adaptive_avg_pool2d
-        adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool1d
-        adaptive_max_pool2d adaptive_max_pool3d upsample_bilinear2d upsample_nearest1d
-        upsample_nearest2d upsample_nearest3d upsample_bicubic2d upsample_linear1d upsample_trilinear3d
-        _upsample_bilinear2d_aa _upsample_bicubic2d_aa reflection_pad1d reflection_pad2d
-        replication_pad1d replication_pad2d grid_sampler_2d""".split()
-)
+@rule("windows")
 def _windows(run: Inference, step: Step) -> list[Axes]:
     """Pooling, resizing: channels stay, the last axes are new."""
     count = next(n for text, n in _DIMENSIONS.items() if text in step.name)
@@ -35,9 +28,9 @@ def slid(run: Inference, step: Step, value: Value, count: int) -> Axes:
         elif width == 1 and size == axis.size:
             after.append(axis)
         else:
-            why = f"opaque {run.where}: a window over units"
-            run.solver.pin(axis, why)
-            after += run.solver.unknown([size], why)
+            pin = Pin("window", run.where)
+            run.solver.pin(axis, pin)
+            after += run.solver.unknown([size], pin)
     return after
 
 
@@ -54,14 +47,14 @@ def _window(step: Step, count: int) -> Sequence[int]:
 def _pixel_shuffle(run: Inference, step: Step) -> list[Axes]:
     source, by = step.inputs[0], step.arguments["upscale_factor"]
     channels, inner = run.solver.factor(source.axes[-3], source.shape[-3] // by**2, run.where)
-    run.pin(inner, "moved into space")
+    run.pin(inner, "into_space")
     return [[*source.axes[:-3], channels, *run.fixed(step.outputs[0].shape[-2:], "spatial")]]
 
 
 @rule("pixel_unshuffle")
 def _pixel_unshuffle(run: Inference, step: Step) -> list[Axes]:
     source, by = step.inputs[0], step.arguments["downscale_factor"]
-    channels = run.solver.product([source.axes[-3], run.solver.fixed(by**2, "moved from space")])
+    channels = run.solver.product([source.axes[-3], run.solver.fixed(by**2, "from_space")])
     return [[*source.axes[:-3], channels, *run.fixed(step.outputs[0].shape[-2:], "spatial")]]
 
 
@@ -82,14 +75,14 @@ def _im2col(run: Inference, step: Step) -> list[Axes]:
 def _unfold(run: Inference, step: Step) -> list[Axes]:
     source = step.inputs[0]
     dim = position(step.arguments["dimension"], source)
-    run.pin(source.axes[dim], "a window over units")
+    run.pin(source.axes[dim], "windowed")
     shape = step.outputs[0].shape
     axes = [*source.axes, run.solver.fixed(shape[-1], "kernel")]
     axes[dim] = run.solver.fixed(shape[dim], "spatial")
     return [axes]
 
 
-@rule("native_channel_shuffle", "channel_shuffle")
+@rule("channel_shuffle")
 def _channel_shuffle(run: Inference, step: Step) -> list[Axes]:
     source = step.inputs[0]
     groups, rest = run.solver.factor(source.axes[1], step.arguments["groups"], run.where)

@@ -1,0 +1,136 @@
+"""Which words do graphs and traces use, and what does each mean? Every one of them is spelled here.
+
+    KINDS         what a layer can be: conv, batch_norm, add ...; NORMS, PROJECTIONS ... are the sets of them
+    OPERATIONS    what a model can do to its values: what an operation does to axes (the name of a rule in
+                  `modelkeeper.tracing.rules`), to degrees (one in `modelkeeper.tracing.degrees`), what it is
+                  written with on an edge, and its traits, by which everyone else asks for it
+    REASONS       why the width of a space is not free: a code, and the sentence for it
+    ORIGINS       what an axis without units is
+    read_step     an operation as it is written on an edge, taken apart
+
+Names are ATen's where it has one: frameworks lower to them, and their documentation is everyone's. A front
+end translates its own names (torch's are in `frontends/torch/aten.py`). To add an operation, add it to TABLE;
+a test says what an entry lacks. Nothing here knows a framework, and importing it is cheap.
+"""
+
+from modelkeeper.graph.vocabulary.kinds import (
+    ADD,
+    ATTENTION,
+    BATCH_NORM,
+    CHANNEL_NORMS,
+    COMMUTATIVE,
+    CONCAT,
+    CONV,
+    CONV_TRANSPOSE,
+    COUNT,
+    EMBEDDING,
+    ENDS,
+    GATES,
+    GROUP_NORM,
+    INPUT,
+    INSTANCE_NORM,
+    KIND_TRAITS,
+    KINDS,
+    LAYER_NORM,
+    LINEAR,
+    MAKERS,
+    MATMUL,
+    MULTIPLY,
+    NEUTRAL,
+    NORM_FOLDS,
+    NORMS,
+    OUTPUT,
+    PARAMETER,
+    PRELU,
+    PROJECTIONS,
+    REFITTED,
+    RMS_NORM,
+    SCALE,
+    SHIFT,
+    SUMS,
+    UNUSED,
+    WINDOWED,
+    Kind,
+    kind_of,
+    kinds_with,
+)
+from modelkeeper.graph.vocabulary.operations import (
+    APPLIED,
+    CURVES,
+    LAYERS,
+    MERGES,
+    OPERATIONS,
+    TABLE,
+    TRAITS,
+    Operation,
+    operation,
+)
+from modelkeeper.graph.vocabulary.reasons import (
+    MISFITS,
+    OPAQUE,
+    ORIGINS,
+    REASONS,
+    Pin,
+)
+from modelkeeper.graph.vocabulary.steps import (
+    PathStep,
+    read_step,
+)
+
+__all__ = [
+    "ADD",
+    "APPLIED",
+    "ATTENTION",
+    "BATCH_NORM",
+    "CHANNEL_NORMS",
+    "COMMUTATIVE",
+    "CONCAT",
+    "CONV",
+    "CONV_TRANSPOSE",
+    "COUNT",
+    "CURVES",
+    "EMBEDDING",
+    "ENDS",
+    "GATES",
+    "GROUP_NORM",
+    "INPUT",
+    "INSTANCE_NORM",
+    "KINDS",
+    "KIND_TRAITS",
+    "LAYERS",
+    "LAYER_NORM",
+    "LINEAR",
+    "MAKERS",
+    "MATMUL",
+    "MERGES",
+    "MISFITS",
+    "MULTIPLY",
+    "NEUTRAL",
+    "NORMS",
+    "NORM_FOLDS",
+    "OPAQUE",
+    "OPERATIONS",
+    "ORIGINS",
+    "OUTPUT",
+    "PARAMETER",
+    "PRELU",
+    "PROJECTIONS",
+    "REASONS",
+    "REFITTED",
+    "RMS_NORM",
+    "SCALE",
+    "SHIFT",
+    "SUMS",
+    "TABLE",
+    "TRAITS",
+    "UNUSED",
+    "WINDOWED",
+    "Kind",
+    "Operation",
+    "PathStep",
+    "Pin",
+    "kind_of",
+    "kinds_with",
+    "operation",
+    "read_step",
+]
