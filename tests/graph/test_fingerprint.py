@@ -134,7 +134,7 @@ def widened(graph: Graph, rng: random.Random) -> Graph:
 
 
 def untied(graph: Graph, rng: random.Random) -> Graph:
-    uses = [(number, tensor.name) for number, layer in enumerate(graph.layers) for tensor in layer.tensors]
+    uses = [(number, tensor.name) for number, layer in enumerate(graph.layers) for tensor in counted(layer)]
     names = [name for _, name in uses]
     tied = [(number, name) for number, name in uses if names.count(name) > 1]
     assume(tied)

@@ -62,7 +62,7 @@ HOSTILE = {
     "a list": b"[]",
     "a number": b"1e999",
     "another format": document(format="modelkeeper.zoo"),
-    "another version": document(version=2),
+    "another version": document(version=3),
     "a version of another type": document(version="1"),
     "no version": b'{"format": "modelkeeper.graph"}',
     "an unknown field": document(extra=1),

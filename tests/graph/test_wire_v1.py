@@ -81,7 +81,6 @@ def test_what_fixed_an_axis_is_a_code() -> None:
         {"paths": [[3]]},
         {"layers": [3]},
         {"layers": [{"name": "a"}]},
-        {"pins": []},
         {"surplus": 1},
     ],
 )
