@@ -10,8 +10,7 @@ from modelkeeper.coordinator.local import MOST_GENERATIONS, Coordinator
 from modelkeeper.errors import UnknownModel, ZooUnusable
 from modelkeeper.matching import prepare
 from modelkeeper.meta import Query
-from modelkeeper.policy.admission import VERDICTS
-from modelkeeper.settings import ADMISSIONS, POLICIES, Settings
+from modelkeeper.settings import Settings
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import EVICTED, Filter
 from tests.helpers import zoos
@@ -135,13 +134,6 @@ def test_a_registration_stands_even_if_what_follows_it_fails(
     assert coordinator.show("second") == record
     assert "database is locked" in caplog.text
     coordinator.close()
-
-
-def test_settings_name_what_there_is() -> None:
-    from modelkeeper.policy import selection
-
-    assert set(ADMISSIONS) == set(VERDICTS)
-    assert set(POLICIES) == set(selection.POLICIES)
 
 
 def test_a_damaged_model_comes_back_when_its_file_is_repaired(tmp_path: Path) -> None:

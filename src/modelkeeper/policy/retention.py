@@ -7,7 +7,7 @@ Those that are worth most together and fit: a 0/1 knapsack. What a model is wort
     worth = (1 + log2(1 + hits)) * (0.1 + 0.9 standing) * (0.05 + 0.95 cover) * 2^(-idle / half-life)
 
 hits: how often it became a parent; each doubling adds as much.
-standing: of its accuracy among its peers (`metrics.standing`).
+standing: of its accuracy among its peers (`quality.standing`).
 cover: how much of what it offers nobody better offers: 1 minus its similarity to the most similar BETTER
     model, 1 if none is better. What a model adds really depends on what else is kept; looking at better
     models only makes it a plain number, and leaves the best of a group of twins at its full worth.

@@ -28,10 +28,10 @@ from modelkeeper.errors import (
     ZooUnusable,
 )
 from modelkeeper.graph import Graph, to_json
-from modelkeeper.policy.admission import Admission, Verdict, admit
+from modelkeeper.policy.admission import Admission, admit
 from modelkeeper.policy.quality import Metric, Peers, standing
 from modelkeeper.policy.retention import DAY, Item, retain
-from modelkeeper.settings import Settings
+from modelkeeper.settings import Settings, Verdict
 from modelkeeper.zoo import card
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import (
