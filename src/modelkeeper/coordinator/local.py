@@ -27,6 +27,7 @@ from modelkeeper.zoo.gc import Swept, sweep
 from modelkeeper.zoo.records import (
     ACTIVE,
     DAMAGED,
+    LENT,
     STORED,
     Event,
     Filter,
@@ -204,7 +205,7 @@ class Coordinator:
         """Count that a parent lent its weights, and write it into the log."""
         now, user = time.time(), viewer.user if viewer else ""
         detail = f"{parent.name} lent its weights, similarity {similarity:.3f}"
-        event = Event(at=now, action="lent", model=parent.id, user=user, detail=detail)
+        event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
         self.zoo.catalog.lent(parent.id, now, event)
 
     # -- register and the rest ------------------------------------------------------------------

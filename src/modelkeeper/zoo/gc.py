@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from modelkeeper.errors import CorruptWeights, InvalidWeights
 from modelkeeper.policy.quality import Metric
-from modelkeeper.zoo.records import ACTIVE, BARRED, DAMAGED, STORED, Event, Filter
+from modelkeeper.zoo.records import ACTIVE, BARRED, DAMAGED, REPAIRED, STORED, SWEPT, Event, Filter
 from modelkeeper.zoo.zoo import Zoo
 
 
@@ -79,7 +79,7 @@ def sweep(
     graphs = zoo.catalog.sweep_graphs()
     if staging or swept:
         detail = f"{staging} unfinished writes, {len(swept)} folders without a record"
-        zoo.catalog.note(Event(at=time.time(), action="swept", detail=detail))
+        zoo.catalog.note(Event(at=time.time(), action=SWEPT, detail=detail))
     return Swept(staging, tuple(swept), graphs, tuple(damaged), evicted, repaired)
 
 
@@ -99,7 +99,7 @@ def _repaired(zoo: Zoo) -> tuple[str, ...]:
                 admission = zoo.judge(metric, record.task, record.data)
                 if admission.verdict != "admitted":
                     state, reason = BARRED, admission.reason
-            event = Event(at=time.time(), action="repaired", model=record.id, detail=record.name)
+            event = Event(at=time.time(), action=REPAIRED, model=record.id, detail=record.name)
             if zoo.catalog.restore(record.id, state, reason, event):
                 found.append(record.id)
     return tuple(found)
