@@ -64,7 +64,7 @@ class Settings(_Read, frozen=True, kw_only=True):
 
     home: str = ""  # a folder, or ":memory:"; "" is ~/.modelkeeper
     catalog: str = ""  # a SQLAlchemy URL; "" is a SQLite file in the home
-    blobs: str = ""  # a folder or a URL; "" is the home
+    blobs: str = ""  # a folder or a URL (`zoo.stores`); "" is the home
     capacity: int | None = None  # bytes of weights to keep; None: all
     policy: str = "benefit"  # how a parent is chosen: one of `plugins.POLICIES`
     minimum_similarity: float = 0.3  # a match below this is a cold start
@@ -98,6 +98,7 @@ class Settings(_Read, frozen=True, kw_only=True):
 
     @property
     def in_memory(self) -> bool:
+        """Is the zoo gone when the process ends?"""
         return self.home == MEMORY
 
     @property
@@ -107,12 +108,14 @@ class Settings(_Read, frozen=True, kw_only=True):
 
     @property
     def catalog_url(self) -> str:
+        """The database of the catalog, as a SQLAlchemy URL."""
         if self.catalog:
             return self.catalog
         return "sqlite://" if self.in_memory else f"sqlite:///{self.folder.absolute() / 'catalog.db'}"
 
     @property
     def blobs_url(self) -> str:
+        """Where the files of models are: a folder, or a URL as `zoo.stores` opens it."""
         return self.blobs or ("memory://" if self.in_memory else str(self.folder))
 
 

@@ -139,11 +139,11 @@ class Search:
         similarity = {match.key: match.similarity for match in matched.matches}
         records = self._zoo.catalog.with_keys(similarity)
         added = [record for record in records.values() if record.state == ACTIVE]
-        for task, data, metric, lower_is_better in {each.group for each in added if each.metric} - {
-            *pool.peers
-        }:
+        groups = {record.group for record in added if record.metric}
+        for group in groups - pool.peers.keys():
+            task, data, metric, lower_is_better = group
             values = self._zoo.catalog.peers(task, data, metric, self._request.viewer)
-            pool.peers[task, data, metric, lower_is_better] = Peers.of(values, lower_is_better)
+            pool.peers[group] = Peers.of(values, lower_is_better)
         for record in added:
             pool.records[record.id] = record
             pool.candidates[record.id] = _candidate(record, similarity[record.key], pool.peers)

@@ -62,10 +62,10 @@ def admit(
         return Admission("admitted", f"{len(peers)} peers are too few to judge by (minimum {minimum_peers})")
     z = zscore(metric, peers)
     side = "worse" if z < 0 else "better"
-    judged = f"{metric} is {abs(z):.2g} spreads {side} than the median of {len(peers)} peers"
+    place = f"{metric} is {abs(z):.2g} spreads {side} than the median of {len(peers)} peers"
     if z < -threshold:
-        return Admission(ADMISSIONS[mode], f"{judged}, more than {threshold:g}", z)
-    return Admission("admitted", judged if z else f"{metric} is the median of {len(peers)} peers", z)
+        return Admission(ADMISSIONS[mode], f"{place}, more than {threshold:g}", z)
+    return Admission("admitted", place if z else f"{metric} is the median of {len(peers)} peers", z)
 
 
 def least_standing(mode: str, threshold: float = THRESHOLD) -> float:

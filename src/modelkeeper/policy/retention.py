@@ -111,8 +111,8 @@ def retain(items: Iterable[Item], capacity: int, *, half_life: float = HALF_LIFE
     kept = [*pinned, *(item for item, stays in zip(others, chosen, strict=True) if stays)]
     total = sum(item.bytes for item in kept)
     gone = [
-        Eviction(item.id, each, item.bytes, _reason(item, room))
-        for item, each, stays in zip(others, worths, chosen, strict=True)
+        Eviction(item.id, item_worth, item.bytes, _reason(item, room))
+        for item, item_worth, stays in zip(others, worths, chosen, strict=True)
         if not stays
     ]
     gone.sort(key=lambda eviction: (eviction.worth, eviction.id))

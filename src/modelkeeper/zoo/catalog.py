@@ -46,8 +46,8 @@ class Catalog(CatalogReader):
             if present:
                 return present[0]
             publish()
-            known = connection.scalar(sa.select(graphs.c.digest).where(graphs.c.digest == record.graph))
-            if known is None:
+            stored = connection.scalar(sa.select(graphs.c.digest).where(graphs.c.digest == record.graph))
+            if stored is None:
                 row = {"digest": record.graph, "graph": zlib.compress(graph), "prepared": prepared}
                 connection.execute(graphs.insert(), row)
             values["changed"] = _tick(connection)
@@ -98,9 +98,9 @@ class Catalog(CatalogReader):
 
     def restore(self, model: str, state: str, reason: str, event: Event) -> bool:
         """Take a damaged model back into what can be searched. Was it damaged, and is its graph there?"""
-        known = models.c.graph.in_(sa.select(graphs.c.digest))
+        has_graph = models.c.graph.in_(sa.select(graphs.c.digest))
         with self._taking_turns() as connection:
-            change = models.update().where(models.c.id == model, models.c.state == DAMAGED, known)
+            change = models.update().where(models.c.id == model, models.c.state == DAMAGED, has_graph)
             values = {"state": state, "reason": reason, "changed": _tick(connection)}
             back = connection.execute(change.values(**values)).rowcount > 0
             if back:

@@ -73,8 +73,8 @@ class CatalogReader:
         chosen = sa.select(models.c.id, models.c.name).where(models.c.state.in_(STORED), *visible(viewer))
         with self.database.reading() as connection:
             rows = connection.execute(chosen.order_by(models.c.key.desc()).limit(NEWEST)).all()
-        known = dict.fromkeys(text for row in rows for text in row)
-        return tuple(difflib.get_close_matches(name[:MAX_NAME], known, n=3, cutoff=0.7))
+        names_and_ids = dict.fromkeys(text for row in rows for text in row)
+        return tuple(difflib.get_close_matches(name[:MAX_NAME], names_and_ids, n=3, cutoff=0.7))
 
     def count(self, wanted: Filter) -> int:
         """How many records pass a filter."""

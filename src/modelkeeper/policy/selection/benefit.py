@@ -41,7 +41,7 @@ class Benefit(Policy):
 
     def rank(self, pool: Sequence[Candidate], data: str) -> list[Candidate]:
         """By expected benefit."""
-        return sorted(pool, key=lambda each: (-expected_benefit(each, data), *tie_order(each)))
+        return sorted(pool, key=lambda candidate: (-expected_benefit(candidate, data), *tie_order(candidate)))
 
     def why_won(self, winner: Candidate, pool: Sequence[Candidate], data: str) -> str:
         """Its expected benefit and what that is made of."""
@@ -67,8 +67,8 @@ class Benefit(Policy):
 
     def benefit_parts(self, candidate: Candidate, data: str) -> str:
         """Standing, fidelity, trust and data, in words."""
-        known = candidate.metric is not None
-        parts = [f"standing {known_standing(candidate):.2f}" if known else "quality unknown"]
+        measured = candidate.metric is not None
+        parts = [f"standing {known_standing(candidate):.2f}" if measured else "quality unknown"]
         parts.append("exact" if candidate.exact else f"similarity {candidate.similarity:.2f}, not exact")
         if candidate.rewired > 0 and not candidate.exact:
             parts.append(f"{candidate.rewired:.0%} of the layers fed differently")

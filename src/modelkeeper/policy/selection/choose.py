@@ -69,6 +69,7 @@ class _Groups:
 
     @classmethod
     def of(cls, candidates: Iterable[Candidate], terms: Terms) -> "_Groups":
+        """Sort candidates by the terms; in a group that has no chance by similarity."""
         groups = cls()
         for candidate in candidates:
             if _named(candidate, terms.excluded):
@@ -88,12 +89,12 @@ class _Groups:
     def out_of_question(self, terms: Terms) -> tuple[RunnerUp, ...]:
         """Whoever loses by the terms alone, and why."""
         return (
-            *(RunnerUp(each, f"{each.metric} is far below its peers") for each in self.outliers),
+            *(RunnerUp(outlier, f"{outlier.metric} is far below its peers") for outlier in self.outliers),
             *(
-                RunnerUp(each, f"similarity {below(each.similarity, terms.minimum, 'the minimum ')}")
-                for each in self.too_far
+                RunnerUp(far, f"similarity {below(far.similarity, terms.minimum, 'the minimum ')}")
+                for far in self.too_far
             ),
-            *(RunnerUp(each, "excluded by name") for each in self.excluded),
+            *(RunnerUp(candidate, "excluded by name") for candidate in self.excluded),
         )
 
 
