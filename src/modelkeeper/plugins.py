@@ -10,11 +10,10 @@ built in. One that cannot be loaded is reported in the log, and to whoever asked
     [project.entry-points."modelkeeper.policies"]
     mine = "my_package.policies:MINE"
 
-What a part must be able to do, its own package says: `policy.selection.base`, `zoo.stores`.
+What a part must be able to do, its own package says: `policy.selection.base`, `zoo.stores`. Settings need the
+names, so this module imports next to nothing.
 """
 
-import logging
-import pkgutil
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -23,8 +22,6 @@ from modelkeeper.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-_log = logging.getLogger("modelkeeper")
 
 
 class Registry:
@@ -72,6 +69,8 @@ class Registry:
             InvalidSetting: There is none, or the package that offers it is broken.
         """
         if name in self.built_in:
+            import pkgutil
+
             return pkgutil.resolve_name(self.built_in[name])
         if name in self._added:
             return self._added[name]
@@ -88,8 +87,12 @@ class Registry:
 
     def broken(self, name: str, reason: str) -> InvalidSetting:
         """The error that the part of this name cannot be used; it is logged, too."""
+        import logging
+
         value = self._installed[name].value if name in self._installed else "added in this process"
-        _log.warning("the %s %r (%s) cannot be used: %s", self.what, name, value, reason)
+        logging.getLogger("modelkeeper").warning(
+            "the %s %r (%s) cannot be used: %s", self.what, name, value, reason
+        )
         others = ", ".join(other for other in self.names() if other != name)
         return InvalidSetting(
             self.what,
