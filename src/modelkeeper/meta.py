@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidMeta
+from modelkeeper.plugins import POLICIES
 from modelkeeper.policy.quality import number, primary
-from modelkeeper.policy.selection import POLICIES
 from modelkeeper.zoo.records import MAX_TAGS, PUBLIC, VISIBILITIES, Registration, checked_name
 
 EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
@@ -35,14 +35,15 @@ class Query(Struct, frozen=True, kw_only=True):
     parents: tuple[str, ...] = ()  # names or ids to prefer
     exclude: tuple[str, ...] = ()  # names or ids that are not taken
     minimum_similarity: float | None = None  # None: as the zoo is set
-    policy: str | None = None
+    policy: str | None = None  # a name; None: as the zoo is set
 
 
 def read_query(meta: Mapping[str, Any] | None) -> Query:
     """A query from what the user wrote.
 
     Raises:
-        InvalidMeta: A key is unknown, or a value cannot be so.
+        InvalidMeta: A key is unknown, or a value cannot be so; a policy must be installed here, too, if the
+            coordinator is elsewhere.
     """
     given = _known(meta, _QUERY)
     minimum, policy = given.get("minimum_similarity"), given.get("policy")
@@ -51,7 +52,7 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
             raise InvalidMeta("minimum_similarity", repr(minimum), "give a number from 0 to 1")
         minimum = float(minimum)
     if policy is not None and policy not in POLICIES:
-        raise InvalidMeta("policy", repr(policy), f"choose one of {', '.join(sorted(POLICIES))}")
+        raise InvalidMeta("policy", repr(policy), f"choose one of {', '.join(POLICIES.names())}")
     return Query(
         data=_text(given, "data"),
         task=_text(given, "task"),
@@ -138,7 +139,7 @@ def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
     listed: Iterable[Any] = [value] if isinstance(value, str) else value
     if not isinstance(listed, Iterable) or isinstance(listed, Mapping):
         raise InvalidMeta(key, repr(value)[:80], "give a list of names")
-    found = tuple(dict.fromkeys(checked_name(key, each, empty=False) for each in listed))
-    if len(found) > MAX_TAGS:
-        raise InvalidMeta(key, f"{len(found)} names", f"at most {MAX_TAGS}")
-    return found
+    names = tuple(dict.fromkeys(checked_name(key, name, empty=False) for name in listed))
+    if len(names) > MAX_TAGS:
+        raise InvalidMeta(key, f"{len(names)} names", f"at most {MAX_TAGS}")
+    return names

@@ -12,16 +12,22 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidSetting
+from modelkeeper.plugins import POLICIES
 
 MEMORY = ":memory:"
 PREFIX = "MODELKEEPER_"
 PORT = 7433  # of a coordinator behind HTTP, unless another is named
-POLICIES, ADMISSIONS = ("buckets", "benefit"), ("refuse", "not_a_parent", "off")
+Verdict = Literal["admitted", "not_a_parent", "refused"]
+ADMISSIONS: dict[str, Verdict] = {  # what becomes of an outlier below its peers, by the setting
+    "refuse": "refused",
+    "not_a_parent": "not_a_parent",
+    "off": "admitted",
+}
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}I": 2 ** (10 * power) for power, unit in enumerate("KMGT", start=1)}
 
@@ -58,12 +64,12 @@ class Settings(_Read, frozen=True, kw_only=True):
 
     home: str = ""  # a folder, or ":memory:"; "" is ~/.modelkeeper
     catalog: str = ""  # a SQLAlchemy URL; "" is a SQLite file in the home
-    blobs: str = ""  # a folder or a URL; "" is the home
+    blobs: str = ""  # a folder or a URL (`zoo.stores`); "" is the home
     capacity: int | None = None  # bytes of weights to keep; None: all
-    policy: str = "benefit"  # how a parent is chosen: benefit, buckets
+    policy: str = "benefit"  # how a parent is chosen: one of `plugins.POLICIES`
     minimum_similarity: float = 0.3  # a match below this is a cold start
-    minimum_benefit: float = 0.24  # likewise, if `benefit` is the policy
-    admission: str = "refuse"  # what becomes of outliers below their peers: refuse, not_a_parent, off
+    minimum_benefit: float = 0.24  # likewise, if the policy expects a benefit
+    admission: str = "refuse"  # what becomes of outliers below their peers: one of ADMISSIONS
     admission_threshold: float = 3.5  # how many spreads below its peers make an outlier
     minimum_peers: int = 5  # with fewer peers than this, everyone is admitted
     half_life: float = 30.0  # days in which a model that nobody uses loses half of its value
@@ -75,9 +81,10 @@ class Settings(_Read, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.capacity is not None and self.capacity <= 0:
             raise InvalidSetting("capacity", str(self.capacity), "give a number of bytes above 0, e.g. 20GB")
-        for name, known in (("policy", POLICIES), ("admission", ADMISSIONS)):
-            if getattr(self, name) not in known:
-                raise InvalidSetting(name, repr(getattr(self, name)), f"choose one of {', '.join(known)}")
+        if self.policy not in POLICIES:
+            raise POLICIES.unknown(self.policy)
+        if self.admission not in ADMISSIONS:
+            raise InvalidSetting("admission", repr(self.admission), f"choose one of {', '.join(ADMISSIONS)}")
         for name in ("minimum_similarity", "minimum_benefit"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidSetting(name, str(getattr(self, name)), "give a number from 0 to 1")
@@ -91,6 +98,7 @@ class Settings(_Read, frozen=True, kw_only=True):
 
     @property
     def in_memory(self) -> bool:
+        """Is the zoo gone when the process ends?"""
         return self.home == MEMORY
 
     @property
@@ -100,12 +108,14 @@ class Settings(_Read, frozen=True, kw_only=True):
 
     @property
     def catalog_url(self) -> str:
+        """The database of the catalog, as a SQLAlchemy URL."""
         if self.catalog:
             return self.catalog
         return "sqlite://" if self.in_memory else f"sqlite:///{self.folder.absolute() / 'catalog.db'}"
 
     @property
     def blobs_url(self) -> str:
+        """Where the files of models are: a folder, or a URL as `zoo.stores` opens it."""
         return self.blobs or ("memory://" if self.in_memory else str(self.folder))
 
 
@@ -157,10 +167,10 @@ def is_loopback(host: str) -> bool:
 
 def parse_bytes(name: str, text: str) -> int:
     """`20GB`, `512 MiB` or a plain number, as bytes."""
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?I?)B?\s*", text.upper())
-    if found is None or found[2] == "I":
+    parts = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?I?)B?\s*", text.upper())
+    if parts is None or parts[2] == "I":
         raise InvalidSetting(name, repr(text), "give a number of bytes, e.g. 20GB or 512MiB")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(parts[1]) * _UNITS[parts[2]])
 
 
 def _number(name: str, text: str) -> float:

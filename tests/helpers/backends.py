@@ -16,8 +16,8 @@ import pytest
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The folder of a socket that a PostgreSQL listens on; it lives as long as the tests."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    programs = found[-1] if found else None
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    programs = versions[-1] if versions else None
     if programs is None and (on_path := shutil.which("initdb")):
         programs = Path(on_path).parent
     if programs is None:

@@ -44,7 +44,7 @@ def child(home: str, acknowledged: int, begun: int) -> None:
 
     coordinator = Coordinator(Settings(home=home))
     os.write(begun, b"!")
-    mine: list[str] = []
+    registered: list[str] = []
     while True:
         kind = rng.randrange(len(GRAPHS))
         graph, tensors = GRAPHS[kind], WEIGHTS[kind]
@@ -53,12 +53,12 @@ def child(home: str, acknowledged: int, begun: int) -> None:
             tensors = tensors | {name: tensors[name] + rng.random()}
             record = coordinator.register(graph, zoos.told(accuracy=0.9), tensors.items()).record
             tell("+", record.id, record.checksum)
-            mine.append(record.id)
+            registered.append(record.id)
             lot = rng.random()
             if lot < 0.1:
-                tell("?", mine[0])
-                coordinator.remove(mine[0])
-                tell("-", mine.pop(0))
+                tell("?", registered[0])
+                coordinator.remove(registered[0])
+                tell("-", registered.pop(0))
             elif lot < 0.2:
                 coordinator.gc(grace=0 if lot < 0.12 else None)
             elif lot < 0.3:

@@ -60,6 +60,6 @@ def register(
 ) -> Record:
     """Register a model with weights that its name and accuracy decide."""
     seed = zlib.crc32(f"{name} {accuracy}".encode())
-    said = told(name, accuracy, **more)
+    registration = told(name, accuracy, **more)
     tensors = weights(graph, seed).items()
-    return coordinator.register(graph, said, tensors, owner=owner, model_id=model_id).record
+    return coordinator.register(graph, registration, tensors, owner=owner, model_id=model_id).record

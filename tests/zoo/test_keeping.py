@@ -7,13 +7,12 @@ import msgspec
 import pytest
 
 from modelkeeper.coordinator.local import MOST_GENERATIONS, Coordinator
-from modelkeeper.errors import UnknownModel, ZooUnusable
+from modelkeeper.errors import ModelRefused, UnknownModel, ZooUnusable
 from modelkeeper.matching import prepare
 from modelkeeper.meta import Query
-from modelkeeper.policy.admission import VERDICTS
-from modelkeeper.settings import ADMISSIONS, POLICIES, Settings
+from modelkeeper.settings import Settings
 from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.records import EVICTED, Filter
+from modelkeeper.zoo.records import ACTIONS, DAMAGED, EVICTED, Filter
 from tests.helpers import zoos
 
 SMALL = [zoos.net(4, width) for width in (4, 5, 6, 7)]
@@ -137,11 +136,30 @@ def test_a_registration_stands_even_if_what_follows_it_fails(
     coordinator.close()
 
 
-def test_settings_name_what_there_is() -> None:
-    from modelkeeper.policy import selection
-
-    assert set(ADMISSIONS) == set(VERDICTS)
-    assert set(POLICIES) == set(selection.POLICIES)
+def test_every_action_is_written_to_the_log_under_its_name(tmp_path: Path) -> None:
+    size = size_of(SMALL[0])
+    coordinator = Coordinator(Settings(home=str(tmp_path), threads=1, capacity=6 * size, minimum_peers=5))
+    for number in range(5):
+        zoos.register(coordinator, SMALL[0], f"net {number}", 0.9)
+    with pytest.raises(ModelRefused):
+        zoos.register(coordinator, SMALL[0], "outlier", 0.1)
+    coordinator.query(SMALL[0], Query(task=zoos.TASK))
+    coordinator.pin("net 1")
+    coordinator.pin("net 1", False)
+    coordinator.remove("net 1")
+    lost = coordinator.show("net 2")
+    weights = tmp_path / lost.folder / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(b"")
+    (tmp_path / "staging" / "left behind").mkdir()
+    coordinator.gc(grace=0)
+    assert coordinator.show(lost.id).state == DAMAGED
+    weights.write_bytes(content)
+    coordinator.gc(grace=0, verify=True)
+    for number in range(5):
+        zoos.register(coordinator, SMALL[0], f"more {number}", 0.9)
+    assert {event.action for event in coordinator.log(limit=1000)} == set(ACTIONS)
+    coordinator.close()
 
 
 def test_a_damaged_model_comes_back_when_its_file_is_repaired(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from modelkeeper.cli.model_argument import (
 )
 from modelkeeper.cli.options import console, echo_json, json_option, opened, progress, zoo_option
 from modelkeeper.errors import InvalidMeta, InvalidWeights
+from modelkeeper.plugins import POLICIES
 
 if TYPE_CHECKING:
     from modelkeeper.coordinator.local import Warmth
@@ -44,7 +45,10 @@ _QUERY = (
         type=click.FloatRange(0, 1),
         help="Below this, start cold. Default: as the zoo is set (0.3).",
     ),
-    click.option("--policy", help="How a parent is chosen: benefit or buckets. Default: as the zoo is set."),
+    click.option(
+        "--policy",
+        help=f"How a parent is chosen: {' or '.join(POLICIES.built_in)}. Default: as the zoo is set.",
+    ),
     shapes_option(_INPUT),
     zoo_option,
     json_option("Print the answer as JSON."),

@@ -27,6 +27,7 @@ from modelkeeper.zoo.gc import Swept, sweep
 from modelkeeper.zoo.records import (
     ACTIVE,
     DAMAGED,
+    LENT,
     STORED,
     Event,
     Filter,
@@ -38,7 +39,6 @@ from modelkeeper.zoo.records import (
 from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
-    from modelkeeper.coordinator.search import Search
     from modelkeeper.meta import Query
     from modelkeeper.transform import Plan
     from modelkeeper.warmstart.lender import Lender
@@ -155,20 +155,22 @@ class Coordinator:
             runners_up: Look for more candidates than the choice needs, to explain it.
             seconds: After so many a search ends with what it has found; the answer then says so.
         """
-        from modelkeeper.coordinator.search import Clock, Search
+        from modelkeeper.coordinator.search import Clock, Request, Search
         from modelkeeper.matching import prepare
         from modelkeeper.policy.selection import Choice
 
         clock = Clock(seconds)
         prepared = prepare(graph)
         clock("prepare")
+        request = Request(graph, prepared, query, viewer, runners_up, dry_run)
+        search = Search(self.zoo, self.settings, request, clock)
         warnings: list[str] = []
         for _ in range(ATTEMPTS):
-            search = Search(self.zoo, self.settings, graph, prepared, query, viewer, runners_up, clock)
-            choice = search.choose()
-            parent = search.parent(choice)
+            pool = search.find()
+            choice = search.choose(pool)
+            parent = pool.parent(choice)
             if parent is None:
-                return Warmth(search.answer(choice, None, None, tuple(warnings), dry_run))
+                break
             try:
                 plan = search.plan(parent)
                 source = None if dry_run else self.zoo.weights(parent)
@@ -179,10 +181,10 @@ class Coordinator:
                 continue  # with one fewer to choose from
             clock("read")
             if not dry_run:
-                self._lent(parent, search, viewer)
-            answer = search.answer(choice, parent, plan, tuple(warnings), dry_run)
+                self._lent(parent, pool.candidates[parent.id].similarity, viewer)
+            answer = search.answer(pool, choice, plan, warnings)
             return Warmth(answer, plan, source, partial(self.zoo.program, parent))
-        return Warmth(search.answer(choice, None, None, tuple(warnings), dry_run))
+        return Warmth(search.answer(pool, choice, warnings=warnings))
 
     def lend(self, graph: Graph, query: "Query", parent: str, viewer: Viewer | None = None) -> Warmth:
         """What a parent that is known by its id lends to a model: the weights that `query` found, again.
@@ -199,11 +201,11 @@ class Coordinator:
         plan = plan_from(record, self.zoo.catalog.graph(record.graph), graph, query)
         return Warmth(Answer(parent=record.id), plan, self.zoo.weights(record))
 
-    def _lent(self, parent: Record, search: "Search", viewer: Viewer | None) -> None:
+    def _lent(self, parent: Record, similarity: float, viewer: Viewer | None) -> None:
+        """Count that a parent lent its weights, and write it into the log."""
         now, user = time.time(), viewer.user if viewer else ""
-        similarity = search.similarity[parent.key]
         detail = f"{parent.name} lent its weights, similarity {similarity:.3f}"
-        event = Event(at=now, action="lent", model=parent.id, user=user, detail=detail)
+        event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
         self.zoo.catalog.lent(parent.id, now, event)
 
     # -- register and the rest ------------------------------------------------------------------

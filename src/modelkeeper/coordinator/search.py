@@ -1,24 +1,33 @@
 """One query on its way: which candidates are there, which is chosen, what would it lend?
 
-    search = Search(zoo, settings, graph, prepared, query, viewer, runners_up, clock)
-    choice = search.choose()
-    search.plan(search.parent(choice))
+    search = Search(zoo, settings, Request(graph, prepared, query), clock)
+    pool = search.find()                 the candidates of the zoo
+    choice = search.choose(pool)         the parent among them, or a cold start
+    plan = search.plan(pool.parent(choice))
+    search.answer(pool, choice, plan)    all of it, for whoever asked
 
 It is apart from the coordinator so that only queries pay for importing matching and transforming.
 """
 
 import math
 import time
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
+from modelkeeper.coordinator.judging import Planner, judge
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Found, Prepared, align
+from modelkeeper.matching.similarity import BUCKETS
 from modelkeeper.meta import Query
+from modelkeeper.policy.admission import least_standing
 from modelkeeper.policy.quality import Metric, Peers, gap, standing
-from modelkeeper.policy.selection import Candidate, Choice, expected_benefit, select
+from modelkeeper.policy.selection import Candidate, Choice, RunnerUp, Terms, policy, select
+from modelkeeper.policy.selection.base import FEW, thorough
 from modelkeeper.settings import Settings
 from modelkeeper.transform import Plan, make_plan
 from modelkeeper.warmstart.advice import advise
@@ -26,216 +35,226 @@ from modelkeeper.warmstart.answer import Answer, Rival
 from modelkeeper.zoo.records import ACTIVE, Filter, Record, Viewer
 from modelkeeper.zoo.zoo import Zoo
 
-PLANNED, PLANNED_OF_FEW = 2, 8  # architectures of each kind that get a plan before `benefit` decides
-ENOUGH = 0.8  # of expected benefit, where there are many: an exact parent that is not poor
 MOST_RIVALS = 20  # runners-up in an answer
 CUT_SHORT = "the search took too long and was cut short: there may be a better parent"
 MOST_ROUNDS = 8  # searches, if all that was found is far below its peers
-BENEFIT_BUCKETS = 3  # how far down `benefit` looks: an exact parent may be less similar than others ...
-FEW, BUCKETS_OF_FEW = 2_000, 10  # ... and of so few models it looks at all
+
+Group = tuple[str, str, str, bool]  # as `Record.group`
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for: the model, which parents it would take, and who asks."""
+
+    graph: Graph
+    prepared: Prepared
+    query: Query
+    viewer: Viewer | None = None
+    runners_up: bool = False  # look for more candidates than the choice needs, to explain it
+    dry_run: bool = False
+
+
+@dataclass
+class Pool:
+    """What a search found: models that could become the parent, and how far the search went."""
+
+    considered: int  # models that passed the filters
+    aligned: int = 0  # architectures that were compared with the child
+    proven: bool = True  # False: the search was cut short
+    records: dict[str, Record] = field(default_factory=dict)  # by id
+    candidates: dict[str, Candidate] = field(default_factory=dict)  # the same models as policies see them
+    peers: dict[Group, Peers] = field(default_factory=dict)
+
+    def parent(self, choice: Choice) -> Record | None:
+        """The record of the chosen candidate; None for a cold start."""
+        return None if choice.parent is None else self.records[choice.parent.id]
 
 
 class Search:
-    """One query on its way: candidates, the choice among them, and plans already made."""
+    """The steps of one query. Making it does nothing; `find` may be called again when the zoo has changed."""
 
-    def __init__(
-        self,
-        zoo: Zoo,
-        settings: Settings,
-        graph: Graph,
-        prepared: Prepared,
-        query: Query,
-        viewer: Viewer | None,
-        runners_up: bool,
-        clock: "Clock",
-    ) -> None:
-        self._zoo, self._graph, self._query, self._viewer, self._clock = zoo, graph, query, viewer, clock
-        self._prepared = prepared
-        self._policy = query.policy or settings.policy
+    def __init__(self, zoo: Zoo, settings: Settings, request: Request, clock: "Clock") -> None:
+        """Prepare a query.
+
+        Raises:
+            InvalidSetting: The query names a policy that is not there.
+        """
+        query = request.query
         given = query.minimum_similarity
-        self._minimum = settings.minimum_similarity if given is None else given
-        self._worth = settings.minimum_benefit if given is None else 0.0  # who asks for less, gets less
-        self._plans: dict[int, Plan] = {}
-        wanted = Filter(viewer=viewer, states=(ACTIVE,), task=query.task or None, tags=query.tags)
-        keys = zoo.catalog.keys(wanted)
-        if query.exclude:
-            keys = np.setdiff1d(keys, zoo.catalog.keys_named(query.exclude))
-        self.considered = len(keys)
-        clock("filter")
-        index = zoo.index()
-        clock("follow")
-        deep = self._policy == "benefit" or runners_up
-        buckets = (BUCKETS_OF_FEW if len(keys) <= FEW else BENEFIT_BUCKETS) if deep else 1
-        found: Found | None = None
-        if query.parents:
-            preferred = np.intersect1d(keys, zoo.catalog.keys_named(query.parents))
-            found = index.search(prepared, buckets=10, floor=self._minimum, among=preferred, stop=clock.late)
-        self.proven, self.aligned = True, 0
-        self.similarity: dict[int, float] = {}
-        self._records: dict[int, Record] = {}
-        self._peers: dict[tuple[str, str, str, bool], Peers] = {}
-        threshold = settings.admission_threshold
-        self._poor = 0.0 if settings.admission == "off" else 1 / (2 + 2 * threshold)  # as a standing
+        self._zoo, self._request, self._clock = zoo, request, clock
+        self._policy = policy(query.policy or settings.policy)
+        self._terms = Terms(
+            minimum=settings.minimum_similarity if given is None else given,
+            preferred=query.parents,
+            excluded=query.exclude,
+            poor=least_standing(settings.admission, settings.admission_threshold),
+            worth=settings.minimum_benefit if given is None else 0.0,  # who asks for less, gets less
+        )
+        self._plans: dict[tuple[str, bool], Plan] = {}  # one for all models of one architecture
+
+    # -- candidates -----------------------------------------------------------------------------
+
+    def find(self) -> Pool:
+        """Search the zoo for models that are similar enough, and see how good each is."""
+        keys = self._passing()
+        self._clock("filter")
+        index = self._zoo.index()
+        self._clock("follow")
+        prepared, late = self._request.prepared, self._clock.late
+        search = partial(index.search, prepared, floor=self._terms.minimum, stop=late)
+        pool = Pool(considered=len(keys))
+        matched: Found | None = None
+        if self._request.query.parents:
+            preferred = np.intersect1d(keys, self._zoo.catalog.keys_named(self._request.query.parents))
+            matched = search(buckets=BUCKETS, among=preferred)
+        depth = self._depth(len(keys))
         for _ in range(MOST_ROUNDS):
-            if found is None or not found.matches:
-                found = index.search(
-                    prepared, buckets=buckets, floor=self._minimum, among=keys, stop=clock.late
-                )
-            new = self._take(found)
-            if not new or not all(self._outlier(record) for record in new):
+            if matched is None or not matched.matches:
+                matched = search(buckets=depth, among=keys)
+            added = self._add(pool, matched)
+            if not added or not all(self._is_outlier(pool.candidates[record.id]) for record in added):
                 break
             # Of the poor, none is taken: look below the buckets that they fill.
-            keys, found = np.setdiff1d(keys, [record.key for record in new]), None
-        self._by_id = {record.id: record for record in self._records.values()}
-        clock("search")
+            keys, matched = np.setdiff1d(keys, [record.key for record in added]), None
+        self._clock("search")
+        return pool
 
-    def _take(self, found: Found) -> list[Record]:
-        """Remember what was found, without those that went since."""
-        self.proven, self.aligned = self.proven and found.proven, self.aligned + found.aligned
-        matches = {match.key: match.similarity for match in found.matches}
-        known = self._zoo.catalog.with_keys(matches)
-        new = {key: record for key, record in known.items() if record.state == ACTIVE}
-        self.similarity |= matches
-        self._records |= new
-        groups = {each.group for each in new.values() if each.metric}
-        for group in groups - self._peers.keys():
+    def _passing(self) -> NDArray[np.int64]:
+        """The keys of all models that the query lets through."""
+        query, catalog = self._request.query, self._zoo.catalog
+        wanted = Filter(
+            viewer=self._request.viewer, states=(ACTIVE,), task=query.task or None, tags=query.tags
+        )
+        keys = catalog.keys(wanted)
+        return np.setdiff1d(keys, catalog.keys_named(query.exclude)) if query.exclude else keys
+
+    def _depth(self, models: int) -> int:
+        """How many buckets of similarity to go through, for the policy or to explain its choice."""
+        depth = self._policy.depth(models)
+        return max(depth, thorough(models)) if self._request.runners_up else depth
+
+    def _add(self, pool: Pool, matched: Found) -> list[Record]:
+        """Add what one search matched to the pool, without models that went since. Which were added?"""
+        pool.proven, pool.aligned = pool.proven and matched.proven, pool.aligned + matched.aligned
+        similarity = {match.key: match.similarity for match in matched.matches}
+        records = self._zoo.catalog.with_keys(similarity)
+        added = [record for record in records.values() if record.state == ACTIVE]
+        groups = {record.group for record in added if record.metric}
+        for group in groups - pool.peers.keys():
             task, data, metric, lower_is_better = group
-            values = self._zoo.catalog.peers(task, data, metric, self._viewer)
-            self._peers[group] = Peers.of(values, lower_is_better)
-        return list(new.values())
+            values = self._zoo.catalog.peers(task, data, metric, self._request.viewer)
+            pool.peers[group] = Peers.of(values, lower_is_better)
+        for record in added:
+            pool.records[record.id] = record
+            pool.candidates[record.id] = _candidate(record, similarity[record.key], pool.peers)
+        return added
 
-    def _outlier(self, record: Record) -> bool:
+    def _is_outlier(self, candidate: Candidate) -> bool:
         """Is it far below its peers, and nobody asked for it?"""
-        place = self._candidate(record).standing
-        wanted = {record.id, record.name} & set(self._query.parents)
-        return place is not None and place < self._poor and not wanted
+        asked_for = {candidate.id, candidate.name} & set(self._request.query.parents)
+        return candidate.standing is not None and candidate.standing < self._terms.poor and not asked_for
 
-    def choose(self) -> Choice:
-        candidates = [self._candidate(record) for record in self._records.values()]
-        if self._policy == "benefit":
-            candidates = self._with_plans(candidates)
+    # -- the choice -----------------------------------------------------------------------------
+
+    def choose(self, pool: Pool) -> Choice:
+        """Choose the parent by the policy; where it asks for that, the best candidates get a plan first."""
+        data = self._request.query.data
+        candidates = list(pool.candidates.values())
+        if self._policy.plans_first:
+            candidates = judge(candidates, self._policy, data, self._planner(pool))
         return select(
-            candidates,
-            data=self._query.data or None,
-            policy=self._policy,
-            minimum=self._minimum,
-            preferred=self._query.parents,
-            excluded=self._query.exclude,
-            considered=self.considered,
-            poor=self._poor,
-            worth=self._worth,
+            candidates, self._policy, data=data or None, terms=self._terms, considered=pool.considered
         )
 
-    def parent(self, choice: Choice) -> Record | None:
-        return None if choice.parent is None else self._by_id[choice.parent.id]
+    def _planner(self, pool: Pool) -> Planner:
+        graph, records = self._request.graph, pool.records
+        return Planner(
+            fits=lambda candidate: records[candidate.id].parameters <= graph.parameters,
+            architecture=lambda candidate: self._plan_key(records[candidate.id]),
+            plan=lambda candidate: self.plan(records[candidate.id]),
+            normed=any(layer.kind == "batch_norm" for layer in graph.layers),
+            few=pool.considered <= FEW,
+        )
 
     def plan(self, parent: Record) -> Plan:
-        """What the parent would lend."""
-        if parent.key not in self._plans:
-            theirs = self._zoo.catalog.graph(parent.graph)
-            self._plans[parent.key] = plan_from(parent, theirs, self._graph, self._query, self._prepared)
+        """Plan what a parent would lend; of parents with one graph this is done once."""
+        key = self._plan_key(parent)
+        if key not in self._plans:
+            parent_graph = self._zoo.catalog.graph(parent.graph)
+            request = self._request
+            self._plans[key] = plan_from(parent, parent_graph, request.graph, request.query, request.prepared)
             self._clock("plan")
-        return self._plans[parent.key]
+        return self._plans[key]
+
+    def _plan_key(self, parent: Record) -> tuple[str, bool]:
+        return parent.graph, same_task(parent, self._request.query)
+
+    # -- the answer -----------------------------------------------------------------------------
 
     def answer(
-        self,
-        choice: Choice,
-        parent: Record | None,
-        plan: Plan | None,
-        warnings: tuple[str, ...],
-        dry_run: bool,
+        self, pool: Pool, choice: Choice, plan: Plan | None = None, warnings: Sequence[str] = ()
     ) -> Answer:
-        rivals = tuple(
-            Rival(
-                id=lost.candidate.id,
-                name=lost.candidate.name,
-                similarity=lost.candidate.similarity,
-                metric=lost.candidate.metric.name if lost.candidate.metric else "",
-                value=lost.candidate.metric.value if lost.candidate.metric else None,
-                why=lost.why_lost,
-            )
-            for lost in choice.runners_up[:MOST_RIVALS]
+        """Say what was chosen and why; without a plan it is a cold start."""
+        cold = Answer(
+            reason=choice.reason,
+            runners_up=tuple(_rival(lost) for lost in choice.runners_up[:MOST_RIVALS]),
+            considered=pool.considered,
+            aligned=pool.aligned,
+            warnings=(*warnings, *(() if pool.proven else (CUT_SHORT,))),
+            seconds=self._clock.spent,
+            dry_run=self._request.dry_run,
         )
-        common: dict[str, Any] = {
-            "reason": choice.reason,
-            "runners_up": rivals,
-            "considered": self.considered,
-            "aligned": self.aligned,
-            "warnings": warnings if self.proven else (*warnings, CUT_SHORT),
-            "seconds": self._clock.spent,
-            "dry_run": dry_run,
-        }
+        parent = pool.parent(choice)
         if parent is None or plan is None:
-            return Answer(**common)
-        return Answer(
+            return cold
+        similarity = pool.candidates[parent.id].similarity
+        same_data = same_task(parent, self._request.query)
+        return msgspec.structs.replace(
+            cold,
             parent=parent.id,
             parent_name=parent.name,
-            similarity=self.similarity[parent.key],
+            similarity=similarity,
             metric=parent.metric,
             value=parent.value,
             data=parent.data,
             exact=plan.exact,
             doubts=plan.doubts,
-            advice=advise(
-                exact=plan.exact,
-                similarity=self.similarity[parent.key],
-                same_data=same_task(parent, self._query),
-            ),
+            advice=advise(exact=plan.exact, similarity=similarity, same_data=same_data),
             actions=plan.summary(),
             transferred=round(100 * plan.coverage, 2),
-            **common,
         )
 
-    def _candidate(self, record: Record) -> Candidate:
-        metric = place = memorised = None
-        if record.value is not None:
-            metric = Metric(record.metric, record.value, record.lower_is_better)
-            place = standing(metric, self._peers[record.group])
-            memorised = gap(record.metrics, metric)
-        return Candidate(
-            id=record.id,
-            name=record.name,
-            similarity=self.similarity[record.key],
-            metric=metric,
-            standing=place,
-            gap=memorised,
-            data=record.data,
-            task=record.task,
-            created=record.created,
-        )
 
-    def _with_plans(self, candidates: list[Candidate]) -> list[Candidate]:
-        """The candidates, the most promising of them judged by a plan: is it exact, how much is rewired?
+def _candidate(record: Record, similarity: float, peers: Mapping[Group, Peers]) -> Candidate:
+    """A model of the zoo as policies see it."""
+    metric = place = memorised = None
+    if record.value is not None:
+        metric = Metric(record.metric, record.value, record.lower_is_better)
+        place = standing(metric, peers[record.group])
+        memorised = gap(record.metrics, metric)
+    return Candidate(
+        id=record.id,
+        name=record.name,
+        similarity=similarity,
+        metric=metric,
+        standing=place,
+        gap=memorised,
+        data=record.data,
+        task=record.task,
+        created=record.created,
+    )
 
-        First those no larger than the child: a parent that it contains is exact however little of the child
-        it fills. Who could not win gets none; of many models nobody does once one is good ENOUGH.
-        """
-        data = self._query.data
-        ranked = sorted(candidates, key=lambda each: -expected_benefit(each, data))
-        smaller = [each for each in ranked if self._fits(each)]
-        normed = any(layer.kind == "batch_norm" for layer in self._graph.layers)
-        plans: dict[tuple[str, bool], Plan] = {}  # one for all models of one architecture
-        judged: dict[str, Candidate] = {}
-        best, few = 0.0, self.considered <= FEW
-        for pool in (smaller, ranked):
-            most = len(plans) + (PLANNED_OF_FEW if few else PLANNED)
-            for each in pool:
-                hoped = expected_benefit(msgspec.structs.replace(each, exact=self._fits(each)), data)
-                if each.id in judged or hoped <= best or (best >= ENOUGH and not few):
-                    continue
-                record = self._by_id[each.id]
-                key = record.graph, same_task(record, self._query)
-                if key not in plans and len(plans) == most:
-                    break
-                plan = plans[key] = plans.get(key) or self.plan(record)
-                found = msgspec.structs.replace(each, exact=plan.exact, rewired=plan.rewired, normed=normed)
-                judged[each.id] = found
-                best = max(best, expected_benefit(found, data))
-        return [judged.get(each.id, each) for each in ranked]
 
-    def _fits(self, candidate: Candidate) -> bool:
-        """Is it small enough to be contained in the child?"""
-        return self._by_id[candidate.id].parameters <= self._graph.parameters
+def _rival(lost: RunnerUp) -> Rival:
+    candidate, metric = lost.candidate, lost.candidate.metric
+    return Rival(
+        id=candidate.id,
+        name=candidate.name,
+        similarity=candidate.similarity,
+        metric=metric.name if metric else "",
+        value=metric.value if metric else None,
+        why=lost.why_lost,
+    )
 
 
 def same_task(parent: Record, query: Query) -> bool:
@@ -244,10 +263,11 @@ def same_task(parent: Record, query: Query) -> bool:
 
 
 def plan_from(
-    parent: Record, theirs: Graph, graph: Graph, query: Query, prepared: Prepared | None = None
+    parent: Record, parent_graph: Graph, graph: Graph, query: Query, prepared: Prepared | None = None
 ) -> Plan:
-    """What a parent would lend to a model. The head goes along if both predict the same things."""
-    return make_plan(theirs, graph, align(theirs, prepared or graph), same_task=same_task(parent, query))
+    """Plan what a parent would lend to a model. The head goes along if both predict the same things."""
+    alignment = align(parent_graph, prepared or graph)
+    return make_plan(parent_graph, graph, alignment, same_task=same_task(parent, query))
 
 
 class Clock:
@@ -259,9 +279,11 @@ class Clock:
         self._end = self._last + seconds
 
     def late(self) -> bool:
+        """Is the time over that a query may take?"""
         return time.perf_counter() > self._end
 
     def __call__(self, stage: str) -> None:
+        """A stage has ended: count the time since the last one."""
         now = time.perf_counter()
         self.spent[stage] = self.spent.get(stage, 0.0) + now - self._last
         self._last = now

@@ -3,22 +3,20 @@
     admit(metric, peers)    admitted, not_a_parent or refused, and why
 
 A training that failed (a diverged loss, shuffled labels, a bug) leaves a model far below those of the same
-task on the same data set. It is an outlier if its robust z-score (`metrics.zscore`: distance from the
+task on the same data set. It is an outlier if its robust z-score (`quality.zscore`: distance from the
 median in units of the median deviation, with a least unit so that equal peers do not refuse a small
 difference) is below minus the threshold. Being better than all others is never a reason, and with few
 peers nobody can tell. A better metric never gets a worse verdict.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.policy.quality import Metric, zscore
+from modelkeeper.settings import ADMISSIONS, Verdict
 
-Verdict = Literal["admitted", "not_a_parent", "refused"]
-VERDICTS: dict[str, Verdict] = {"refuse": "refused", "not_a_parent": "not_a_parent", "off": "admitted"}
 THRESHOLD = 3.5  # of the robust z-score, as is usual for it: 3.5 points of accuracy among equal peers
 MINIMUM_PEERS = 5
 
@@ -46,24 +44,33 @@ def admit(
         peers: Values of the same metric for the same task and data set, without this model.
         threshold: How many spreads below the median make an outlier.
         minimum_peers: With fewer peers than this, everyone is admitted.
-        mode: What becomes of an outlier: "refuse", "not_a_parent" (stored, but lends to nobody), "off".
+        mode: What becomes of an outlier, one of ADMISSIONS: refused, stored though it lends to nobody, or
+            admitted like all others.
 
     Raises:
         InvalidSetting: there is no such mode, or threshold or minimum cannot work.
     """
-    if mode not in VERDICTS:
-        raise InvalidSetting("admission", repr(mode), f"choose one of {', '.join(VERDICTS)}")
+    if mode not in ADMISSIONS:
+        raise InvalidSetting("admission", repr(mode), f"choose one of {', '.join(ADMISSIONS)}")
     if not threshold > 0:
         raise InvalidSetting("admission threshold", str(threshold), "give a number above 0")
     if minimum_peers < 1:
         raise InvalidSetting("minimum_peers", str(minimum_peers), "give at least 1")
-    if mode == "off":
+    if ADMISSIONS[mode] == "admitted":
         return Admission("admitted", "admission is off")
     if len(peers) < minimum_peers:
         return Admission("admitted", f"{len(peers)} peers are too few to judge by (minimum {minimum_peers})")
     z = zscore(metric, peers)
     side = "worse" if z < 0 else "better"
-    judged = f"{metric} is {abs(z):.2g} spreads {side} than the median of {len(peers)} peers"
+    place = f"{metric} is {abs(z):.2g} spreads {side} than the median of {len(peers)} peers"
     if z < -threshold:
-        return Admission(VERDICTS[mode], f"{judged}, more than {threshold:g}", z)
-    return Admission("admitted", judged if z else f"{metric} is the median of {len(peers)} peers", z)
+        return Admission(ADMISSIONS[mode], f"{place}, more than {threshold:g}", z)
+    return Admission("admitted", place if z else f"{metric} is the median of {len(peers)} peers", z)
+
+
+def least_standing(mode: str, threshold: float = THRESHOLD) -> float:
+    """The standing among its peers below which a stored model is an outlier; 0 if admission is off.
+
+    Of a zoo whose first models were poor, those stay when better ones come: nobody should start from them.
+    """
+    return 0.0 if ADMISSIONS[mode] == "admitted" else 1 / (2 + 2 * threshold)

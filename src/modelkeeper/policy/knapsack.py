@@ -62,7 +62,7 @@ def pack(worths: Sequence[float], sizes: Sequence[int], room: int) -> tuple[list
     if left >= 0:  # else rounding made many of equal density look better than their price
         chosen, at_most = _searched(worth[core], size[core], left, price, least - there)
         taken[core[chosen]] = True
-        best = max(greedy, _filled(taken, order, size, room), key=lambda each: float(worth[each].sum()))
+        best = max(greedy, _filled(taken, order, size, room), key=lambda choice: float(worth[choice].sum()))
         if len(core) == len(undecided):
             bound = min(bound, max(least, there + at_most))
     gap = bound / float(worth[best].sum()) - 1

@@ -106,15 +106,16 @@ def primary(metrics: Mapping[str, object]) -> Metric:
         raise InvalidMetric("accuracy", "it is missing", 'give how good the model is, e.g. "accuracy": 0.93')
     held_out = _stages(metrics)[0]
     if not held_out:
-        found = ", ".join(sorted(metrics))
+        names_given = ", ".join(sorted(metrics))
         advice = 'give what was measured on other data, e.g. "accuracy": 0.93'
-        raise InvalidMetric(found, "it was measured on the data trained on", advice)
+        raise InvalidMetric(names_given, "it was measured on the data trained on", advice)
     names = [name for name in held_out if name == "accuracy"] or list(held_out)
     if len(names) > 1:
         names = [name for name in names if _kind(name) not in LOSSES] or names
     if len(names) > 1:
-        found = ", ".join(sorted(held_out.values()))
-        raise InvalidMetric(found, "one of them must be what models are compared by", SAY_IT.format(names[0]))
+        rivals = ", ".join(sorted(held_out.values()))
+        problem = "one of them must be what models are compared by"
+        raise InvalidMetric(rivals, problem, SAY_IT.format(names[0]))
     return metric(held_out[names[0]], metrics[held_out[names[0]]])
 
 
@@ -197,10 +198,11 @@ def zscore(metric: Metric, peers: Iterable[float] | Peers) -> float:
     a small difference is still none. `peers` are values of the same metric on the same data (for
     one place among others its own may be with them); without any, z is 0.
     """
-    found = _sum_up(metric, peers)
-    if not found.number:
+    summary = _sum_up(metric, peers)
+    if not summary.number:
         return 0.0
-    return _distance(metric, found.middle, max(1.4826 * found.deviation, _least(metric, found.middle)))
+    spread = max(1.4826 * summary.deviation, _least(metric, summary.middle))
+    return _distance(metric, summary.middle, spread)
 
 
 def standing(metric: Metric, peers: Iterable[float] | Peers) -> float:
@@ -216,11 +218,11 @@ def standing(metric: Metric, peers: Iterable[float] | Peers) -> float:
     how much good models differ is not known then. Standing grows with quality everywhere, so that two poor
     models are still told apart.
     """
-    found = _sum_up(metric, peers)
-    if not found.number:
+    summary = _sum_up(metric, peers)
+    if not summary.number:
         return 0.5
-    least = _least(metric, found.reached) * (1 + 2 / max(1, found.number // 2))
-    z = max(-HUGE, min(HUGE, _distance(metric, found.reached, max(2.506 * found.spread, least))))
+    least = _least(metric, summary.reached) * (1 + 2 / max(1, summary.number // 2))
+    z = max(-HUGE, min(HUGE, _distance(metric, summary.reached, max(2.506 * summary.spread, least))))
     return (1 + z / (1 + abs(z))) / 2
 
 

@@ -7,7 +7,7 @@ Those that are worth most together and fit: a 0/1 knapsack. What a model is wort
     worth = (1 + log2(1 + hits)) * (0.1 + 0.9 standing) * (0.05 + 0.95 cover) * 2^(-idle / half-life)
 
 hits: how often it became a parent; each doubling adds as much.
-standing: of its accuracy among its peers (`metrics.standing`).
+standing: of its accuracy among its peers (`quality.standing`).
 cover: how much of what it offers nobody better offers: 1 minus its similarity to the most similar BETTER
     model, 1 if none is better. What a model adds really depends on what else is kept; looking at better
     models only makes it a plain number, and leaves the best of a group of twins at its full worth.
@@ -111,8 +111,8 @@ def retain(items: Iterable[Item], capacity: int, *, half_life: float = HALF_LIFE
     kept = [*pinned, *(item for item, stays in zip(others, chosen, strict=True) if stays)]
     total = sum(item.bytes for item in kept)
     gone = [
-        Eviction(item.id, each, item.bytes, _reason(item, room))
-        for item, each, stays in zip(others, worths, chosen, strict=True)
+        Eviction(item.id, item_worth, item.bytes, _reason(item, room))
+        for item, item_worth, stays in zip(others, worths, chosen, strict=True)
         if not stays
     ]
     gone.sort(key=lambda eviction: (eviction.worth, eviction.id))

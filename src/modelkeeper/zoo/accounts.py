@@ -106,11 +106,11 @@ class Accounts:
     def projects(self) -> dict[str, tuple[str, ...]]:
         """All projects with their members."""
         both = sa.select(projects.c.name, members.c.user).outerjoin(members).order_by("name", "user")
-        found: dict[str, tuple[str, ...]] = {}
+        members_of: dict[str, tuple[str, ...]] = {}
         with self._database.reading() as connection:
             for name, user in connection.execute(both):
-                found[name] = found.get(name, ()) + ((user,) if user is not None else ())
-        return found
+                members_of[name] = members_of.get(name, ()) + ((user,) if user is not None else ())
+        return members_of
 
     def remove_project(self, name: str) -> bool:
         """Remove a project; its models are then seen by their owners alone. Was there one?"""
@@ -121,16 +121,16 @@ class Accounts:
         """Make a user a member of a project."""
         self._known(projects, "project", project)
         self._known(users, "user", user)
-        here = (members.c.project == project) & (members.c.user == user)
+        membership = (members.c.project == project) & (members.c.user == user)
         with self._database.writing() as connection:
-            if connection.scalar(sa.select(members.c.user).where(here)) is None:
+            if connection.scalar(sa.select(members.c.user).where(membership)) is None:
                 connection.execute(members.insert(), {"project": project, "user": user})
 
     def leave(self, project: str, user: str) -> bool:
         """End a membership. Was there one?"""
-        here = (members.c.project == project) & (members.c.user == user)
+        membership = (members.c.project == project) & (members.c.user == user)
         with self._database.writing() as connection:
-            return connection.execute(members.delete().where(here)).rowcount > 0
+            return connection.execute(members.delete().where(membership)).rowcount > 0
 
     # -- tokens ---------------------------------------------------------------------------------
 
@@ -172,16 +172,16 @@ class Accounts:
         parts = _TOKEN.fullmatch(token)
         if parts is None:
             return None
-        mine = sa.select(members.c.project).where(members.c.user == sa.bindparam("who"))
+        joined = sa.select(members.c.project).where(members.c.user == sa.bindparam("who"))
         with self._database.reading() as connection:
             chosen = sa.select(tokens.c.digest, tokens.c.scope, tokens.c.expires, users).join(users)
             row: Any = connection.execute(chosen.where(tokens.c.id == parts[1])).mappings().one_or_none()
-            known = row["digest"] if row is not None else _digest("")
-            same = hmac.compare_digest(known, _digest(parts[2]))
-            if row is None or not same or (row["expires"] is not None and row["expires"] <= time.time()):
+            digest = row["digest"] if row is not None else _digest("")
+            valid = hmac.compare_digest(digest, _digest(parts[2]))
+            if row is None or not valid or (row["expires"] is not None and row["expires"] <= time.time()):
                 return None
             user = User(**{name: row[name] for name in User.__struct_fields__})
-            belongs = tuple(connection.scalars(mine, {"who": user.name}))
+            belongs = tuple(connection.scalars(joined, {"who": user.name}))
         return Holder(user=user, scope=row["scope"], projects=belongs)
 
     def _known(self, table: sa.Table, what: str, name: str) -> None:

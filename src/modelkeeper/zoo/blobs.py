@@ -1,6 +1,6 @@
 """Where do weights lie? Folders of files in a blob store, one folder for each model.
 
-    blobs = Blobs("zoo/")                  also "memory://", "s3://bucket/prefix" and what obstore knows
+    blobs = Blobs("zoo/")                  also "memory://", "s3://bucket/prefix": see `stores`
     with blobs.writing("models/17") as folder:
         folder.write("model.safetensors", chunks)
         folder.publish()
@@ -19,27 +19,22 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from obstore.exceptions import BaseError as StoreError
 from obstore.exceptions import NotFoundError
-from obstore.store import LocalStore, MemoryStore, ObjectStore, from_url
+from obstore.store import LocalStore
 
 from modelkeeper.errors import CorruptWeights, ZooUnusable
 from modelkeeper.weights import CHUNK, Weights, map_file
 from modelkeeper.zoo.records import is_id
-
-if TYPE_CHECKING:
-    from obstore.store import RetryConfig
+from modelkeeper.zoo.stores import Store, open_store
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
 MODELS, STAGING = "models", "staging"
-# A store that is down is said so while somebody still waits for the answer.
-_RETRIES: "RetryConfig" = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
 
 
@@ -57,20 +52,19 @@ class Blobs:
         """Open a local folder, or a store by its URL.
 
         Raises:
+            InvalidSetting: What a package offers for this URL is no store.
             ZooUnusable: There is no such store, or the folder cannot be made.
         """
         self.url = str(url)
         self._root: Path | None = None
         try:
-            if self.url == "memory://":
-                self._store: ObjectStore = MemoryStore()
-            elif "://" in self.url and not self.url.startswith("file://"):
-                self._store = from_url(self.url, retry_config=_RETRIES)
-            else:
-                self._root = Path(self.url.removeprefix("file://")).absolute()
+            store = open_store(self.url)
+            if isinstance(store, Path):
+                self._root = store
                 for name in (MODELS, STAGING):
-                    (self._root / name).mkdir(parents=True, exist_ok=True)
-                self._store = LocalStore(self._root)
+                    (store / name).mkdir(parents=True, exist_ok=True)
+                store = LocalStore(store)
+            self._store: Store = store
         except (StoreError, OSError, ValueError) as problem:
             raise ZooUnusable(self.url, _line(problem), _ADVICE) from problem
 
@@ -84,13 +78,13 @@ class Blobs:
         """Write the files of a folder. It appears when it is published; otherwise it never was there."""
         try:
             if self._root is None:
-                made: Folder = _RemoteFolder(self._store, folder)
+                files: Folder = _RemoteFolder(self._store, folder)
             else:
-                made = _LocalFolder(self._root, folder)
+                files = _LocalFolder(self._root, folder)
             try:
-                yield made
+                yield files
             finally:
-                made.close()
+                files.close()
         except (StoreError, OSError) as problem:
             raise ZooUnusable(self.url, f"writing {folder} failed: {_line(problem)}", _ADVICE) from problem
 
@@ -132,18 +126,18 @@ class Blobs:
         try:
             if self._root is not None:
                 with (self._root / path).open("rb") as file:
-                    found = os.fstat(file.fileno()).st_size
-                    if found == size:
+                    actual = os.fstat(file.fileno()).st_size
+                    if actual == size:
                         return map_file(file)
             else:
-                found = self._store.head(path)["size"]
-                if found == size:
+                actual = self._store.head(path)["size"]
+                if actual == size:
                     return Weights(lambda offset, length: self._range(path, offset, length), size)
         except (NotFoundError, FileNotFoundError, ValueError) as problem:
             raise CorruptWeights(model, "the file is missing or empty") from problem
         except (StoreError, OSError) as problem:
             raise ZooUnusable(self.url, f"reading {path} failed: {_line(problem)}", _ADVICE) from problem
-        raise CorruptWeights(model, f"the file has {found:,} bytes, registered were {size:,}")
+        raise CorruptWeights(model, f"the file has {actual:,} bytes, registered were {size:,}")
 
     def chunks(self, path: str, start: int = 0) -> Iterator[bytes]:
         """The bytes of a model's file from a place on, piece by piece.
@@ -194,7 +188,7 @@ class Blobs:
         swept = 0
         for entry in _scan(self._root / STAGING) if self._root is not None else ():
             with contextlib.suppress(FileNotFoundError):
-                newest = max([entry.stat().st_mtime, *(each.stat().st_mtime for each in _scan(entry))])
+                newest = max([entry.stat().st_mtime, *(file.stat().st_mtime for file in _scan(entry))])
                 if newest <= older_than:
                     shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
                     swept += 1
@@ -270,7 +264,7 @@ class _LocalFolder(Folder):
 
 
 class _RemoteFolder(Folder):
-    def __init__(self, store: ObjectStore, folder: str) -> None:
+    def __init__(self, store: Store, folder: str) -> None:
         self._store, self._folder = store, folder
 
     def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> Written:

@@ -14,9 +14,9 @@ from modelkeeper.zoo.records import Record
 
 def config(record: Record) -> bytes:
     """The record as JSON. What changes later (hits, state) is in the catalog alone."""
-    leave = {"hits", "last_used", "state", "reason", "pinned", "twin", "twin_similarity"}
-    known = {name: value for name, value in record.to_dict().items() if name not in leave}
-    return json.dumps({"format": "modelkeeper.model", "version": 1, **known}, indent=2).encode() + b"\n"
+    changing = {"hits", "last_used", "state", "reason", "pinned", "twin", "twin_similarity"}
+    lasting = {name: value for name, value in record.to_dict().items() if name not in changing}
+    return json.dumps({"format": "modelkeeper.model", "version": 1, **lasting}, indent=2).encode() + b"\n"
 
 
 def card(record: Record) -> bytes:
@@ -31,7 +31,7 @@ def card(record: Record) -> bytes:
         *(f"- {_yaml(tag)}" for tag in ("modelkeeper", *record.tags)),
         "---",
     ]
-    made = datetime.fromtimestamp(record.created, UTC)
+    created = datetime.fromtimestamp(record.created, UTC)
     came = (
         f"warm-started from model `{record.parent}`"
         if record.parent
@@ -46,7 +46,7 @@ def card(record: Record) -> bytes:
         f"A {_cell(record.framework)} model with {record.parameters:,} parameters, {came}.",
         "",
         *(["| metric | value |", "| --- | --- |", *measured, ""] if measured else []),
-        f"Registered by {_cell(record.owner)} on {made:%Y-%m-%d} as `{record.id}`. `graph.json` holds its",
+        f"Registered by {_cell(record.owner)} on {created:%Y-%m-%d} as `{record.id}`. `graph.json` holds its",
         f"architecture (fingerprint `{record.fingerprint}`), `config.json` the rest of its record.",
     ]
     return "\n".join([line for line in front if line] + body).encode() + b"\n"

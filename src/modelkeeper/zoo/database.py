@@ -85,11 +85,11 @@ class Database:
         with self.writing() as connection:
             if connection.dialect.name == "postgresql":  # as BEGIN IMMEDIATE: one process at a time
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x6D6F64656C)))
-            found = _schema_version(connection)
-            if found is not None and found > schema.VERSION:
-                problem = f"its schema is version {found}, this modelkeeper knows {schema.VERSION}"
+            version = _schema_version(connection)
+            if version is not None and version > schema.VERSION:
+                problem = f"its schema is version {version}, this modelkeeper knows {schema.VERSION}"
                 raise ZooUnusable(self.where, problem, "Upgrade modelkeeper.")
-            if found != schema.VERSION:
+            if version != schema.VERSION:
                 upgrade(connection)
 
     def _version(self) -> str | None:
@@ -100,8 +100,8 @@ class Database:
 def _schema_version(connection: sa.Connection) -> str | None:
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
-    found = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-    return str(found) if found is not None else None
+    version = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+    return str(version) if version is not None else None
 
 
 def _in_memory(url: str) -> bool:
@@ -129,10 +129,10 @@ def _open_engine(url: str) -> sa.Engine:
         raise ZooUnusable(repr(url), str(problem), advice) from problem
     if engine.dialect.name == "sqlite":
         _speak_sqlite(engine)
-    known = weakref.ref(engine)
+    engine_ref = weakref.ref(engine)
 
     def forget() -> None:  # connections do not survive a fork
-        if (inherited := known()) is not None and not _in_memory(url):
+        if (inherited := engine_ref()) is not None and not _in_memory(url):
             inherited.dispose(close=False)
 
     if hasattr(os, "register_at_fork"):

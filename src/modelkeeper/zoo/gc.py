@@ -7,7 +7,7 @@ damaged leaves a record without its weights: it lends to nobody, until the file 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from modelkeeper.errors import CorruptWeights, InvalidWeights
 from modelkeeper.policy.quality import Metric
-from modelkeeper.zoo.records import ACTIVE, BARRED, DAMAGED, STORED, Event, Filter
+from modelkeeper.zoo.records import ACTIVE, BARRED, DAMAGED, REPAIRED, STORED, SWEPT, Event, Filter, Record
 from modelkeeper.zoo.zoo import Zoo
 
 
@@ -31,8 +31,8 @@ class Swept(Struct, frozen=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
 
 
 def sweep(
@@ -52,20 +52,41 @@ def sweep(
         progress: Is told how many bytes of how many were looked at.
     """
     before = time.time() - (zoo.settings.grace if grace is None else grace)
-    records = {record.folder: record for record in zoo.catalog.find(Filter(states=STORED))}
-    swept = []
+    records = zoo.catalog.find(Filter(states=STORED))
+    folders = _delete_unnamed(zoo, {record.folder for record in records}, before)
+    damaged = _mark_damaged(zoo, records, verify, progress)
+    repaired = _take_back_repaired(zoo) if verify else ()
+    staging = zoo.blobs.sweep_staging(before) + zoo.follower.sweep(before)
+    evicted = zoo.make_room()
+    graphs = zoo.catalog.sweep_graphs()
+    if staging or folders:
+        detail = f"{staging} unfinished writes, {len(folders)} folders without a record"
+        zoo.catalog.note(Event(at=time.time(), action=SWEPT, detail=detail))
+    return Swept(staging, folders, graphs, damaged, evicted, repaired)
+
+
+def _delete_unnamed(zoo: Zoo, named: Collection[str], before: float) -> tuple[str, ...]:
+    """Delete folders of models that no record names and nobody wrote to since a time. Which?"""
+    deleted = []
     for folder, written in list(zoo.blobs.folders()):
-        if folder not in records and written <= before:
+        if folder not in named and written <= before:
             with zoo.catalog.holding(folder.rpartition("/")[2]) as stored:
                 if not stored:  # nor was it registered since the records were read
                     zoo.blobs.delete(folder)
-                    swept.append(folder)
+                    deleted.append(folder)
+    return tuple(deleted)
+
+
+def _mark_damaged(
+    zoo: Zoo, records: Sequence[Record], verify: bool, progress: Callable[[float, float], None] | None
+) -> tuple[str, ...]:
+    """Retire models whose weights are not what was registered. Which?"""
     damaged = []
-    done, total = 0, sum(record.bytes for record in records.values())
-    for folder, record in records.items():
+    done, total = 0, sum(record.bytes for record in records)
+    for record in records:
         try:
-            zoo.blobs.weights(folder, record.bytes)
-            if verify and zoo.blobs.checksum(folder) != record.checksum:
+            zoo.blobs.weights(record.folder, record.bytes)
+            if verify and zoo.blobs.checksum(record.folder) != record.checksum:
                 raise CorruptWeights(record.id, "its checksum is not that of what was registered")
         except (CorruptWeights, InvalidWeights) as problem:
             zoo.catalog.retire({record.id: str(problem)}, DAMAGED)
@@ -73,19 +94,12 @@ def sweep(
         done += record.bytes
         if progress is not None:
             progress(done, total)
-    repaired = _repaired(zoo) if verify else ()
-    staging = zoo.blobs.sweep_staging(before) + zoo.follower.sweep(before)
-    evicted = zoo.make_room()
-    graphs = zoo.catalog.sweep_graphs()
-    if staging or swept:
-        detail = f"{staging} unfinished writes, {len(swept)} folders without a record"
-        zoo.catalog.note(Event(at=time.time(), action="swept", detail=detail))
-    return Swept(staging, tuple(swept), graphs, tuple(damaged), evicted, repaired)
+    return tuple(damaged)
 
 
-def _repaired(zoo: Zoo) -> tuple[str, ...]:
+def _take_back_repaired(zoo: Zoo) -> tuple[str, ...]:
     """Take damaged models back whose weights are what was registered again. Which?"""
-    found = []
+    repaired = []
     for record in zoo.catalog.find(Filter(states=(DAMAGED,))):
         try:
             zoo.blobs.weights(record.folder, record.bytes)
@@ -93,13 +107,18 @@ def _repaired(zoo: Zoo) -> tuple[str, ...]:
         except (CorruptWeights, InvalidWeights):
             whole = False
         if whole:
-            state, reason = ACTIVE, ""
-            if record.value is not None:  # whether it may lend is decided anew
-                metric = Metric(record.metric, record.value, record.lower_is_better)
-                admission = zoo.judge(metric, record.task, record.data)
-                if admission.verdict != "admitted":
-                    state, reason = BARRED, admission.reason
-            event = Event(at=time.time(), action="repaired", model=record.id, detail=record.name)
+            state, reason = _state_again(zoo, record)
+            event = Event(at=time.time(), action=REPAIRED, model=record.id, detail=record.name)
             if zoo.catalog.restore(record.id, state, reason, event):
-                found.append(record.id)
-    return tuple(found)
+                repaired.append(record.id)
+    return tuple(repaired)
+
+
+def _state_again(zoo: Zoo, record: Record) -> tuple[str, str]:
+    """The state of a repaired model and why: whether it may lend is decided anew."""
+    if record.value is not None:
+        metric = Metric(record.metric, record.value, record.lower_is_better)
+        admission = zoo.judge(metric, record.task, record.data)
+        if admission.verdict != "admitted":
+            return BARRED, admission.reason
+    return ACTIVE, ""

@@ -47,10 +47,10 @@ class Follower:
         with self._lock:
             now, changes = self._catalog.changes(self._seen)
             if changes:
-                known = self._catalog.prepared([graph for _, state, graph in changes if state == ACTIVE])
+                prepared = self._catalog.prepared([graph for _, state, graph in changes if state == ACTIVE])
                 for key, state, graph in changes:
-                    if state == ACTIVE and graph in known:
-                        self._index.add(key, self._prepared(graph, known[graph]))
+                    if state == ACTIVE and graph in prepared:
+                        self._index.add(key, self._prepared(graph, prepared[graph]))
                     else:  # a graph that was swept meanwhile had no model any more
                         self._index.remove(key)
                 self._unsaved += len(changes)
@@ -60,15 +60,17 @@ class Follower:
             return self._index
 
     def _prepared(self, digest: str, data: bytes) -> Prepared:
-        found = None
+        """What the matcher made of a graph, made anew if it cannot be read."""
+        prepared = None
         with contextlib.suppress(InvalidGraph):
-            found = Prepared.from_bytes(data)
-        if found is None:  # it is damaged, or another version of the matcher made it
-            found = prepare(self._catalog.graph(digest))
-            self._catalog.set_prepared(digest, found.to_bytes())
-        return found
+            prepared = Prepared.from_bytes(data)
+        if prepared is None:  # it is damaged, or another version of the matcher made it
+            prepared = prepare(self._catalog.graph(digest))
+            self._catalog.set_prepared(digest, prepared.to_bytes())
+        return prepared
 
     def _saved(self) -> tuple[Index, int]:
+        """The newest index that was saved and is whole, and how many changes it holds; else an empty one."""
         now = self._catalog.clock()
         for clock, path in self._folders():
             if clock <= now and path.name == _name(clock, path):

@@ -21,6 +21,11 @@ DAMAGED = "damaged"  # its weights are not what was registered
 STORED = (ACTIVE, BARRED)  # states in which there are weights
 KEPT = (*STORED, DAMAGED)  # states in which there are files: what is damaged may be repaired
 
+# What an event says was done: to a model that is there, or by which it went.
+REGISTERED, REFUSED, LENT, PINNED, UNPINNED = "registered", "refused", "lent", "pinned", "unpinned"
+REPAIRED, SWEPT = "repaired", "swept"
+ACTIONS = (REGISTERED, REFUSED, LENT, PINNED, UNPINNED, REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT)
+
 PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
 
 MAX_NAME = 200
@@ -95,7 +100,7 @@ class Event(Struct, frozen=True, kw_only=True):
     """Something that happened in the zoo, for `modelkeeper log`."""
 
     at: float
-    action: str  # registered, refused, queried, removed, evicted, pinned, unpinned, damaged, repaired, swept
+    action: str  # one of ACTIONS
     model: str = ""
     user: str = ""
     detail: str = ""

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from modelkeeper.zoo.records import PUBLIC, Event, Filter, Record, Viewer
+from modelkeeper.zoo.records import PROJECT, PUBLIC, Event, Filter, Record, Viewer
 from modelkeeper.zoo.schema import models, tags
 
 FIELDS = [models.c[name] for name in Record.__struct_fields__]
@@ -24,10 +24,10 @@ def visible(viewer: Viewer | None) -> list[sa.ColumnElement[bool]]:
     """What is true of the models that a viewer may see."""
     if viewer is None:
         return []
-    mine = (models.c.visibility == PUBLIC) | (models.c.owner == viewer.user)
+    seen = (models.c.visibility == PUBLIC) | (models.c.owner == viewer.user)
     if viewer.projects:
-        mine |= (models.c.visibility == "project") & models.c.project.in_(viewer.projects)
-    return [mine]
+        seen |= (models.c.visibility == PROJECT) & models.c.project.in_(viewer.projects)
+    return [seen]
 
 
 def shown(connection: sa.Connection, records: list[Record], viewer: Viewer | None) -> list[Record]:
@@ -39,25 +39,25 @@ def shown(connection: sa.Connection, records: list[Record], viewer: Viewer | Non
     for batch in batches(sorted(named)):
         seen = sa.select(models.c.id).where(models.c.id.in_(batch), *visible(viewer))
         hidden |= set(batch) - set(connection.execute(seen).scalars())
-    found = []
+    reduced = []
     for record in records:
         if record.parent in hidden:
             record = msgspec.structs.replace(record, parent="", similarity=None)
         if record.twin in hidden:
             record = msgspec.structs.replace(record, twin="", twin_similarity=0.0)
-        found.append(record)
-    return found
+        reduced.append(record)
+    return reduced
 
 
 def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
     """What is true of the models that pass a filter."""
-    found = [models.c.state.in_(wanted.states), *visible(wanted.viewer)]
+    conditions = [models.c.state.in_(wanted.states), *visible(wanted.viewer)]
     exact = {name: getattr(wanted, name) for name in ("task", "data", "owner")}
-    found += [models.c[name] == value for name, value in exact.items() if value is not None]
-    found += [models.c.key.in_(sa.select(tags.c.key).where(tags.c.tag == tag)) for tag in wanted.tags]
+    conditions += [models.c[name] == value for name, value in exact.items() if value is not None]
+    conditions += [models.c.key.in_(sa.select(tags.c.key).where(tags.c.tag == tag)) for tag in wanted.tags]
     if wanted.text:
-        found.append(models.c.name.contains(wanted.text, autoescape=True))
-    return found
+        conditions.append(models.c.name.contains(wanted.text, autoescape=True))
+    return conditions
 
 
 def record_row(record: Record) -> dict[str, Any]:

@@ -23,15 +23,15 @@ class Staged(Struct, frozen=True):
             InvalidWeights: It does not.
         """
         weights = open_file(self.path)
-        found, wanted = weights.header.tensors, header.tensors
-        for name in dict.fromkeys((*wanted, *found)):
-            if name not in found or name not in wanted:
+        sent, wanted = weights.header.tensors, header.tensors
+        for name in dict.fromkeys((*wanted, *sent)):
+            if name not in sent or name not in wanted:
                 problem = "it is missing" if name in wanted else "nobody asked for it"
                 raise InvalidWeights(name[:200], problem)
-            theirs, ours = found[name], wanted[name]
-            if (theirs.dtype, theirs.shape) != (ours.dtype, ours.shape):
-                held = f"{theirs.dtype} of shape {theirs.shape}"
-                raise InvalidWeights(name, f"{held} instead of {ours.dtype} {ours.shape}")
+            tensor, expected = sent[name], wanted[name]
+            if (tensor.dtype, tensor.shape) != (expected.dtype, expected.shape):
+                wrong = f"{tensor.dtype} of shape {tensor.shape}"
+                raise InvalidWeights(name, f"{wrong} instead of {expected.dtype} {expected.shape}")
         for _ in without_nan(weights.items()):
             pass  # looking is all that is wanted
 

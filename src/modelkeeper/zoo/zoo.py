@@ -5,12 +5,11 @@
     zoo.weights(record)                                   the tensors of a model, checked once
     zoo.remove(record), zoo.make_room()
 
-Registering writes the model's folder first, then its record in one transaction, then tells the index. A
-process that dies in between leaves a folder that no record names, which `gc` sweeps. Removing goes the other
-way round: first the record says so, then the files go.
+Registering writes the model's folder first (`incoming`), then its record in one transaction. A process that
+dies in between leaves a folder that no record names, which `gc` sweeps. Removing goes the other way round:
+first the record says so, then the files go.
 """
 
-import hashlib
 import logging
 import threading
 import time
@@ -20,43 +19,41 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.errors import (
-    CorruptWeights,
-    InvalidMeta,
-    ModelKeeperError,
-    ModelRefused,
-    ZooUnusable,
-)
-from modelkeeper.graph import Graph, to_json
-from modelkeeper.policy.admission import Admission, Verdict, admit
-from modelkeeper.policy.quality import Metric, Peers, standing
-from modelkeeper.policy.retention import DAY, Item, retain
-from modelkeeper.settings import Settings
-from modelkeeper.zoo import card
+from modelkeeper.errors import CorruptWeights, InvalidMeta, ModelKeeperError, ModelRefused, ZooUnusable
+from modelkeeper.graph import Graph
+from modelkeeper.policy.admission import Admission, admit
+from modelkeeper.policy.quality import Metric
+from modelkeeper.policy.retention import DAY, retain
+from modelkeeper.settings import Settings, Verdict
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
     EVICTED,
+    PINNED,
+    REFUSED,
+    REGISTERED,
     REMOVED,
     STORED,
+    UNPINNED,
     Event,
     Filter,
     Record,
     Registration,
     is_id,
-    new_id,
 )
+from modelkeeper.zoo.valuation import better_twins, items
 
 if TYPE_CHECKING:
     from modelkeeper.matching import Index, Prepared
-    from modelkeeper.weights import Array, Header, Weights
+    from modelkeeper.weights import Array, Weights
     from modelkeeper.zoo.blobs import Blobs
+    from modelkeeper.zoo.incoming import Incoming
     from modelkeeper.zoo.index_sync import Follower
     from modelkeeper.zoo.staged import Staged
 
-NEAR = 0.9  # models at least so similar are near-twins
 MAX_PROGRAM = 8 * 2**20  # bytes
+NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
 _log = logging.getLogger("modelkeeper")
 
@@ -134,7 +131,7 @@ class Zoo:
     def register(
         self,
         graph: Graph,
-        told: Registration,
+        registration: Registration,
         tensors: "Iterable[tuple[str, Array]] | Staged",
         owner: str,
         model_id: str = "",
@@ -153,94 +150,65 @@ class Zoo:
             ZooUnusable: It could not be written. Nothing of it is visible.
         """
         from modelkeeper.matching import prepare
-        from modelkeeper.weights import Header, stream, without_nan
-        from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, PROGRAM, WEIGHTS
-        from modelkeeper.zoo.staged import Staged
+        from modelkeeper.weights import Header
+        from modelkeeper.zoo.incoming import Incoming
 
         if model_id and not is_id(model_id):
             raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
         if len(program) > MAX_PROGRAM:
             raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
-        prepared = prepare(graph)
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
-        staged = tensors if isinstance(tensors, Staged) else None
-        chunks = tensors.chunks() if isinstance(tensors, Staged) else stream(header, without_nan(tensors))
+        incoming = Incoming(graph, prepare(graph), header, registration, tensors, owner, model_id, program)
         known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
         if known is not None:
-            digest = hashlib.sha256()
-            for chunk in chunks:
-                digest.update(chunk)
-            _expect(known, owner, digest.hexdigest())
-            verdict: Verdict = "not_a_parent" if known.state == BARRED else "admitted"
-            return Registered(known, Admission(verdict, known.reason or "it was registered before"))
-        admission = self._admission(told, header, owner)
-        now = time.time()
-        text = to_json(graph)
-        record = Record(
-            id=model_id or new_id(),
-            name=told.name,
-            owner=owner,
-            project=told.project,
-            visibility=told.visibility,
-            data=told.data,
-            task=told.task,
-            tags=told.tags,
-            metrics=told.metrics,
-            metric=told.metric.name,
-            value=told.metric.value,
-            lower_is_better=told.metric.lower_is_better,
-            framework=graph.framework,
-            parameters=graph.parameters,
-            bytes=0,
-            fingerprint=graph.fingerprint,
-            graph=hashlib.sha256(text).hexdigest(),
-            checksum="",
-            parent=told.parent,
-            similarity=told.similarity,
-            created=now,
-            last_used=now,
-            state=ACTIVE if admission.verdict == "admitted" else BARRED,
-            reason="" if admission.verdict == "admitted" else admission.reason,
-        )
-        with self.blobs.writing(record.folder) as folder:
-            if staged is not None:
-                staged.check(header)
-                written = folder.adopt(WEIGHTS, staged.path, staged.written)
-            else:
-                written = folder.write(WEIGHTS, chunks)
-            record = msgspec.structs.replace(record, bytes=written.bytes, checksum=written.checksum)
-            small = {GRAPH: text, CONFIG: card.config(record), CARD: card.card(record), PROGRAM: program}
-            for name, content in small.items():
-                if content:
-                    folder.write(name, [content])
-            detail = f"{record.name}: {told.metric}; {admission.reason}"
-            event = Event(at=now, action="registered", model=record.id, user=owner, detail=detail)
-            added = self.catalog.add(record, text, prepared.to_bytes(), event, folder.publish)
-        _expect(added, owner, record.checksum)
-        self._verified.add(added.id)
-        evicted: tuple[str, ...] = ()
-        try:
-            self._find_twins(added, prepared)
-            evicted = self.make_room()
-        except ModelKeeperError as problem:  # the model is in; the next registration makes up for this
-            _log.warning("after registering %s: %s", added.id, problem)
-        return Registered(added, admission, evicted)
+            return _registered_before(known, incoming)
+        admission = self._admission(incoming)
+        record = self._publish(incoming, admission)
+        return Registered(record, admission, self._aftermath(record, incoming.prepared))
 
-    def _admission(self, told: Registration, header: "Header", owner: str) -> Admission:
-        settings = self.settings
-        admission = self.judge(told.metric, told.task, told.data)
+    def _admission(self, incoming: "Incoming") -> Admission:
+        """Judge a model that comes in; if it is refused, the log says so.
+
+        Raises:
+            ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
+        """
+        said, capacity = incoming.registration, self.settings.capacity
+        admission = self.judge(said.metric, said.task, said.data)
         advice = "It would be of no use as a parent; the setting `admission` decides about such models."
-        size = len(header.to_bytes()) + header.data_bytes
-        if settings.capacity is not None and size > settings.capacity:
-            reason = f"its {size:,} bytes exceed the zoo's capacity of {settings.capacity:,}"
+        size = incoming.bytes_needed
+        if capacity is not None and size > capacity:
+            reason = f"its {size:,} bytes exceed the zoo's capacity of {capacity:,}"
             admission, advice = Admission("refused", reason), "Raise the setting `capacity`."
         if admission.verdict == "refused":
-            event = Event(
-                at=time.time(), action="refused", user=owner, detail=f"{told.name}: {admission.reason}"
-            )
-            self.catalog.note(event)
-            raise ModelRefused(told.name, admission.reason, advice)
+            detail = f"{said.name}: {admission.reason}"
+            self.catalog.note(Event(at=time.time(), action=REFUSED, user=incoming.owner, detail=detail))
+            raise ModelRefused(said.name, admission.reason, advice)
         return admission
+
+    def _publish(self, incoming: "Incoming", admission: Admission) -> Record:
+        """Write a model's folder, then its record: only then it is seen, and on the disk."""
+        draft = incoming.record(admission)
+        with self.blobs.writing(draft.folder) as folder:
+            record = incoming.write(folder, draft)
+            detail = f"{record.name}: {incoming.registration.metric}; {admission.reason}"
+            event = Event(
+                at=record.created, action=REGISTERED, model=record.id, user=record.owner, detail=detail
+            )
+            added = self.catalog.add(
+                record, incoming.graph_json, incoming.prepared.to_bytes(), event, folder.publish
+            )
+        _expect(added, record.owner, record.checksum)
+        self._verified.add(added.id)
+        return added
+
+    def _aftermath(self, record: Record, prepared: "Prepared") -> tuple[str, ...]:
+        """Note a new model's twins and make room for it. Which models went?"""
+        try:
+            self._find_twins(record, prepared)
+            return self.make_room()
+        except ModelKeeperError as problem:  # the model is in; the next registration makes up for this
+            _log.warning("after registering %s: %s", record.id, problem)
+            return ()
 
     def judge(self, metric: Metric, task: str, data: str) -> Admission:
         """Is a model with this value far below its peers?"""
@@ -258,20 +226,9 @@ class Zoo:
         peers = peers[peers != record.key]
         if not len(peers):
             return
-        found = self.index().search(prepared, floor=NEAR, among=peers)
-        near = {match.key: match.similarity for match in found.matches[:MOST_TWINS]}
-        twins: dict[str, tuple[str, float]] = {}
-        for key, other in self.catalog.with_keys(near).items():
-            if other.metric != record.metric or other.value is None or record.value is None:
-                continue
-            similarity = near[key]
-            better = (other.value < record.value) == record.lower_is_better or other.value == record.value
-            if better:
-                if similarity > twins.get(record.id, ("", 0.0))[1]:
-                    twins[record.id] = other.id, similarity
-            elif similarity > other.twin_similarity:
-                twins[other.id] = record.id, similarity
-        self.catalog.set_twins(twins)
+        matches = self.index().search(prepared, floor=NEAR, among=peers).matches[:MOST_TWINS]
+        near = {match.key: match.similarity for match in matches}
+        self.catalog.set_twins(better_twins(record, near, self.catalog.with_keys(near).values()))
 
     # -- staying --------------------------------------------------------------------------------
 
@@ -300,7 +257,7 @@ class Zoo:
 
     def pin(self, record: Record, pinned: bool, user: str = "") -> None:
         """Keep a model whatever it is worth, or no longer."""
-        action = "pinned" if pinned else "unpinned"
+        action = PINNED if pinned else UNPINNED
         event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
         self.catalog.update(record.id, event, pinned=pinned)
 
@@ -311,8 +268,8 @@ class Zoo:
     ) -> bool:
         """Take a model out of the zoo; its record stays, for those who descend from it. Was it there?"""
         gone = self.catalog.retire({record.id: reason}, state, user)
-        for each in gone:
-            self.blobs.delete(each.folder)
+        for retired in gone:
+            self.blobs.delete(retired.folder)
         return bool(gone)
 
     def make_room(self) -> tuple[str, ...]:
@@ -324,7 +281,7 @@ class Zoo:
         for _ in range(10):  # while others register, the picture may be old by the time it is drawn
             clock = self.catalog.clock()
             records = self.catalog.find(Filter(states=STORED))
-            chosen = retain(self._items(records), capacity, half_life=self.settings.half_life * DAY)
+            chosen = retain(items(records, time.time()), capacity, half_life=self.settings.half_life * DAY)
             reasons = {eviction.id: eviction.reason for eviction in chosen.evicted}
             retired = self.catalog.retire(reasons, EVICTED, clock=clock)
             if retired is not None:
@@ -334,29 +291,16 @@ class Zoo:
                 break
         return tuple(gone)
 
-    def _items(self, records: list[Record]) -> Iterator[Item]:
-        now = time.time()
-        present = {record.id for record in records}
-        groups: dict[tuple[str, str, str, bool], list[float]] = {}
-        for record in records:
-            if record.value is not None:
-                groups.setdefault(record.group, []).append(record.value)
-        peers = {group: Peers.of(values, group[-1]) for group, values in groups.items()}
-        for record in records:
-            place = 0.5
-            if record.value is not None:
-                metric = Metric(record.metric, record.value, record.lower_is_better)
-                place = standing(metric, peers[record.group])
-            yield Item(
-                id=record.id,
-                bytes=record.bytes,
-                standing=place,
-                hits=record.hits,
-                age=now - record.created,
-                last_used_age=now - record.last_used if record.hits else None,
-                pinned=record.pinned,
-                cover=1 - record.twin_similarity if record.twin in present else 1.0,
-            )
+
+def _registered_before(known: Record, incoming: "Incoming") -> Registered:
+    """The reply to a model that was sent again.
+
+    Raises:
+        ModelRefused: Another model has its id.
+    """
+    _expect(known, incoming.owner, incoming.checksum())
+    verdict: Verdict = "not_a_parent" if known.state == BARRED else "admitted"
+    return Registered(known, Admission(verdict, known.reason or "it was registered before"))
 
 
 def _expect(record: Record, owner: str, checksum: str) -> None:

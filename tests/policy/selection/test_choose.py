@@ -9,10 +9,30 @@ from hypothesis import strategies as st
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.policy.quality import Metric, metric, standing
-from modelkeeper.policy.selection import POLICIES, Candidate, Choice, expected_benefit, select
+from modelkeeper.policy.selection import (
+    POLICIES,
+    Candidate,
+    Choice,
+    Terms,
+    expected_benefit,
+    policy,
+    select,
+)
 
-policies = st.sampled_from(sorted(POLICIES))
+policies = st.sampled_from(list(POLICIES.built_in))
 few = st.sampled_from([0.0, 0.05, 0.29, 0.3, 0.55, 0.59, 0.6, 0.89, 0.9, 0.95, 1.0])
+
+
+def choose(
+    pool: list[Candidate],
+    by: str = "buckets",
+    *,
+    data: str | None,
+    considered: int | None = None,
+    **terms: Any,
+) -> Choice:
+    """The choice by a policy of this name, on these terms."""
+    return select(pool, policy(by), data=data, terms=Terms(**terms), considered=considered)
 
 
 @st.composite
@@ -73,12 +93,12 @@ def by_the_paper(pool: list[Candidate], data: str) -> Candidate | None:
 @given(pools(data="digits"))
 def test_buckets_are_what_the_paper_says(pool: list[Candidate]) -> None:
     pool = [each for each in pool if each.metric is None or each.metric.name == "accuracy"]
-    assert select(pool, data="digits").parent == by_the_paper(pool, "digits")
+    assert choose(pool, data="digits").parent == by_the_paper(pool, "digits")
 
 
 @given(pools())
 def test_the_winner_is_not_beaten_by_any_that_it_can_be_compared_with(pool: list[Candidate]) -> None:
-    parent = select(pool, data="digits").parent
+    parent = choose(pool, data="digits").parent
     eligible = [each for each in pool if each.similarity >= 0.3]
     assert (parent is None) == (not eligible)
     for each in eligible:
@@ -95,18 +115,18 @@ def test_the_winner_is_not_beaten_by_any_that_it_can_be_compared_with(pool: list
 
 @given(pools(), policies, st.randoms(), st.sampled_from(["digits", "other", None]))
 def test_the_order_of_candidates_does_not_matter(
-    pool: list[Candidate], policy: str, random: Any, data: str | None
+    pool: list[Candidate], by: str, random: Any, data: str | None
 ) -> None:
     shuffled = random.sample(pool, len(pool))
-    assert select(shuffled, data=data, policy=policy) == select(pool, data=data, policy=policy)
+    assert choose(shuffled, data=data, by=by) == choose(pool, data=data, by=by)
 
 
 @given(pools(), policies, st.floats(0, 1), st.lists(st.sampled_from(["a", "b", "m0"])), st.data())
 def test_everyone_is_in_the_answer_once_with_a_reason(
-    pool: list[Candidate], policy: str, minimum: float, named: list[str], data: st.DataObject
+    pool: list[Candidate], by: str, minimum: float, named: list[str], data: st.DataObject
 ) -> None:
     excluded = data.draw(st.lists(st.sampled_from(["b", "c", "m1"])))
-    choice = select(pool, data="digits", policy=policy, minimum=minimum, preferred=named, excluded=excluded)
+    choice = choose(pool, data="digits", by=by, minimum=minimum, preferred=named, excluded=excluded)
     everyone = [each.candidate for each in choice.runners_up] + ([choice.parent] if choice.parent else [])
     assert sorted(everyone, key=lambda each: each.id) == pool
     assert choice.reason
@@ -123,7 +143,7 @@ def test_everyone_is_in_the_answer_once_with_a_reason(
 
 @given(pools(), policies, few, st.sampled_from([None, 0.99]))
 def test_an_excluded_candidate_changes_nothing(
-    pool: list[Candidate], policy: str, similarity: float, accuracy: float | None
+    pool: list[Candidate], by: str, similarity: float, accuracy: float | None
 ) -> None:
     extra = Candidate(
         id="extra",
@@ -133,8 +153,8 @@ def test_an_excluded_candidate_changes_nothing(
         standing=None if accuracy is None else 1.0,
         data="digits",
     )
-    alone = select(pool, data="digits", policy=policy)
-    choice = select([*pool, extra], data="digits", policy=policy, excluded=["x"])
+    alone = choose(pool, data="digits", by=by)
+    choice = choose([*pool, extra], data="digits", by=by, excluded=["x"])
     assert choice.parent == alone.parent
     assert choice.runners_up[:-1] == alone.runners_up
     assert choice.runners_up[-1].why_lost == "excluded by name"
@@ -143,9 +163,9 @@ def test_an_excluded_candidate_changes_nothing(
 
 @given(pools(), policies, st.data())
 def test_raising_its_accuracy_never_makes_a_candidate_lose(
-    pool: list[Candidate], policy: str, data: st.DataObject
+    pool: list[Candidate], by: str, data: st.DataObject
 ) -> None:
-    parent = select(pool, data="digits", policy=policy).parent
+    parent = choose(pool, data="digits", by=by).parent
     if parent is None or parent.metric is None or parent.standing is None:
         return
     better = Metric(
@@ -155,16 +175,16 @@ def test_raising_its_accuracy_never_makes_a_candidate_lose(
     )
     higher = data.draw(st.floats(parent.standing, 1))
     raised = msgspec.structs.replace(parent, metric=better, standing=higher)
-    again = select([raised if each is parent else each for each in pool], data="digits", policy=policy)
+    again = choose([raised if each is parent else each for each in pool], data="digits", by=by)
     assert again.parent == raised
 
 
 @given(pools(), policies)
-def test_a_runner_up_wins_when_all_before_it_are_gone(pool: list[Candidate], policy: str) -> None:
-    choice = select(pool, data="digits", policy=policy, minimum=0)
+def test_a_runner_up_wins_when_all_before_it_are_gone(pool: list[Candidate], by: str) -> None:
+    choice = choose(pool, data="digits", by=by, minimum=0)
     for place, runner_up in enumerate(choice.runners_up):
         rest = [each.candidate for each in choice.runners_up[place:]]
-        assert select(rest, data="digits", policy=policy, minimum=0).parent == runner_up.candidate
+        assert choose(rest, data="digits", by=by, minimum=0).parent == runner_up.candidate
 
 
 unit = st.floats(0, 1)
@@ -217,16 +237,16 @@ def test_benefit_by_hand() -> None:
 
 def test_an_exact_parent_wins_over_a_more_similar_one() -> None:
     pool = [candidate("near", 0.95, 0.8), candidate("within", 0.4, 0.5, exact=True)]
-    choice = select(pool, data="F", policy="benefit")
+    choice = choose(pool, data="F", by="benefit")
     assert choice.parent == pool[1]
     assert "exact" in choice.reason
     assert choice.runners_up[0].why_lost.startswith("expected benefit 0.73 below 0.9 (standing 0.80, ")
-    assert select(pool, data="F").parent == pool[0]
+    assert choose(pool, data="F").parent == pool[0]
 
 
 def test_what_is_expected_to_gain_nothing_is_not_taken() -> None:
     pool = [candidate("far", 0.35, 0.9), candidate("farther", 0.31, 0.9)]
-    choice = select(pool, data="F", policy="benefit", worth=0.33)
+    choice = choose(pool, data="F", by="benefit", worth=0.33)
     assert choice.parent is None
     assert choice.reason == (
         "the best expected benefit is 0.274 below 0.33 (standing 0.90, similarity 0.35, not exact): "
@@ -234,8 +254,8 @@ def test_what_is_expected_to_gain_nothing_is_not_taken() -> None:
     )
     assert [each.candidate.id for each in choice.runners_up] == ["far", "farther"]
     assert "below 0.33" in choice.runners_up[0].why_lost
-    for easier in ({"preferred": ["FAR"]}, {"worth": 0.2}, {"policy": "buckets"}):
-        assert select(pool, data="F", **{"policy": "benefit", "worth": 0.33} | easier).parent == pool[0]
+    for easier in ({"preferred": ["FAR"]}, {"worth": 0.2}, {"by": "buckets"}):
+        assert choose(pool, data="F", **{"by": "benefit", "worth": 0.33} | easier).parent == pool[0]
 
 
 def measured(rows: list[tuple[float, bool]], name: str = "accuracy") -> list[Candidate]:
@@ -264,15 +284,15 @@ def test_poor_models_do_not_win_though_they_are_half_of_the_zoo(
         measured([(1 - value, exact) for value, exact in rows], "error_rate"),
         measured([(10 ** (3 - 2 * value), exact) for value, exact in rows], "perplexity"),
     ):
-        choice = select(pool, data="F", policy="benefit", worth=0.24)
+        choice = choose(pool, data="F", by="benefit", worth=0.24)
         assert choice.parent in pool[: len(good)]
-        assert select(pool[len(good) :], data="F", policy="benefit", worth=0.24).parent is None
+        assert choose(pool[len(good) :], data="F", by="benefit", worth=0.24).parent is None
 
 
 def test_an_exact_parent_a_little_below_the_others_still_wins() -> None:
     for lower in (0.84, 0.85, 0.86):
         pool = measured([(0.86, False), (0.87, False), (0.86, False), (lower, True)])
-        assert select(pool, data="F", policy="benefit", worth=0.24).parent == pool[-1]
+        assert choose(pool, data="F", by="benefit", worth=0.24).parent == pool[-1]
 
 
 def candidate(key: str, similarity: float, accuracy: float | None = None, **more: Any) -> Candidate:
@@ -291,7 +311,7 @@ def test_reasons_in_words() -> None:
         candidate("floor", 0.2999, 0.99),
         candidate("out", 0.99, 1.0),
     ]
-    choice = select(pool, data="F", excluded=["OUT"])
+    choice = choose(pool, data="F", excluded=["OUT"])
     assert choice.parent == pool[0]
     assert choice.reason == (
         "similarity 0.91, bucket 10 of 10: accuracy 0.88 on the same data set is the best of 5 models in it"
@@ -309,7 +329,7 @@ def test_reasons_in_words() -> None:
         candidate(key, 0.9, metric=metric("loss", value), standing=0.5)
         for key, value in (("1", 0.3), ("2", 0.2))
     ]
-    choice = select(losses, data="F")
+    choice = choose(losses, data="F")
     assert choice.parent == losses[1]
     assert choice.runners_up[0].why_lost == "loss 0.3 above 0.2"
 
@@ -319,40 +339,40 @@ def test_other_data_sets_compete_by_their_standing() -> None:
         candidate("hard", 0.9, 0.6, data="ImageNet", standing=0.9),
         candidate("easy", 0.9, 0.99, data="MNIST", standing=0.4),
     ]
-    choice = select(pool, data="F")
+    choice = choose(pool, data="F")
     assert choice.parent == pool[0]
     assert choice.runners_up[0].why_lost == "standing among its peers on 'MNIST' 0.4 below 0.9"
 
 
 def test_a_cold_start_says_why() -> None:
-    assert select([], data=None).reason == "the zoo is empty, or nothing in it passes the filters"
+    assert choose([], data=None).reason == "the zoo is empty, or nothing in it passes the filters"
     low = [candidate("a", 0.21), candidate("b", 0.1)]
-    assert select(low, data="F").reason == "the most similar model reaches 0.21 below the minimum 0.3"
-    assert select(low, data="F", excluded=["a", "b"]).reason == "all 2 candidates are excluded by name"
-    none = select([], data="F", considered=1200)
+    assert choose(low, data="F").reason == "the most similar model reaches 0.21 below the minimum 0.3"
+    assert choose(low, data="F", excluded=["a", "b"]).reason == "all 2 candidates are excluded by name"
+    none = choose([], data="F", considered=1200)
     assert none.reason == "none of 1,200 models reaches the minimum similarity 0.3"
     assert none.parent is None
 
 
 def test_a_preferred_parent_wins_if_it_is_similar_enough() -> None:
     pool = [candidate("a", 0.99, 0.9), candidate("b", 0.4, 0.5), candidate("c", 0.1, 0.9)]
-    choice = select(pool, data="F", preferred=["B", "c"])
+    choice = choose(pool, data="F", preferred=["B", "c"])
     assert choice.parent == pool[1]
     assert choice.reason.startswith("preferred by name; ")
     assert [each.why_lost for each in choice.runners_up] == [
         "B is preferred by name",
         "similarity 0.1 below the minimum 0.3",
     ]
-    choice = select(pool, data="F", preferred="C")
+    choice = choose(pool, data="F", preferred="C")
     assert choice.parent == pool[0]
     assert choice.reason.endswith("; no preferred parent reaches the minimum similarity 0.3")
 
 
 def test_wrong_use_is_told() -> None:
     with pytest.raises(InvalidSetting, match="policy cannot be 'best': choose one of benefit, buckets"):
-        select([], data=None, policy="best")
+        choose([], data=None, by="best")
     with pytest.raises(InvalidSetting, match="minimum cannot be 30"):
-        select([], data=None, minimum=30)
+        choose([], data=None, minimum=30)
     with pytest.raises(ValueError, match="similarity of candidate 'a' is nan"):
         candidate("a", float("nan"))
     with pytest.raises(ValueError, match="needs a metric and its standing"):

@@ -1,0 +1,278 @@
+"""What does the catalog know? All that can be asked of the records, graphs and events in its database.
+
+    catalog.get("resnet"), catalog.find(Filter(task="classification"))
+    catalog.changes(since)                   which models came or went, by a number that only grows
+    catalog.stats(viewer), catalog.log()
+
+Whoever asks with a viewer is told only of what that viewer may see.
+"""
+
+import zlib
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from modelkeeper.errors import InvalidGraph, UnknownModel, ZooUnusable
+from modelkeeper.graph import Graph, from_json
+from modelkeeper.graph.wire import MAX_BYTES
+from modelkeeper.zoo.database import Database
+from modelkeeper.zoo.records import MAX_NAME, STORED, Event, Filter, Record, Viewer, is_id
+from modelkeeper.zoo.rows import FIELDS, batches, passing, records_of, shown, visible
+from modelkeeper.zoo.schema import clock, events, graphs, models
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+NEWEST = 2_000  # models whose names are compared with one that is not there
+
+
+class CatalogReader:
+    """The records of a zoo, to be read. Safe to use from several threads."""
+
+    def __init__(self, url: str) -> None:
+        """Open a database by its SQLAlchemy URL, and bring its schema up to date.
+
+        Raises:
+            ZooUnusable: It cannot be reached, or a newer modelkeeper made it.
+        """
+        self.database = Database(url)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.database.close()
+
+    # -- records --------------------------------------------------------------------------------
+
+    def get(self, name: str, viewer: Viewer | None = None) -> Record:
+        """The record with this id, the only one whose id begins so, or the newest stored one of this name.
+
+        Raises:
+            UnknownModel: There is none, or several ids begin so. A model that the viewer may not see is
+                not there.
+        """
+        with self.database.reading() as connection:
+            whole = models.c.id == name
+            if not is_id(name):
+                prefix = models.c.id.startswith(name, autoescape=True) if len(name) >= 4 else sa.false()
+                whole = prefix | ((models.c.name == name) & models.c.state.in_(STORED))
+            chosen = sa.select(*FIELDS).where(whole, *visible(viewer)).order_by(models.c.key.desc())
+            records = shown(connection, records_of(connection.execute(chosen.limit(20))), viewer)
+        if not records:
+            raise UnknownModel(name, near=self._near(name, viewer))
+        named = [record for record in records if record.name == name]
+        if not named and len(records) > 1:
+            raise UnknownModel(name, tuple(record.id for record in records))
+        return (named or records)[0]
+
+    def _near(self, name: str, viewer: Viewer | None) -> tuple[str, ...]:
+        """Names and ids that could be meant, among those of the newest models."""
+        import difflib
+
+        chosen = sa.select(models.c.id, models.c.name).where(models.c.state.in_(STORED), *visible(viewer))
+        with self.database.reading() as connection:
+            rows = connection.execute(chosen.order_by(models.c.key.desc()).limit(NEWEST)).all()
+        names_and_ids = dict.fromkeys(text for row in rows for text in row)
+        return tuple(difflib.get_close_matches(name[:MAX_NAME], names_and_ids, n=3, cutoff=0.7))
+
+    def count(self, wanted: Filter) -> int:
+        """How many records pass a filter."""
+        with self.database.reading() as connection:
+            chosen = sa.select(sa.func.count()).select_from(models).where(*passing(wanted))
+            return int(connection.scalar(chosen) or 0)
+
+    def find(
+        self, wanted: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
+    ) -> list[Record]:
+        """Records, in the order of a field (`-created`: the newest first)."""
+        column = models.c[order.removeprefix("-")]
+        ordered = [column.desc() if order.startswith("-") else column.asc(), models.c.key.desc()]
+        chosen = sa.select(*FIELDS).where(*passing(wanted)).order_by(*ordered).limit(limit).offset(offset)
+        with self.database.reading() as connection:
+            return shown(connection, records_of(connection.execute(chosen)), wanted.viewer)
+
+    def keys(self, wanted: Filter) -> "NDArray[np.int64]":
+        """The keys of all records that pass a filter."""
+        import numpy as np
+
+        with self.database.reading() as connection:
+            keys = connection.execute(sa.select(models.c.key).where(*passing(wanted))).scalars().all()
+        return np.array(keys, np.int64)
+
+    def with_keys(self, keys: Collection[int]) -> dict[int, Record]:
+        """Records by key."""
+        by_key: dict[int, Record] = {}
+        with self.database.reading() as connection:
+            for batch in batches(list(keys)):
+                rows = connection.execute(sa.select(*FIELDS).where(models.c.key.in_(batch)))
+                by_key.update((record.key, record) for record in records_of(rows))
+        return by_key
+
+    def with_ids(self, ids: Collection[str], viewer: Viewer | None = None) -> dict[str, Record]:
+        """Records by id, of those that the viewer may see."""
+        by_id: dict[str, Record] = {}
+        with self.database.reading() as connection:
+            for batch in batches(list(ids)):
+                chosen = sa.select(*FIELDS).where(models.c.id.in_(batch), *visible(viewer))
+                records = shown(connection, records_of(connection.execute(chosen)), viewer)
+                by_id.update((record.id, record) for record in records)
+        return by_id
+
+    def keys_named(self, names: Collection[str]) -> "NDArray[np.int64]":
+        """The keys of models that have one of these names or ids."""
+        import numpy as np
+
+        keys: list[int] = []
+        with self.database.reading() as connection:
+            for batch in batches(list(names)):
+                named = models.c.name.in_(batch) | models.c.id.in_(batch)
+                keys += connection.execute(sa.select(models.c.key).where(named)).scalars()
+        return np.array(keys, np.int64)
+
+    def children(self, parents: Collection[str], viewer: Viewer | None = None) -> list[Record]:
+        """The models that started from one of these, the oldest first, of those that the viewer may see."""
+        records: list[Record] = []
+        with self.database.reading() as connection:
+            for batch in batches(list(parents)):
+                chosen = sa.select(*FIELDS).where(models.c.parent.in_(batch), *visible(viewer))
+                records += shown(connection, records_of(connection.execute(chosen)), viewer)
+        return sorted(records, key=lambda record: record.key)
+
+    # -- graphs and changes ---------------------------------------------------------------------
+
+    def graph(self, digest: str) -> Graph:
+        """A graph by its digest."""
+        return from_json(self.graph_bytes(digest))
+
+    def graph_bytes(self, digest: str) -> bytes:
+        """A graph's JSON by its digest."""
+        with self.database.reading() as connection:
+            packed = connection.scalar(sa.select(graphs.c.graph).where(graphs.c.digest == digest))
+        if packed is None:
+            raise ZooUnusable(
+                self.database.where, f"graph {digest} is missing", "Restore the catalog from a backup."
+            )
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(packed, MAX_BYTES)
+        if unpacker.unconsumed_tail:
+            raise InvalidGraph("catalog", f"a graph has more than {MAX_BYTES:,} bytes")
+        return text
+
+    def prepared(self, digests: Collection[str]) -> dict[str, bytes]:
+        """What the matcher made of graphs, by their digests."""
+        by_digest: dict[str, bytes] = {}
+        with self.database.reading() as connection:
+            for batch in batches(list(dict.fromkeys(digests))):
+                chosen = sa.select(graphs.c.digest, graphs.c.prepared).where(graphs.c.digest.in_(batch))
+                by_digest.update((digest, data) for digest, data in connection.execute(chosen))
+        return by_digest
+
+    def clock(self) -> int:
+        """A number that grows whenever a model comes or goes."""
+        with self.database.reading() as connection:
+            return changes_counted(connection)
+
+    def changes(self, since: int) -> tuple[int, list[tuple[int, str, str]]]:
+        """The clock, and of each model that came or went since: key, state and digest of its graph."""
+        with self.database.reading() as connection:
+            now = changes_counted(connection)
+            if now == since:
+                return now, []
+            chosen = (
+                sa.select(models.c.key, models.c.state, models.c.graph)
+                .where(models.c.changed > since, models.c.changed <= now)
+                .order_by(models.c.changed, models.c.key)
+            )
+            return now, [(int(key), state, graph) for key, state, graph in connection.execute(chosen)]
+
+    def peers(self, task: str, data: str, metric: str, viewer: Viewer | None = None) -> list[float]:
+        """The values of one metric of the stored models of a task on a data set that the viewer may see."""
+        chosen = sa.select(models.c.value).where(
+            models.c.task == task,
+            models.c.data == data,
+            models.c.metric == metric,
+            models.c.value.is_not(None),
+            models.c.state.in_(STORED),
+            *visible(viewer),
+        )
+        with self.database.reading() as connection:
+            return [float(value) for value in connection.execute(chosen).scalars()]
+
+    # -- counts and events ----------------------------------------------------------------------
+
+    def kept_by(self, owner: str) -> tuple[int, int]:
+        """How many models a user keeps, and how many bytes of weights they have."""
+        total = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(models.c.bytes), 0))
+        with self.database.reading() as connection:
+            count, size = connection.execute(
+                total.where(models.c.owner == owner, models.c.state.in_(STORED))
+            ).one()
+        return int(count), int(size)
+
+    def bytes_stored(self) -> int:
+        """How much room the weights of all stored models take."""
+        chosen = sa.select(sa.func.coalesce(sa.func.sum(models.c.bytes), 0)).where(models.c.state.in_(STORED))
+        with self.database.reading() as connection:
+            return int(connection.scalar(chosen) or 0)
+
+    def stats(self, viewer: Viewer | None = None) -> dict[str, Any]:
+        """Counts over all that the viewer may see."""
+        seen = sa.and_(sa.true(), *visible(viewer))
+        stored = models.c.state.in_(STORED) & seen
+        total = (
+            sa.func.count(),
+            sa.func.coalesce(sa.func.sum(models.c.bytes), 0),
+            sa.func.coalesce(sa.func.sum(models.c.parameters), 0),
+            sa.func.coalesce(sa.func.sum(models.c.hits), 0),
+            sa.func.count(sa.distinct(models.c.fingerprint)),
+        )
+        with self.database.reading() as connection:
+            count, size, parameters, hits, kinds = connection.execute(sa.select(*total).where(stored)).one()
+            by_state = sa.select(models.c.state, sa.func.count()).where(seen).group_by(models.c.state)
+            states = {state: int(number) for state, number in connection.execute(by_state)}
+            by_task = (
+                sa.select(models.c.task, models.c.data, sa.func.count(), sa.func.sum(models.c.hits))
+                .where(stored)
+                .group_by(models.c.task, models.c.data)
+                .order_by(sa.func.count().desc(), models.c.task, models.c.data)
+            )
+            groups = [
+                {"task": task, "data": data, "models": number, "hits": int(used)}
+                for task, data, number, used in connection.execute(by_task)
+            ]
+        return {
+            "models": int(count),
+            "architectures": int(kinds),
+            "bytes": int(size),
+            "parameters": int(parameters),
+            "hits": int(hits),
+            "states": states,
+            "groups": groups,
+        }
+
+    def log(
+        self,
+        *,
+        limit: int = 50,
+        model: str | None = None,
+        action: str | None = None,
+        viewer: Viewer | None = None,
+    ) -> list[Event]:
+        """The newest events, the newest first: the viewer's own, and those of models that it may see."""
+        chosen = sa.select(events.c.at, events.c.action, events.c.model, events.c.user, events.c.detail)
+        if model is not None:
+            chosen = chosen.where(events.c.model == model)
+        if action is not None:
+            chosen = chosen.where(events.c.action == action)
+        if viewer is not None:
+            seen = sa.select(models.c.id).where(*visible(viewer))
+            chosen = chosen.where((events.c.user == viewer.user) | events.c.model.in_(seen))
+        with self.database.reading() as connection:
+            rows = connection.execute(chosen.order_by(events.c.number.desc()).limit(limit))
+            return [Event(**row) for row in rows.mappings()]
+
+
+def changes_counted(connection: sa.Connection) -> int:
+    """How many changes the clock has counted up to now."""
+    return int(connection.scalar(sa.select(clock.c.value)) or 0)

@@ -1,0 +1,115 @@
+"""A model on its way into the zoo: what will its record be, and which files does its folder get?
+
+    incoming = Incoming(graph, prepared, header, registration, tensors, owner)
+    record = incoming.record(admission)                    all but the size and checksum of its weights
+    record = incoming.write(folder, record)                its files; now with both
+
+Nothing here decides whether it is taken in, and nobody sees it before its folder is published: see `Zoo`.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from modelkeeper.graph import Graph, to_json
+from modelkeeper.matching import Prepared
+from modelkeeper.policy.admission import Admission
+from modelkeeper.weights import Array, Header, stream, without_nan
+from modelkeeper.zoo import card
+from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, PROGRAM, WEIGHTS, Folder
+from modelkeeper.zoo.records import ACTIVE, BARRED, Record, Registration, new_id
+from modelkeeper.zoo.staged import Staged
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """What somebody gives the zoo: a model, its weights, and what is said of it."""
+
+    graph: Graph
+    prepared: Prepared  # what the matcher makes of the graph
+    header: Header  # where each tensor will lie in the file of its weights
+    registration: Registration
+    tensors: Iterable[tuple[str, Array]] | Staged
+    owner: str
+    model_id: str = ""  # "": it gets one
+    program: bytes = b""  # "": whoever starts from it cannot calibrate
+
+    @cached_property
+    def graph_json(self) -> bytes:
+        """The graph as it is stored."""
+        return to_json(self.graph)
+
+    @property
+    def bytes_needed(self) -> int:
+        """How long the file of its weights will be."""
+        return len(self.header.to_bytes()) + self.header.data_bytes
+
+    def checksum(self) -> str:
+        """The SHA-256 of its weights; tensors that come one by one are gone afterwards."""
+        digest = hashlib.sha256()
+        for chunk in self._chunks():
+            digest.update(chunk)
+        return digest.hexdigest()
+
+    def record(self, admission: Admission) -> Record:
+        """Its record, without the size and checksum of weights that are not written yet."""
+        said, now = self.registration, time.time()
+        admitted = admission.verdict == "admitted"
+        return Record(
+            id=self.model_id or new_id(),
+            name=said.name,
+            owner=self.owner,
+            project=said.project,
+            visibility=said.visibility,
+            data=said.data,
+            task=said.task,
+            tags=said.tags,
+            metrics=said.metrics,
+            metric=said.metric.name,
+            value=said.metric.value,
+            lower_is_better=said.metric.lower_is_better,
+            framework=self.graph.framework,
+            parameters=self.graph.parameters,
+            bytes=0,
+            fingerprint=self.graph.fingerprint,
+            graph=hashlib.sha256(self.graph_json).hexdigest(),
+            checksum="",
+            parent=said.parent,
+            similarity=said.similarity,
+            created=now,
+            last_used=now,
+            state=ACTIVE if admitted else BARRED,
+            reason="" if admitted else admission.reason,
+        )
+
+    def write(self, folder: Folder, record: Record) -> Record:
+        """Write its files; gives its record with the size and checksum of the weights.
+
+        Raises:
+            InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+        """
+        if isinstance(self.tensors, Staged):
+            self.tensors.check(self.header)
+            written = folder.adopt(WEIGHTS, self.tensors.path, self.tensors.written)
+        else:
+            written = folder.write(WEIGHTS, self._chunks())
+        record = msgspec.structs.replace(record, bytes=written.bytes, checksum=written.checksum)
+        small_files = {
+            GRAPH: self.graph_json,
+            CONFIG: card.config(record),
+            CARD: card.card(record),
+            PROGRAM: self.program,
+        }
+        for name, content in small_files.items():
+            if content:
+                folder.write(name, [content])
+        return record
+
+    def _chunks(self) -> Iterator[bytes | memoryview]:
+        if isinstance(self.tensors, Staged):
+            return self.tensors.chunks()
+        return stream(self.header, without_nan(self.tensors))

@@ -1,0 +1,62 @@
+"""What do a model's peers say about its worth to the zoo? Records as retention sees them.
+
+    items(records, now)                     each with its standing among its peers and what covers it
+    better_twins(record, near, others)      which near-twin is the better one, of a new model and of others
+
+Pure: records in, values out. `policy.retention` decides who stays.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from modelkeeper.policy.quality import Metric, Peers, standing
+from modelkeeper.policy.retention import Item
+from modelkeeper.zoo.records import Record
+
+
+def items(records: Sequence[Record], now: float) -> Iterator[Item]:
+    """The stored models of a zoo as retention sees them, at a time."""
+    present = {record.id for record in records}
+    groups: dict[tuple[str, str, str, bool], list[float]] = {}
+    for record in records:
+        if record.value is not None:
+            groups.setdefault(record.group, []).append(record.value)
+    peers = {group: Peers.of(values, group[-1]) for group, values in groups.items()}
+    for record in records:
+        place = 0.5
+        if record.value is not None:
+            metric = Metric(record.metric, record.value, record.lower_is_better)
+            place = standing(metric, peers[record.group])
+        yield Item(
+            id=record.id,
+            bytes=record.bytes,
+            standing=place,
+            hits=record.hits,
+            age=now - record.created,
+            last_used_age=now - record.last_used if record.hits else None,
+            pinned=record.pinned,
+            cover=1 - record.twin_similarity if record.twin in present else 1.0,
+        )
+
+
+def better_twins(
+    record: Record, near: Mapping[int, float], others: Iterable[Record]
+) -> dict[str, tuple[str, float]]:
+    """By id, the better near-twin that a model now has, and how similar it is.
+
+    Args:
+        record: A new model.
+        near: How similar others are to it, by their keys.
+        others: Their records. Of those with another metric nobody can say who is better.
+    """
+    twins: dict[str, tuple[str, float]] = {}
+    for other in others:
+        if other.metric != record.metric or other.value is None or record.value is None:
+            continue
+        similarity = near[other.key]
+        other_is_better = (other.value < record.value) == record.lower_is_better
+        if other_is_better or other.value == record.value:
+            if similarity > twins.get(record.id, ("", 0.0))[1]:
+                twins[record.id] = other.id, similarity
+        elif similarity > other.twin_similarity:
+            twins[other.id] = record.id, similarity
+    return twins

@@ -1,0 +1,80 @@
+"""One query step by step: candidates, the choice, the plan, the answer; and what each step does not do."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from modelkeeper.coordinator import search as module
+from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.search import Clock, Request, Search
+from modelkeeper.errors import InvalidSetting
+from modelkeeper.matching import prepare
+from modelkeeper.meta import Query
+from modelkeeper.settings import Settings
+from tests.helpers import zoos
+
+GRAPH = zoos.net(8, 16)
+
+
+@pytest.fixture
+def coordinator() -> Iterator[Coordinator]:
+    opened = Coordinator(Settings(home=":memory:", threads=1))
+    yield opened
+    opened.close()
+
+
+def asked(coordinator: Coordinator, **query: Any) -> Search:
+    request = Request(GRAPH, prepare(GRAPH), Query(data=zoos.DATA, **query))
+    return Search(coordinator.zoo, coordinator.settings, request, Clock())
+
+
+def test_making_a_search_does_nothing(monkeypatch: pytest.MonkeyPatch, coordinator: Coordinator) -> None:
+    zoo = coordinator.zoo
+    for owner, name in ((zoo.catalog, "keys"), (zoo.catalog, "with_keys"), (zoo, "index")):
+        monkeypatch.setattr(owner, name, lambda *_: pytest.fail("it was asked"))
+    asked(coordinator)
+
+
+def test_a_policy_that_is_not_there_is_told_before_the_search(coordinator: Coordinator) -> None:
+    with pytest.raises(InvalidSetting, match="policy cannot be 'best'"):
+        asked(coordinator, policy="best")
+
+
+def test_step_by_step(coordinator: Coordinator) -> None:
+    like = zoos.register(coordinator, GRAPH, "like", 0.9)
+    wider = zoos.register(coordinator, zoos.net(8, 17), "wider", 0.9)
+    search = asked(coordinator)
+    pool = search.find()
+    assert (pool.considered, pool.proven) == (2, True)
+    assert pool.candidates.keys() == pool.records.keys() == {like.id, wider.id}
+    assert pool.candidates[like.id].similarity == 1
+    assert pool.candidates[like.id].exact is None
+    choice = search.choose(pool)
+    assert choice.parent is not None
+    assert choice.parent.exact is True
+    parent = pool.parent(choice)
+    assert parent == like
+    answer = search.answer(pool, choice, search.plan(parent), ["a warning"])
+    assert (answer.parent, answer.exact, answer.warnings) == (like.id, True, ("a warning",))
+    assert [rival.name for rival in answer.runners_up] == ["wider"]
+    cold = search.answer(pool, choice)
+    assert (cold.parent, cold.reason) == (None, choice.reason)
+
+
+@pytest.mark.parametrize("policy", ["benefit", "buckets"])
+def test_models_of_one_graph_share_a_plan(
+    monkeypatch: pytest.MonkeyPatch, coordinator: Coordinator, policy: str
+) -> None:
+    for number in range(4):
+        zoos.register(coordinator, GRAPH, f"net {number}", 0.9 - number / 1000)
+    made, make_plan = [], module.make_plan
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        made.append(arguments)
+        return make_plan(*arguments, **options)
+
+    monkeypatch.setattr(module, "make_plan", counted)
+    answer = coordinator.query(GRAPH, Query(data=zoos.DATA, policy=policy)).answer
+    assert answer.parent_name == "net 0"
+    assert len(made) == 1
