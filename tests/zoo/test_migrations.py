@@ -1,17 +1,24 @@
 """The schema: migrations make what the queries are written for, once, also when many open a zoo at once."""
 
 import multiprocessing
+import sqlite3
 import subprocess
 import sys
+import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+import torch
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from torch import Tensor, nn
 
+from modelkeeper import ModelKeeperClient
 from modelkeeper.errors import ZooUnusable
+from modelkeeper.frontends.torch import describe
 from modelkeeper.zoo import migrations, schema
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import Filter
@@ -69,3 +76,64 @@ def test_many_processes_may_open_a_fresh_zoo_at_once(url: str) -> None:
         for process in opening:
             process.join(60)
         assert [process.exitcode for process in opening] == [0] * 4
+
+
+GOLDEN = Path(__file__).parent / "golden" / "zoo-0002.tar.gz"
+
+
+@pytest.fixture
+def old_zoo(tmp_path: Path) -> Path:
+    """A zoo that release 0.1.0 made: four models, one of them removed, and an index. Never renew it."""
+    with tarfile.open(GOLDEN) as archive:
+        archive.extractall(tmp_path / "zoo", filter="data")
+    return tmp_path / "zoo"
+
+
+class Net(nn.Module):
+    """What the models of the old zoo were."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, width, 3, padding=1), nn.BatchNorm2d(width)
+        self.act = nn.ReLU6(inplace=True)
+        self.second, self.again = nn.Conv2d(width, 2 * width, 3, stride=2), nn.BatchNorm2d(2 * width)
+        self.head = nn.Linear(2 * width, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.act(self.norm(self.conv(x)))
+        x = torch.relu(self.again(self.second(x)))
+        made: Tensor = self.head(x.mean((2, 3)))
+        return made
+
+
+def test_a_zoo_of_the_first_release_goes_on_serving(old_zoo: Path) -> None:
+    images = torch.zeros(1, 3, 12, 12)
+    meta = {"data": "digits", "task": "classification"}
+    with ModelKeeperClient(old_zoo, on_error="raise") as client:
+        same, wider = Net(8), Net(16)
+        records = {record.name: record for record in client.coordinator.models()}
+        assert sorted(records) == ["attention", "net12", "net8"]
+        assert records["net12"].parent == records["net8"].id
+        assert [layer.kind for layer in client.coordinator.graph(records["attention"]).layers][:2] == [
+            "input",
+            "embedding",
+        ]
+        graph = describe(same, images)
+        assert client.coordinator.graph(records["net8"]) == graph, "then as now"
+        assert records["net8"].fingerprint == graph.fingerprint
+        _, answer = client.query_for_model(same, {**meta, "parents": ["net8"]}, example_inputs=images)
+        assert (answer.parent_name, answer.similarity, answer.exact) == ("net8", 1.0, True)
+        _, answer = client.query_for_model(wider, meta, example_inputs=images)
+        assert (answer.parent_name, answer.exact) == ("net12", True)
+        assert client.register_model(wider, {**meta, "accuracy": 0.93}, example_inputs=images) is not None
+        assert client.coordinator.gc(grace=0).folders == ()
+
+
+def test_a_graph_that_cannot_be_read_does_not_stop_the_migration(old_zoo: Path) -> None:
+    with closing(sqlite3.connect(old_zoo / "catalog.db")) as database, database:
+        name = "SELECT graph FROM models WHERE name = 'attention'"
+        database.execute(f"UPDATE graphs SET graph = x'00' WHERE digest = ({name})")
+    with closing(Catalog(f"sqlite:///{old_zoo / 'catalog.db'}")) as catalog:
+        records = {record.name: record for record in catalog.find(Filter())}
+        assert len(records) == 3
+        assert catalog.graph(records["net8"].graph).layers[0].kind == "input"

@@ -21,7 +21,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION = "0002"  # of the newest migration
+VERSION = "0003"  # of the newest migration
 
 metadata = MetaData()
 
