@@ -1,0 +1,137 @@
+"""A front end for a framework that there is not: models in plain NumPy, traced by hand.
+
+It shows what a front end has to deliver, and that nothing behind it needs a framework: a residual network is
+described, aligned, planned and loaded, with no deep-learning library installed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from modelkeeper.errors import InvalidWeights
+from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value
+from modelkeeper.weights import Array
+
+TAKES, CLASSES = 5, 3
+EPSILON = 1e-5
+
+
+class PlainModel:
+    """x -> first -> relu -> h + second(tanh(inner(norm(h)))) -> head."""
+
+    def __init__(self, width: int, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        self.weights: dict[str, Array] = {}
+        for name, taken, made in (
+            ("first", TAKES, width),
+            ("inner", width, 2 * width),
+            ("second", 2 * width, width),
+            ("head", width, CLASSES),
+        ):
+            self.weights[f"{name}.weight"] = rng.normal(size=(made, taken)).astype(np.float32)
+            self.weights[f"{name}.bias"] = rng.normal(size=made).astype(np.float32)
+        self.weights["norm.gain"] = rng.normal(size=width).astype(np.float32)
+        self.weights["norm.bias"] = rng.normal(size=width).astype(np.float32)
+
+    def __call__(self, x: Array) -> Array:
+        w = self.weights
+
+        def linear(name: str, x: Array) -> Array:
+            return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+        hidden = np.maximum(linear("first", x), 0)
+        spread = np.sqrt(hidden.var(-1, keepdims=True) + EPSILON)
+        normed = (hidden - hidden.mean(-1, keepdims=True)) / spread * w["norm.gain"] + w["norm.bias"]
+        return linear("head", hidden + linear("second", np.tanh(linear("inner", normed))))
+
+
+class Tracer:
+    """Writes down what a model does: values are numbered as they come."""
+
+    def __init__(self, model: PlainModel, rows: int) -> None:
+        self._count = 0
+        self.tensors = {
+            name: OwnedTensor((name,), array.shape, str(array.dtype)) for name, array in model.weights.items()
+        }
+        self._owned = {name: self.value(tensor.shape, tensor) for name, tensor in self.tensors.items()}
+        self.steps: list[Step] = []
+        self.input = self.value((rows, TAKES))
+        self.input.active = True
+
+    def value(self, shape: Iterable[int], owner: OwnedTensor | None = None) -> Value:
+        self._count += 1
+        return Value(self._count, shape, "float32", owner)
+
+    def run(self, name: str, shape: Iterable[int], /, **arguments: Any) -> Value:
+        """One step: arguments by name, tensors of the model by theirs."""
+        given = {
+            key: self._owned.get(argument, argument) if isinstance(argument, str) else argument
+            for key, argument in arguments.items()
+        }
+        inputs = [argument for argument in given.values() if isinstance(argument, Value)]
+        step = Step(name, given, inputs)
+        made = self.value(shape)
+        made.active, made.step = True, step
+        step.outputs.append(made)
+        self.steps.append(step)
+        return made
+
+    def linear(self, name: str, x: Value) -> Value:
+        weight, bias = f"{name}.weight", f"{name}.bias"
+        shape = (*x.shape[:-1], self.tensors[weight].shape[0])
+        return self.run("linear", shape, input=x, weight=weight, bias=bias)
+
+    def trace(self, output: Value) -> Trace:
+        return Trace("plain", [self.input], [output], self.steps, list(self.tensors.values()))
+
+
+class PlainFrontend:
+    """All that is required of a front end, and nothing that is optional."""
+
+    name = "plain"
+    runner = None
+    trials = None
+
+    def takes(self, model: object) -> bool:
+        return isinstance(model, PlainModel)
+
+    def trace(self, model: PlainModel, example_inputs: Any = None) -> Trace:
+        tracer = Tracer(model, 1 if example_inputs is None else example_inputs.shape[0])
+        first = tracer.linear("first", tracer.input)
+        hidden = tracer.run("relu", first.shape, self=first)
+        width = [hidden.shape[-1]]
+        normed = tracer.run(
+            "layer_norm",
+            hidden.shape,
+            input=hidden,
+            normalized_shape=width,
+            weight="norm.gain",
+            bias="norm.bias",
+            eps=EPSILON,
+        )
+        inner = tracer.linear("inner", normed)
+        second = tracer.linear("second", tracer.run("tanh", inner.shape, self=inner))
+        added = tracer.run("add", hidden.shape, self=hidden, other=second)
+        return tracer.trace(tracer.linear("head", added))
+
+    def read(self, model: PlainModel) -> Iterator[tuple[str, Array]]:
+        yield from model.weights.items()
+
+    def load(self, model: PlainModel, weights: Mapping[str, Any]) -> PlainModel:
+        for name, array in weights.items():
+            if name not in model.weights:
+                raise InvalidWeights(name, "the model has no such tensor")
+            if np.shape(array) != model.weights[name].shape:
+                raise InvalidWeights(name, f"shape {np.shape(array)}, not {model.weights[name].shape}")
+            if np.asarray(array).dtype.kind != "f":
+                raise InvalidWeights(name, "no floating-point numbers")
+        for name, array in weights.items():
+            model.weights[name][...] = array
+        return model
+
+    def example(self, shape: Iterable[int], dtype: str = "float32") -> Array:
+        return np.empty(tuple(shape), dtype)
+
+
+FRONTEND = PlainFrontend()
