@@ -36,7 +36,19 @@ class BestValues {
         const Arena::Mark mark = arena_.mark();
         const Filling filling{table, xs, ys, columns(ys), arena_.take<int32_t>(size_t(width))};
         std::fill_n(table.cells, width, 0);
-        for (int32_t i = 1; i <= xs.size(); ++i) fill_row(filling, i);
+        for (int32_t x = xs.low; x <= xs.high; ++x) {
+            int32_t *const here = table.row(x - xs.low + 1);
+            const int32_t *const best = best_before(filling, x);
+            const bool closes = filling.columns.closer_count > 0 && parent_.region[x] != NONE;
+            if (!closes && !pair_.useful(x)) {
+                std::copy_n(best, width, here);  // there is nothing to match
+                continue;
+            }
+            const int32_t *const gain = pair_.gains(x) + ys.low - 1;  // of column j
+            match_in_row(filling, here, best, gain);
+            if (closes) jump_in_row(filling, x, here, gain);
+            skip_in_row(filling, here);
+        }
         arena_.release(mark);
         return table;
     }
@@ -142,21 +154,6 @@ class BestValues {
                                                  child_.region_class[region]};
         }
         return made;
-    }
-
-    void fill_row(const Filling &filling, int32_t i) {
-        const int32_t x = filling.xs.low + i - 1;
-        int32_t *const here = filling.table.row(i);
-        const int32_t *const best = best_before(filling, x);
-        const bool closes = filling.columns.closer_count > 0 && parent_.region[x] != NONE;
-        if (!closes && !pair_.useful(x)) {
-            std::copy_n(best, filling.table.width, here);  // there is nothing to match
-            return;
-        }
-        const int32_t *const gain = pair_.gains(x) + filling.ys.low - 1;  // of column j
-        match_in_row(filling, here, best, gain);
-        if (closes) jump_in_row(filling, x, here, gain);
-        skip_in_row(filling, here);
     }
 
     // The best that was reached at any element before x, column by column.
