@@ -47,8 +47,8 @@ _NAMES = {code: name for name, code in _CODES.items()}
 
 def dtype_of(name: str) -> np.dtype[Any]:
     """A NumPy type by the name a graph gives it."""
-    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
-    return found
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name) if hasattr(ml_dtypes, name) else name)
+    return dtype
 
 
 SMALL_FLOATS = frozenset(dtype_of(name) for name in _CODES if "float16" in name or "float8" in name)
@@ -83,9 +83,26 @@ class Spec(Struct, frozen=True):
 
 
 class _Entry(Struct):
+    """One tensor as the header of a file has it."""
+
     dtype: str
     shape: tuple[int, ...]
     data_offsets: tuple[int, int]
+
+    def spec(self, name: str, at: int) -> Spec:
+        """The same as a Spec, if it is possible and its bytes begin just at `at`."""
+        begin, end = self.data_offsets
+        if self.dtype not in _NAMES:
+            raise InvalidWeights(name[:MAX_SHOWN], f"unknown type {self.dtype[:MAX_SHOWN]!r}")
+        dtype = _NAMES[self.dtype]
+        least = min(self.shape, default=0)
+        # What is empty has dimensions, too, and no array can have larger ones.
+        if len(self.shape) > MAX_RANK or least < 0 or math.prod(s or 1 for s in self.shape) >= 2**59:
+            raise InvalidWeights(name[:MAX_SHOWN], f"impossible shape {self.shape[:MAX_RANK]}")
+        if begin != at or end - begin != math.prod(self.shape) * dtype_of(dtype).itemsize:
+            where = f"bytes {begin} to {end} do not follow what comes before, or do not fit its shape"
+            raise InvalidWeights(name[:MAX_SHOWN], where)
+        return Spec(dtype, self.shape, begin, end)
 
 
 class Header(Struct, frozen=True, dict=True):
@@ -98,7 +115,7 @@ class Header(Struct, frozen=True, dict=True):
     def of(
         cls, tensors: Iterable[tuple[str, str, tuple[int, ...]]], metadata: Mapping[str, str] | None = None
     ) -> "Header":
-        """Tensors by name, dtype and shape, laid out one after the other.
+        """Lay out tensors, given by name, dtype and shape, one after the other.
 
         The widest types come first, so that every tensor is aligned, as readers of the format expect.
         """
@@ -108,15 +125,15 @@ class Header(Struct, frozen=True, dict=True):
                 raise InvalidWeights(name, f"weights of type {dtype} cannot be stored in safetensors")
             if name == METADATA:
                 raise InvalidWeights(name, "no tensor of a safetensors file can be called so")
-        found: dict[str, Spec] = {}
+        specs: dict[str, Spec] = {}
         at = 0
-        for name, dtype, shape in sorted(listed, key=lambda each: -dtype_of(each[1]).itemsize):
-            if name in found:
+        for name, dtype, shape in sorted(listed, key=lambda tensor: -dtype_of(tensor[1]).itemsize):
+            if name in specs:
                 raise InvalidWeights(name, "it is given twice")
             end = at + math.prod(shape) * dtype_of(dtype).itemsize
-            found[name] = Spec(dtype, shape, at, end)
+            specs[name] = Spec(dtype, shape, at, end)
             at = end
-        return cls(found, dict(metadata or {}))
+        return cls(specs, dict(metadata or {}))
 
     @property
     def data_bytes(self) -> int:
@@ -149,34 +166,23 @@ class Header(Struct, frozen=True, dict=True):
             entries = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in raw.items()}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             raise InvalidWeights("file", f"its header is no safetensors header: {problem}") from problem
-        at, found = 0, {}
-        for name, entry in sorted(entries.items(), key=lambda each: each[1].data_offsets):
-            begin, end = entry.data_offsets
-            if entry.dtype not in _NAMES:
-                raise InvalidWeights(name[:MAX_SHOWN], f"unknown type {entry.dtype[:MAX_SHOWN]!r}")
-            dtype = _NAMES[entry.dtype]
-            size = dtype_of(dtype).itemsize
-            least = min(entry.shape, default=0)
-            # What is empty has dimensions, too, and no array can have larger ones.
-            if len(entry.shape) > MAX_RANK or least < 0 or math.prod(s or 1 for s in entry.shape) >= 2**59:
-                raise InvalidWeights(name[:MAX_SHOWN], f"impossible shape {entry.shape[:MAX_RANK]}")
-            if begin != at or end - begin != math.prod(entry.shape) * size:
-                where = f"bytes {begin} to {end} do not follow what comes before, or do not fit its shape"
-                raise InvalidWeights(name[:MAX_SHOWN], where)
-            found[name], at = Spec(dtype, entry.shape, begin, end), end
+        at, specs = 0, {}
+        for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
+            specs[name] = entry.spec(name, at)
+            at = specs[name].end
         if data_bytes is not None and at != data_bytes:
             raise InvalidWeights("file", f"its tensors take {at:,} bytes, but {data_bytes:,} are there")
-        return cls({name: found[name] for name in entries}, metadata)
+        return cls({name: specs[name] for name in entries}, metadata)
 
 
 def _names(text: bytes) -> int:
     """How many names, also repeated ones, does the outermost object of a JSON text have?"""
-    depth = found = 0
+    depth = names = 0
     for token in _TOKEN.finditer(text):
         first = text[token.start()]
         depth += (first in b"{[") - (first in b"}]")
-        found += depth == 1 and first == ord('"')
-    return found
+        names += depth == 1 and first == ord('"')
+    return names
 
 
 def without_nan(arrays: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
@@ -202,19 +208,19 @@ def stream(header: Header, arrays: Iterable[tuple[str, Array]]) -> Iterator[memo
     yield header.to_bytes()
     waiting: dict[str, Array] = {}
     source = iter(arrays)
-    for name in sorted(header.tensors, key=lambda each: header.tensors[each].begin):
+    for name in sorted(header.tensors, key=lambda tensor: header.tensors[tensor].begin):
         while name not in waiting:
-            found = next(source, None)
-            if found is None:
+            arrived = next(source, None)
+            if arrived is None:
                 raise InvalidWeights(name, "it is missing")
-            other, array = found
+            other, array = arrived
             expected = header.tensors.get(other)
             if expected is None:
                 raise InvalidWeights(other, "nobody asked for it")
             native = array.dtype.newbyteorder("=")
             if tuple(array.shape) != expected.shape or native != dtype_of(expected.dtype):
-                found_it = f"{array.dtype} of shape {tuple(array.shape)}"
-                raise InvalidWeights(other, f"{found_it} instead of {expected.dtype} {expected.shape}")
+                given = f"{array.dtype} of shape {tuple(array.shape)}"
+                raise InvalidWeights(other, f"{given} instead of {expected.dtype} {expected.shape}")
             waiting[other] = array
         yield from _chunks(waiting.pop(name))
     for other, _ in source:
@@ -222,6 +228,7 @@ def stream(header: Header, arrays: Iterable[tuple[str, Array]]) -> Iterator[memo
 
 
 def _chunks(array: Array) -> Iterator[memoryview]:
+    """The bytes of an array, little-endian, some megabytes at a time."""
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     flat = memoryview(array.reshape(-1).view(np.uint8).data)
     for at in range(0, len(flat), CHUNK):

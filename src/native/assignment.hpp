@@ -1,49 +1,16 @@
-// Who goes with whom, for the largest sum? And the scratch memory that this and the alignment use.
+// Who goes with whom, for the largest sum?
 //
 // values[i * m + j] is what row i earns with column j; partner[i] becomes i's column, or -1. The best
 // assignment is found by the Hungarian method, in time n^2 m; ties keep the given order.
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "arena.hpp"
+
 namespace modelkeeper {
-
-// Scratch memory that is given back in the reverse order of asking.
-class Arena {
-  public:
-    using Mark = std::pair<size_t, size_t>;
-    Mark mark() const { return {block_, top_}; }
-    void release(Mark mark) { std::tie(block_, top_) = mark; }
-
-    // Begin anew; what one huge pair needed is not kept for ever.
-    void reset(size_t keep) {
-        size_t held = 0;
-        for (const auto &block : blocks_) held += block.second;
-        if (held > keep) blocks_.clear();
-        block_ = top_ = 0;
-    }
-
-    template <class T> T *take(size_t count) {
-        const size_t bytes = (count * sizeof(T) + 63) & ~size_t(63);
-        while (block_ < blocks_.size() && top_ + bytes > blocks_[block_].second) ++block_, top_ = 0;
-        if (block_ == blocks_.size()) {
-            const size_t size = std::max(bytes, size_t(1) << 20);
-            blocks_.emplace_back(std::unique_ptr<char[]>(new char[size]), size);
-            top_ = 0;
-        }
-        char *at = blocks_[block_].first.get() + top_;
-        top_ += bytes;
-        return reinterpret_cast<T *>(at);
-    }
-
-  private:
-    std::vector<std::pair<std::unique_ptr<char[]>, size_t>> blocks_;
-    size_t block_ = 0, top_ = 0;
-};
 
 inline void assign_best(const int32_t *values, int32_t n, int32_t m, std::vector<int32_t> &partner, Arena &arena) {
     partner.assign(size_t(n), -1);

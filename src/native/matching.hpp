@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "decompose.hpp"
+#include "layout.hpp"
 #include "search.hpp"
 
 namespace modelkeeper {
@@ -60,7 +61,8 @@ inline std::tuple<Out<uint16_t>, Out<int32_t>, Out<int32_t>> decompose(In<uint64
     std::vector<int32_t> nodes, used;
     {
         nb::gil_scoped_release release;
-        Decomposition made(n, content.data(), rank.data(), token.data(), offset.data(), source.data(), label.data());
+        const Decomposition graph(n, content.data(), rank.data(), offset.data(), source.data(), label.data());
+        Layout made(graph, token.data());
         form = made.form();
         nodes = std::move(made.nodes);
         used = std::move(made.tokens);

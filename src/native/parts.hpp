@@ -4,6 +4,7 @@
 // consists, which merges own what leads to them, and how its nodes can be told apart.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -28,7 +29,14 @@ class Parts {
 
     // For node v its content (a hash), and its predecessors with the labels of the edges.
     Parts(size_t n, const uint64_t *content, const int32_t *offset, const int32_t *source, const uint16_t *label)
-        : n_(int(n)), preds_(n), succs_(n), colour_(content, content + n), content_(content), aside_(n), side_(n, 0), place_(n, -1) {
+        : n_(int(n)),
+          preds_(n),
+          succs_(n),
+          colour_(content, content + n),
+          aside_(n),
+          side_(n, 0),
+          content_(content),
+          place_(n, -1) {
         for (int v = 0; v < n_; ++v) {
             auto &in = preds_[size_t(v)];
             for (int32_t e = offset[v]; e < offset[v + 1]; ++e) in.push_back({source[e], label[e]});
@@ -48,6 +56,11 @@ class Parts {
         Refiner(dag).refine(colour_, TIE_BUDGET);
         set_aside();
     }
+
+    size_t size() const { return size_t(n_); }
+
+    // The edges into a node: those there are, and those that were set aside.
+    std::array<const std::vector<Link> *, 2> inputs(int32_t v) const { return {&preds_[size_t(v)], &aside_[size_t(v)]}; }
 
     Nodes all() const {
         Nodes nodes(static_cast<size_t>(n_));

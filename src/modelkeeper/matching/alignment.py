@@ -39,59 +39,64 @@ class Alignment:
 
 
 def align(parent: Graph | Prepared, child: Graph | Prepared) -> Alignment:
-    """Which layer of `parent` could lend to which layer of `child`?
+    """Align two models: which layer of `parent` could lend to which layer of `child`?
 
     Raises:
         TooLargeToMatch: one of them has more layers than an alignment takes.
     """
-    first = prepare(parent) if isinstance(parent, Graph) else parent
-    second = prepare(child) if isinstance(child, Graph) else child
-    same = first.fingerprint == second.fingerprint
-    if same and np.array_equal(first.form, second.form) and np.array_equal(first.tokens, second.tokens):
-        elements: NDArray[np.integer] = np.repeat(np.flatnonzero(first.layers[:, 0] >= 0)[:, None], 2, axis=1)
-        layer_score, edge_score = first.total - _edge_total(first), _edge_total(first)
+    lender = prepare(parent) if isinstance(parent, Graph) else parent
+    taker = prepare(child) if isinstance(child, Graph) else child
+    same = lender.fingerprint == taker.fingerprint
+    if same and np.array_equal(lender.form, taker.form) and np.array_equal(lender.tokens, taker.tokens):
+        real_elements = np.flatnonzero(lender.layers[:, 0] >= 0)
+        elements: NDArray[np.integer] = np.repeat(real_elements[:, None], 2, axis=1)
+        layer_score, edge_score = lender.total - _edge_total(lender), _edge_total(lender)
     else:
-        table = _native.rewards(first.tokens, second.tokens, KNOBS)
-        layer_score, edge_score, found = _native.align_pair(first.form, second.form, table, KNOBS)
-        elements = found.reshape(-1, 2)
-    pairs = _layers(first, second, elements)
+        rewards = _native.rewards(lender.tokens, taker.tokens, KNOBS)
+        layer_score, edge_score, matched = _native.align_pair(lender.form, taker.form, rewards, KNOBS)
+        elements = matched.reshape(-1, 2)
+    pairs = _layers(lender, taker, elements)
     return Alignment(
         pairs=tuple(zip(pairs[:, 0].tolist(), pairs[:, 1].tolist(), strict=True)),
-        similarity=similarity(layer_score + edge_score, first.total, second.total, same),
+        similarity=similarity(layer_score + edge_score, lender.total, taker.total, same),
         layer_score=layer_score,
         edge_score=edge_score,
-        parent_total=first.total,
-        child_total=second.total,
-        skipped_parent=_without(first.size, pairs[:, 0]),
-        skipped_child=_without(second.size, pairs[:, 1]),
+        parent_total=lender.total,
+        child_total=taker.total,
+        skipped_parent=_without(lender.size, pairs[:, 0]),
+        skipped_child=_without(taker.size, pairs[:, 1]),
     )
 
 
 def _edge_total(prepared: Prepared) -> int:
+    """What the edges of a model earn against itself."""
     return int(KNOBS[2]) * prepared.edges
 
 
 def _without(size: int, used: NDArray[np.int64]) -> tuple[int, ...]:
+    """The numbers below `size` that are not used."""
     free = np.ones(size, np.bool_)
     free[used[used >= 0]] = False  # medoids come from a store that does not know their layers
     return tuple(np.flatnonzero(free).tolist())
 
 
 def _layers(parent: Prepared, child: Prepared, elements: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Matched elements as matched layers, in the child's order: a folded norm goes with its layer, layers
-    outside the data flow by content."""
+    """Turn matched elements into matched layers, in the child's order.
+
+    A norm that was folded into its layer goes with it; layers outside the data flow are paired by content.
+    """
     x, y = elements[:, 0], elements[:, 1]
-    ours, theirs = parent.layers[x], child.layers[y]
-    kinds = parent.tokens[parent.form[8 + x], 2], child.tokens[child.form[8 + y], 2]
-    norms = (ours[:, 1] >= 0) & (theirs[:, 1] >= 0) & (kinds[0] == kinds[1])
+    parent_layers, child_layers = parent.layers[x], child.layers[y]  # of each match: a layer, and its norm
+    parent_norm, child_norm = parent.tokens[parent.form[8 + x], 2], child.tokens[child.form[8 + y], 2]
+    norms = (parent_layers[:, 1] >= 0) & (child_layers[:, 1] >= 0) & (parent_norm == child_norm)
     spare: dict[int, list[int]] = {}
     for layer, content in reversed(parent.unused):
         spare.setdefault(content, []).append(layer)
     alike = [(spare[content].pop(), layer) for layer, content in child.unused if spare.get(content)]
     pairs = np.concatenate(
         [
-            np.stack([ours[:, 0], theirs[:, 0]], axis=1),
-            np.stack([ours[norms, 1], theirs[norms, 1]], axis=1),
+            np.stack([parent_layers[:, 0], child_layers[:, 0]], axis=1),
+            np.stack([parent_layers[norms, 1], child_layers[norms, 1]], axis=1),
             np.array(alike, np.int64).reshape(-1, 2),
         ]
     )

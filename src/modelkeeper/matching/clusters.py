@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeeper.matching.prepare import Prepared
-from modelkeeper.matching.search import Clusters, Snapshot
+from modelkeeper.matching.search import Clusters, Part, Snapshot, whole
 from modelkeeper.matching.segments import Segment
-from modelkeeper.matching.similarity import PARENT_SHARE
 
 
 def cluster(
@@ -25,45 +24,47 @@ def cluster(
     threads: int = 1,
     stop: threading.Event | None = None,
 ) -> Clusters | None:
-    """Clusters of a snapshot: `count` medoids, chosen among `sample` architectures. None if told to stop."""
+    """Group the architectures of a snapshot around `count` medoids, chosen among `sample` of them.
+
+    None if `stop` was set on the way.
+    """
     stop = stop or threading.Event()
-    everything = [
-        (number, kind)
-        for number, part in enumerate(snapshot.parts)
+    architectures = [
+        (part, kind)
+        for part in snapshot.parts
         for kind in np.unique(part.kinds[part.alive[: part.rows]]).tolist()
     ]
     rng = np.random.default_rng(seed)
-    chosen = rng.choice(len(everything), min(sample, len(everything)), replace=False)
-    models = [
-        snapshot.parts[number].segment.prepared(kind) for number, kind in (everything[i] for i in chosen)
-    ]
-    if len(models) > count:
+    sampled = rng.choice(len(architectures), min(sample, len(architectures)), replace=False)
+    medoids = [part.segment.prepared(kind) for part, kind in (architectures[i] for i in sampled)]
+    if len(medoids) > count:
         import kmedoids  # takes seconds where scikit-learn is installed, and few processes make clusters
 
-        distances = _distances(models, threads, stop)
+        distances = _distances(medoids, threads, stop)
         if stop.is_set():
             return None
-        found = kmedoids.fasterpam(distances, count, random_state=seed)
-        models = [models[i] for i in found.medoids]
-    labels = []
-    for part in snapshot.parts:
-        columns = part.segment.columns
-        every = np.arange(part.architectures, dtype=np.int32)
-        best, label = np.full(part.architectures, -1.0), np.zeros(part.architectures, np.int16)
-        for number, medoid in enumerate(models):
-            if stop.is_set():
-                return None
-            scan = part.scan(medoid, threads)
-            total = PARENT_SHARE * columns["totals"][every] + (1 - PARENT_SHARE) * medoid.total
-            bound = scan.bounds(every, False) / np.maximum(total, 1)
-            label[bound > best] = number
-            best = np.maximum(best, bound)
-        labels.append(label)
-    return Clusters(tuple(models), tuple(labels))
+        chosen = kmedoids.fasterpam(distances, count, random_state=seed).medoids
+        medoids = [medoids[i] for i in chosen]
+    labels = [_nearest(part, medoids, threads, stop) for part in snapshot.parts]
+    return None if stop.is_set() else Clusters(tuple(medoids), tuple(labels))
+
+
+def _nearest(part: Part, medoids: list[Prepared], threads: int, stop: threading.Event) -> NDArray[np.int16]:
+    """For each architecture of a part the number of the medoid that, by its bound, it may resemble most."""
+    every = np.arange(part.architectures, dtype=np.int32)
+    best, label = np.full(part.architectures, -1.0), np.zeros(part.architectures, np.int16)
+    for number, medoid in enumerate(medoids):
+        if stop.is_set():
+            break
+        scan = part.scan(medoid, threads)
+        bound = scan.bounds(every, False) / np.maximum(whole(part.totals, medoid.total), 1)
+        label[bound > best] = number
+        best = np.maximum(best, bound)
+    return label
 
 
 def to_bytes(clusters: Clusters) -> bytes:
-    """Clusters as a file."""
+    """Write clusters as the bytes of a file."""
     file = io.BytesIO()
     medoids = {f"medoid{i}": np.frombuffer(m.to_bytes(), np.uint8) for i, m in enumerate(clusters.medoids)}
     labels = {f"labels{i}": labels for i, labels in enumerate(clusters.labels)}
@@ -72,24 +73,22 @@ def to_bytes(clusters: Clusters) -> bytes:
 
 
 def from_bytes(data: bytes) -> Clusters | None:
-    """What `to_bytes` wrote, or None if another version of the matcher wrote it."""
+    """Read clusters from what `to_bytes` wrote, or None if another version of the matcher wrote it."""
     with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        found: dict[str, list[NDArray[np.generic]]] = {"medoid": [], "labels": []}
+        arrays: dict[str, list[NDArray[np.generic]]] = {"medoid": [], "labels": []}
         for name in file.files:
-            found[name.rstrip("0123456789")].append(file[name])
-    medoids = [Prepared.from_bytes(medoid.tobytes()) for medoid in found["medoid"]]
-    labels = tuple(label.astype(np.int16) for label in found["labels"])
-    known = tuple(medoid for medoid in medoids if medoid is not None)
-    return Clusters(known, labels) if len(known) == len(medoids) else None
+            arrays[name.rstrip("0123456789")].append(file[name])
+    read = [Prepared.from_bytes(medoid.tobytes()) for medoid in arrays["medoid"]]
+    medoids = tuple(medoid for medoid in read if medoid is not None)
+    labels = tuple(label.astype(np.int16) for label in arrays["labels"])
+    return Clusters(medoids, labels) if len(medoids) == len(read) else None
 
 
 def _distances(models: list[Prepared], threads: int, stop: threading.Event) -> NDArray[np.float64]:
     """One minus the similarity of each pair, the mean of both ways round. A pair is aligned one way only."""
     store = Segment()
-    place = [
-        store.columns["kinds"][row] for row in (store.add(key, model) for key, model in enumerate(models))
-    ]
-    which = np.array(place, np.int32)
+    rows = [store.add(key, model) for key, model in enumerate(models)]
+    which = np.array([store.columns["kinds"][row] for row in rows], np.int32)
     totals = np.array([model.total for model in models], np.float64)
     similarity = np.ones((len(models), len(models)))
     for i, model in enumerate(models):
@@ -97,8 +96,7 @@ def _distances(models: list[Prepared], threads: int, stop: threading.Event) -> N
             break
         scan = store.scan(model, store.architectures, store.tokens, threads)
         scores = scan.scores(which[i + 1 :])
-        lent = PARENT_SHARE * totals[i + 1 :] + (1 - PARENT_SHARE) * model.total
-        received = PARENT_SHARE * model.total + (1 - PARENT_SHARE) * totals[i + 1 :]
+        lent, received = whole(totals[i + 1 :], model.total), whole(model.total, totals[i + 1 :])
         mean = (scores / np.maximum(lent, 1) + scores / np.maximum(received, 1)) / 2
         similarity[i, i + 1 :] = similarity[i + 1 :, i] = np.minimum(mean, 1.0)
     distances: NDArray[np.float64] = 1.0 - similarity

@@ -5,9 +5,9 @@ snapshots, which do not change. The index is derived from the catalog: if its fi
 another version, it is made anew; if they are older than the catalog, what is missing is added.
 """
 
-import fcntl
 import json
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -24,6 +24,9 @@ from modelkeeper.matching.clusters import cluster, from_bytes, to_bytes
 from modelkeeper.matching.prepare import Prepared
 from modelkeeper.matching.search import Clusters, Found, Part, Snapshot, Wanted
 from modelkeeper.matching.segments import CAPACITY, Segment, read, write
+
+if sys.platform != "win32":
+    import fcntl
 
 MANIFEST = "index.json"
 # Architectures. At 4,000, clusters find nothing within a budget that bounds alone do not, and take seconds to
@@ -110,10 +113,10 @@ class Index:
         """Remove a model. Was it there?"""
         with self._writing:
             parts = list(self._snapshot.parts)
-            found = self._remove(parts, key)
-            if found:
+            removed = self._remove(parts, key)
+            if removed:
                 self._publish(parts)
-            return found
+            return removed
 
     def close(self) -> None:
         """End the work in the background. The index can still be used, but makes no more clusters."""
@@ -169,6 +172,7 @@ class Index:
                 return index
 
     def _read(self, folder: Path, content: bytes) -> None:
+        """Load the segments and clusters that a manifest names."""
         try:
             manifest = json.loads(content)
             parts = []
@@ -192,6 +196,7 @@ class Index:
         return None
 
     def _remove(self, parts: list[Part], key: int) -> bool:
+        """Take a model out of the parts. Was it there?"""
         place = self._find(parts, key)
         if place is None:
             return False
@@ -219,6 +224,7 @@ class Index:
         self._snapshot = _follow(self._snapshot, parts)
 
     def _publish(self, parts: list[Part]) -> None:
+        """Make the parts what searches see from now on; make clusters if it is time to."""
         self._snapshot = Snapshot(tuple(parts), self._snapshot.clusters)
         self._changes += 1
         size = sum(part.architectures for part in parts)
@@ -245,7 +251,7 @@ class Index:
 
 
 def _refresh(index_of: "weakref.ref[Index]", stop: threading.Event) -> None:
-    """What the background thread does. It keeps no index alive while it works."""
+    """Make clusters in the background thread, which keeps no index alive while it works."""
     index = index_of()
     if index is None:
         return
@@ -258,6 +264,7 @@ def _refresh(index_of: "weakref.ref[Index]", stop: threading.Event) -> None:
 
 
 def _halt(stop: threading.Event, background: list[threading.Thread]) -> None:
+    """End the background thread, and wait for it."""
     stop.set()
     for thread in background:
         if thread is not threading.current_thread():  # it may be the last to let go of its index
@@ -265,7 +272,7 @@ def _halt(stop: threading.Event, background: list[threading.Thread]) -> None:
 
 
 def _follow(old: Snapshot, parts: Sequence[Part]) -> Snapshot:
-    """The parts, with the clusters of an older snapshot as far as they hold the same segments."""
+    """A snapshot of the parts, with the clusters of an older one as far as they hold the same segments."""
     clusters, same = old.clusters, 0
     while same < min(len(parts), len(old.parts)) and parts[same].segment is old.parts[same].segment:
         same += 1
@@ -273,6 +280,7 @@ def _follow(old: Snapshot, parts: Sequence[Part]) -> Snapshot:
 
 
 def _append(parts: list[Part], key: int, model: Prepared) -> None:
+    """Add a model to the last part, or to a new one if that is full or frozen."""
     growing = parts and not parts[-1].segment.frozen
     row = parts[-1].segment.add(key, model) if growing else None
     if row is None:
@@ -286,18 +294,19 @@ def _append(parts: list[Part], key: int, model: Prepared) -> None:
 
 
 def _move(part: Part, parts: list[Part]) -> None:
-    """Append the models of a part."""
+    """Append the models of a part that are not gone to other parts."""
     for row in np.flatnonzero(part.alive[: part.rows]).tolist():
         _append(parts, int(part.keys[row]), part.segment.prepared(int(part.kinds[row])))
 
 
 def _part(segment: Segment, alive: NDArray[np.bool_] | None = None) -> Part:
-    """All that a segment holds now."""
+    """A part of all that a segment holds now."""
     alive = np.zeros(CAPACITY, np.bool_) if alive is None else alive
     return Part(segment, segment.rows, segment.architectures, segment.tokens, alive)
 
 
 def _manifest(folder: Path) -> bytes:
+    """Read what names the files of a saved index."""
     try:
         return (folder / MANIFEST).read_bytes()
     except OSError as problem:
@@ -306,7 +315,11 @@ def _manifest(folder: Path) -> bytes:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """While this process saves, no other does: it would sweep away files that no manifest names yet."""
+    """Lock a folder: while this process saves, no other sweeps away files that no manifest names yet.
+
+    There are no such locks on Windows: there, only one process at a time may save into a folder.
+    """
     with (folder / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -56,7 +56,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found, the most similar first; of equals the smallest key first."""
+    """The models that a search found, the most similar first; of equals the smallest key first."""
 
     matches: tuple[Match, ...]
     proven: bool  # False: the budget, or `stop`, ended the search, a better model may exist
@@ -85,8 +85,15 @@ class Part:
 
     @property
     def keys(self) -> NDArray[np.int64]:
+        """The model of each row."""
         keys: NDArray[np.int64] = self.segment.columns["keys"][: self.rows]
         return keys
+
+    @property
+    def totals(self) -> NDArray[np.int64]:
+        """What each architecture scores against itself."""
+        totals: NDArray[np.int64] = self.segment.columns["totals"][: self.architectures]
+        return totals
 
     def scan(self, child: Prepared, threads: int) -> _native.Scan:
         """The child against all architectures of this part."""
@@ -94,6 +101,7 @@ class Part:
 
     @property
     def kinds(self) -> NDArray[np.int32]:
+        """The architecture of each row."""
         kinds: NDArray[np.int32] = self.segment.columns["kinds"][: self.rows]
         return kinds
 
@@ -111,8 +119,8 @@ class Snapshot:
     @cached_property
     def keys(self) -> NDArray[np.int64]:
         """Every model in it."""
-        found = [part.keys[part.alive[: part.rows]] for part in self.parts]
-        return np.concatenate(found) if found else np.empty(0, np.int64)
+        keys = [part.keys[part.alive[: part.rows]] for part in self.parts]
+        return np.concatenate(keys) if keys else np.empty(0, np.int64)
 
     def search(
         self,
@@ -143,7 +151,7 @@ class Snapshot:
         run = _Search(self, child, buckets, floor, threads, stop)
         run.collect(among)
         proven = run.align(budget, self.clusters)
-        return run.found(proven)
+        return run.result(proven)
 
 
 class _Search:
@@ -158,49 +166,43 @@ class _Search:
         threads: int,
         stop: Callable[[], bool] | None = None,
     ) -> None:
-        self.parts, self.child, self.buckets, self.floor, self.threads = (
-            snapshot.parts,
-            child,
-            buckets,
-            floor,
-            threads,
-        )
-        self.stop = stop
+        self.parts, self.child = snapshot.parts, child
+        self.buckets, self.floor, self.threads, self.stop = buckets, floor, threads, stop
         self.lowest = 0  # the lowest bucket that still matters
         self.aligned = self.considered = 0
 
     def collect(self, among: Keys | None) -> None:
+        """Make a candidate, with a coarse bound, of each architecture that a model to be considered has."""
         wanted = None
         if among is not None:
             wanted = np.unique(among if isinstance(among, np.ndarray) else np.array(list(among), np.int64))
-        self.masks, self.scans = [], []
-        parts, kinds, bounds, totals, known = [], [], [], [], []
-        own = np.frombuffer(bytes.fromhex(self.child.fingerprint), np.uint64)
+        self.masks: list[NDArray[np.bool_]] = []  # of each part: which rows are considered
+        self.scans: list[_native.Scan] = []
+        parts = [np.empty(0, np.int16)]
+        kinds = [np.empty(0, np.int32)]
+        totals = [np.empty(0, np.int64)]
+        bounds, similarities = [np.empty(0)], [np.empty(0)]
+        fingerprint = np.frombuffer(bytes.fromhex(self.child.fingerprint), np.uint64)
         for number, part in enumerate(self.parts):
             mask = part.alive[: part.rows]
             if wanted is not None:
                 mask = mask & np.isin(part.keys, wanted)
-            self.masks.append(mask)
-            self.considered += int(mask.sum())
             present = np.zeros(part.architectures, np.bool_)
             present[part.kinds[mask]] = True
             which = np.flatnonzero(present).astype(np.int32)
-            columns = part.segment.columns
-            same = (columns["fingerprints"][which] == own).all(axis=1)
-            scan = part.scan(self.child, self.threads)
-            total = columns["totals"][which]
+            same = (part.segment.columns["fingerprints"][which] == fingerprint).all(axis=1)
+            scan, total = part.scan(self.child, self.threads), part.totals[which]
             parts.append(np.full(len(which), number, np.int16))
             kinds.append(which)
             totals.append(total)
-            known.append(np.where(same, 1.0, -1.0))
+            similarities.append(np.where(same, 1.0, -1.0))
             bounds.append(np.where(same, 1.0, self._similarity(scan.bounds(which, False), total)))
+            self.masks.append(mask)
             self.scans.append(scan)
-        empty = not parts
-        self.part = np.empty(0, np.int16) if empty else np.concatenate(parts)
-        self.kind = np.empty(0, np.int32) if empty else np.concatenate(kinds)
-        self.total = np.empty(0, np.int64) if empty else np.concatenate(totals)
-        self.bound = np.empty(0) if empty else np.concatenate(bounds)
-        self.similarity = np.empty(0) if empty else np.concatenate(known)  # -1: not aligned yet
+            self.considered += int(mask.sum())
+        self.part, self.kind = np.concatenate(parts), np.concatenate(kinds)
+        self.total, self.bound = np.concatenate(totals), np.concatenate(bounds)
+        self.similarity = np.concatenate(similarities)  # -1: not aligned yet
         self._raise_threshold()
 
     def align(self, budget: int | None, clusters: Clusters | None) -> bool:
@@ -241,12 +243,13 @@ class _Search:
             take *= 2
         return True
 
-    def found(self, proven: bool) -> Found:
+    def result(self, proven: bool) -> Found:
+        """The models whose architectures are in the buckets asked for."""
         chosen = np.flatnonzero(self.similarity >= 0)
         chosen = chosen[
             (_bucket(self.similarity[chosen]) >= self.lowest) & (self.similarity[chosen] >= self.floor)
         ]
-        matches = []
+        matches: list[Match] = []
         for number, part in enumerate(self.parts):
             here = chosen[self.part[chosen] == number]
             if not len(here):
@@ -255,33 +258,36 @@ class _Search:
             value[self.kind[here]] = self.similarity[here]
             of_row = value[part.kinds]
             rows = np.flatnonzero(self.masks[number] & (of_row >= 0))
-            matches += [
-                Match(key, s) for key, s in zip(part.keys[rows].tolist(), of_row[rows].tolist(), strict=True)
-            ]
+            matches += map(Match, part.keys[rows].tolist(), of_row[rows].tolist())
         matches.sort(key=lambda match: (-match.similarity, match.key))
         return Found(tuple(matches), proven, self.aligned, self.considered)
 
     def _similarity(self, score: NDArray[np.int64], total: NDArray[np.int64]) -> NDArray[np.float64]:
-        whole = PARENT_SHARE * total + (1 - PARENT_SHARE) * self.child.total
-        shares: NDArray[np.float64] = np.minimum(score / np.maximum(whole, 1e-9), BELOW_ONE)
+        """Similarities from scores and from what the parents score against themselves."""
+        most = np.maximum(whole(total, self.child.total), 1e-9)
+        shares: NDArray[np.float64] = np.minimum(score / most, BELOW_ONE)
         return shares
 
     def _reaching(self, candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those candidates that may still reach the lowest bucket that matters, by their bounds."""
         bound = self.bound[candidates]
         return candidates[(_bucket(bound) >= self.lowest) & (bound >= self.floor)]
 
     def _raise_threshold(self) -> None:
+        """Give up buckets below those asked for, as far as better ones hold a model."""
         known = self.similarity[self.similarity >= max(self.floor, 0.0)]
         holding = np.unique(_bucket(known))
         if len(holding) >= self.buckets:
             self.lowest = int(holding[-self.buckets])
 
     def _refine(self, candidates: NDArray[np.int64]) -> None:
+        """Give candidates a fine bound."""
         for number, here in self._by_part(candidates):
             fine = self._similarity(self.scans[number].bounds(self.kind[here], True), self.total[here])
             self.bound[here] = np.minimum(self.bound[here], fine)
 
     def _score(self, candidates: NDArray[np.int64]) -> None:
+        """Align candidates with the child: from now on their similarity is known."""
         for number, here in self._by_part(candidates):
             self.similarity[here] = self._similarity(
                 self.scans[number].scores(self.kind[here]), self.total[here]
@@ -289,8 +295,9 @@ class _Search:
         self.aligned += len(candidates)
 
     def _by_part(self, candidates: NDArray[np.int64]) -> Sequence[tuple[int, NDArray[np.int64]]]:
-        of = self.part[candidates]
-        return [(int(number), candidates[of == number]) for number in np.unique(of)]
+        """Candidates by the number of their part."""
+        part = self.part[candidates]
+        return [(int(number), candidates[part == number]) for number in np.unique(part)]
 
     def _nearness(self, clusters: Clusters) -> NDArray[np.float64]:
         """The bound of each candidate, raised by how near its medoid is."""
@@ -307,6 +314,15 @@ class _Search:
         return rank
 
 
+def whole(
+    parent_total: float | NDArray[np.number], child_total: float | NDArray[np.number]
+) -> NDArray[np.float64]:
+    """What a score is divided by: the mean of what parents and children score against themselves."""
+    mean: NDArray[np.float64] = np.asarray(PARENT_SHARE * parent_total + (1 - PARENT_SHARE) * child_total)
+    return mean
+
+
 def _bucket(similarity: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The tenth that each similarity falls in."""
     buckets: NDArray[np.int64] = np.minimum((similarity * BUCKETS).astype(np.int64), BUCKETS - 1)
     return buckets

@@ -18,7 +18,7 @@ from modelkeeper.transform.gather import AxisMap, gather
 from modelkeeper.transform.importance import Importance, folded
 from modelkeeper.transform.pairing import TensorPair
 from modelkeeper.transform.plan import Entry, Plan
-from modelkeeper.transform.units import MEAN, NOTHING, Index, Shares
+from modelkeeper.transform.units import MEAN, NOTHING, Index, Mask, Shares
 from modelkeeper.weights import SMALL_FLOATS, Array, dtype_of, holds_nan
 
 # What a norm does to a unit that is new: nothing. (Zero would never learn: its reader is zero, too.)
@@ -87,6 +87,8 @@ def apply(
 
 
 class _Run:
+    """One plan that is being carried out: makes tensors of the child, one by one."""
+
     def __init__(
         self, plan: Plan, tensors: Mapping[str, Array], importance: Callable[[int], Shares] | None
     ) -> None:
@@ -97,6 +99,7 @@ class _Run:
         self._layers: dict[str, Layer] = {layer.name: layer for layer in plan.child.layers}
 
     def make(self, entry: Entry) -> Array:
+        """Make one tensor of the child, as its entry in the plan says."""
         tensor = self._plan.child.tensors[entry.tensor]
         if entry.source:
             made = self._gathered(self._plan.pairs[entry.like or entry.tensor])
@@ -109,6 +112,7 @@ class _Run:
         return made.astype(dtype_of(tensor.dtype), copy=False)
 
     def _source(self, tensor: Tensor) -> Array:
+        """Read a tensor of the parent and check that it is what the parent's graph says."""
         try:
             array = self._tensors[tensor.name]
         except KeyError:
@@ -126,90 +130,109 @@ class _Run:
         return array
 
     def _gathered(self, pair: TensorPair) -> Array:
-        array = self._folded(pair)
-        order = [number for number in pair.axes if number is not None]
-        rest = [number for number in range(array.ndim) if number not in order]
-        array = array.transpose(order + rest).reshape([array.shape[number] for number in order])
-        shape = [
-            axis.size for axis, number in zip(pair.child.axes, pair.axes, strict=True) if number is not None
-        ]
-        same = [self._plan.maps.identical(ours.of, theirs.of) for ours, theirs in pair.expressions()]
+        """Gather a tensor of the child from the parent's, along all axes at once."""
+        array = _in_child_order(self._folded(pair), pair)
+        axes = list(pair.expressions())
+        same = [self._plan.maps.identical(child_axis.of, parent_axis.of) for child_axis, parent_axis in axes]
         if all(same):
             return array.reshape(pair.child.shape)  # as it is: whoever loads it copies it
-        maps, means = [], []
-        for position, (ours, theirs) in enumerate(pair.expressions()):
-            if same[position]:
-                maps.append(AxisMap())
-                continue
-            matrix = self._plan.maps.resampled(pair.child, ours, theirs)
-            if matrix is not None:
-                array = _resampled(array, position, matrix)
-                maps.append(AxisMap())
-                continue
-            index, factor = self._plan.maps.gather(ours, theirs, self._importance)
-            new = index == MEAN
-            if new.any() and self._plan.maps.unread(pair.child):
-                index = np.where(new, np.arange(len(index)) % theirs.size, index)
-            elif new.any():
-                means.append((position, new))
-                index = np.where(new, NOTHING, index)
-            maps.append(AxisMap(index, None if (factor == 1).all() else factor))
-        scale = self._plan.maps.scale(pair.child)
-        if scale != 1 and maps:
-            factor = np.full(shape[0], scale) if maps[0].factor is None else maps[0].factor * scale
-            maps[0] = AxisMap(maps[0].index, factor)
-        if not np.issubdtype(array.dtype, np.inexact) and array.dtype not in SMALL_FLOATS:
-            maps = [AxisMap(each.index, None) for each in maps]
+        maps: list[AxisMap] = []
+        mean_units: dict[int, Mask] = {}  # by axis: which units become the mean of the others
+        for position, (child_axis, parent_axis) in enumerate(axes):
+            axis_map = AxisMap()
+            if not same[position]:
+                matrix = self._plan.maps.resampled(pair.child, child_axis, parent_axis)
+                if matrix is not None:
+                    array = _resampled(array, position, matrix)
+                else:
+                    axis_map, averaged = self._axis_map(pair.child, child_axis, parent_axis)
+                    if averaged.any():
+                        mean_units[position] = averaged
+            maps.append(axis_map)
+        shape = [child_axis.size for child_axis, _ in axes]
+        maps = self._scaled(pair.child, maps, shape, array.dtype)
         try:
             made = gather(array, maps, shape)
         except CannotGather as error:
             raise InvalidWeights(pair.parent.name, error.problem) from None
         if len(maps) == 1 and maps[0].index is not None and pair.child.role in _NEUTRAL:
             made[maps[0].index < 0] = _NEUTRAL[pair.child.role]
-        for position, new in means:
-            rows = np.moveaxis(made, position, 0)
-            rows[new] = rows[~new].mean(0, dtype=np.float64).astype(made.dtype)
+        for position, averaged in mean_units.items():
+            _set_to_mean(made, position, averaged)
         return made.reshape(pair.child.shape)
 
+    def _axis_map(self, tensor: Tensor, child_axis: Axis, parent_axis: Axis) -> tuple[AxisMap, Mask]:
+        """Where the units along an axis come from, and which of them become the mean of the others.
+
+        The latter have no source here, unless nothing reads the tensor: then any unit serves.
+        """
+        index, factor = self._plan.maps.gather(child_axis, parent_axis, self._importance)
+        averaged = index == MEAN
+        if averaged.any() and self._plan.maps.unread(tensor):
+            index = np.where(averaged, np.arange(len(index)) % parent_axis.size, index)
+            averaged = np.zeros(len(index), np.bool_)
+        elif averaged.any():
+            index = np.where(averaged, NOTHING, index)
+        return AxisMap(index, None if (factor == 1).all() else factor), averaged
+
+    def _scaled(
+        self, tensor: Tensor, maps: list[AxisMap], shape: list[int], dtype: np.dtype[Any]
+    ) -> list[AxisMap]:
+        """The maps of all axes, the first one with the tensor's scale. Whole numbers take no factors."""
+        if not np.issubdtype(dtype, np.inexact) and dtype not in SMALL_FLOATS:
+            return [AxisMap(axis_map.index, None) for axis_map in maps]
+        scale = self._plan.maps.scale(tensor)
+        if scale == 1 or not maps:
+            return maps
+        first = maps[0]
+        factor = np.full(shape[0], scale) if first.factor is None else first.factor * scale
+        return [AxisMap(first.index, factor), *maps[1:]]
+
     def _folded(self, pair: TensorPair) -> Array:
-        """A tensor of the parent, in which kept units stand in for dropped ones."""
+        """A tensor of the parent, merged and folded: in it, kept units stand in for dropped ones."""
         merge = self._plan.merges.get(pair.parent.name)
         array = merge.apply(pair.parent, self._source) if merge else self._source(pair.parent)
         if self._fold is not None:
-            for (ours, theirs), number in zip(pair.expressions(), pair.parents(), strict=True):
-                for space, kept in self._plan.maps.dropping(ours, theirs, self._importance):
+            for (child_axis, parent_axis), number in zip(pair.expressions(), pair.parents(), strict=True):
+                for space, kept in self._plan.maps.dropping(child_axis, parent_axis, self._importance):
                     fold = self._fold(space, kept)
                     if fold is not None:
-                        array = folded(array, theirs, number, space, fold)
+                        array = folded(array, parent_axis, number, space, fold)
         return array
 
     def _epsilon(self, entry: Entry) -> float:
+        """What the batch norm of an entry adds to variances; 0 for other layers."""
         layer = self._layers[entry.layer]
         value = layer.attributes.get("eps", 0.0)
         return float(value) if layer.kind == BATCH_NORM and isinstance(value, (int, float)) else 0.0
 
     def _identity(self, entry: Entry, tensor: Tensor) -> Array:
-        """Each unit goes through as it is: copies of one source share in what they hand on."""
-        out = next(n for n, axis in enumerate(tensor.axes) if axis.role == "out")
-        taken = next(n for n, axis in enumerate(tensor.axes) if axis.role == "in")
-        made = np.zeros(tensor.shape)
-        kernel = [size for n, size in enumerate(tensor.shape) if n not in (out, taken)]
+        """The weights of a new layer that hands each unit on: copies of one source share in it."""
+        out_axis = next(n for n, axis in enumerate(tensor.axes) if axis.role == "out")
+        in_axis = next(n for n, axis in enumerate(tensor.axes) if axis.role == "in")
+        kernel = [size for n, size in enumerate(tensor.shape) if n not in (out_axis, in_axis)]
         middle: tuple[Any, ...] = tuple((size - 1) // 2 for size in kernel)
-        groups = self._groups(entry)
-        rows, columns = tensor.shape[out], tensor.shape[taken]
-        source_out, _ = self._origin(tensor.axes[out])
-        source_in, share = self._origin(tensor.axes[taken])
-        if groups > 1 or source_out is None or source_in is None:
-            unit = np.arange(rows)
-            matrix = (unit[:, None] % max(1, rows // groups) == np.arange(columns)[None, :]).astype(float)
-        else:
-            matrix = (source_out[:, None] == source_in[None, :]) * share[None, :]
-        view = np.moveaxis(made, (out, taken), (0, 1))
-        view[(..., *middle)] = matrix
+        made = np.zeros(tensor.shape)
+        view = np.moveaxis(made, (out_axis, in_axis), (0, 1))
+        view[(..., *middle)] = self._identity_matrix(entry, tensor.axes[out_axis], tensor.axes[in_axis])
         if self._plan.noise:
             rng = np.random.default_rng((self._plan.seed, *entry.tensor.encode()))
-            made += self._plan.noise * rng.standard_normal(made.shape) / np.sqrt(made.size / max(1, rows))
+            row_size = made.size / max(1, tensor.shape[out_axis])
+            made += self._plan.noise * rng.standard_normal(made.shape) / np.sqrt(row_size)
         return made
+
+    def _identity_matrix(self, entry: Entry, out_axis: Axis, in_axis: Axis) -> Array:
+        """How much each output of a new layer takes of each input: outputs x inputs (of one group)."""
+        groups = self._groups(entry)
+        out_source, _ = self._origin(out_axis)
+        in_source, share = self._origin(in_axis)
+        if groups > 1 or out_source is None or in_source is None:
+            outputs, inputs = np.arange(out_axis.size), np.arange(in_axis.size)
+            taken = outputs % max(1, out_axis.size // groups)
+            matrix: Array = (taken[:, None] == inputs[None, :]).astype(float)
+        else:
+            matrix = (out_source[:, None] == in_source[None, :]) * share[None, :]
+        return matrix
 
     def _groups(self, entry: Entry) -> int:
         value = self._layers[entry.layer].attributes.get("groups", 1)
@@ -220,13 +243,26 @@ class _Run:
         if isinstance(axis.of, Atom):
             partner = self._plan.maps.partner(axis.of.space)
             if partner is not None:
-                found = self._plan.maps.space(axis.of.space, partner, self._importance)
-                return found.source + partner * 2**32, found.share
+                unit_map = self._plan.maps.space(axis.of.space, partner, self._importance)
+                return unit_map.source + partner * 2**32, unit_map.share
         return None, np.ones(axis.size)
 
 
+def _in_child_order(array: Array, pair: TensorPair) -> Array:
+    """A tensor of the parent with its axes in the child's order; axes that the child lacks have size one."""
+    order = list(pair.parents())
+    missing = [number for number in range(array.ndim) if number not in order]
+    return array.transpose(order + missing).reshape([array.shape[number] for number in order])
+
+
+def _set_to_mean(array: Array, axis: int, chosen: Mask) -> None:
+    """Make some units along an axis the mean of the others, in place."""
+    rows = np.moveaxis(array, axis, 0)
+    rows[chosen] = rows[~chosen].mean(0, dtype=np.float64).astype(array.dtype)
+
+
 def _resampled(array: Array, axis: int, matrix: Array) -> Array:
-    """Other positions along one axis."""
+    """Resample learned positions along one axis."""
     moved = np.moveaxis(array, axis, 0)
     made = np.tensordot(matrix, moved.astype(np.float64), 1).astype(array.dtype)
     return np.ascontiguousarray(np.moveaxis(made, 0, axis))

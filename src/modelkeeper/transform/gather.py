@@ -14,7 +14,7 @@ Two gathers in a row are one: by `a`, then by `b`, is the gather by `a.index[b.i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -93,20 +93,9 @@ def gather(
     """
     shape = tuple(shape)
     dtype = source.dtype.newbyteorder("=")
-    if dtype.kind not in "biufc" and dtype not in FLOAT_KINDS and dtype not in _MOVABLE:
-        raise CannotGather(f"arrays of {dtype} cannot be gathered")
-    if len(maps) != source.ndim or len(shape) != source.ndim:
-        raise CannotGather(
-            f"a source of shape {source.shape} needs {source.ndim} maps and a shape of as many sizes, "
-            f"not {len(maps)} and {shape}"
-        )
-    if min(shape, default=0) < 0:
-        raise CannotGather(f"shape {shape} has a negative size")
     if threads is not None and threads < 1:
         raise CannotGather(f"threads is {threads}; give 1 or more, or None for all there are")
-    kind: Kind | Literal["bits"] = FLOAT_KINDS.get(dtype, "bits")
-    if kind == "bits" and any(each.factor is not None for each in maps):
-        raise CannotGather(f"{dtype} takes no factors: convert the source to a float type first")
+    kind = _checked_kind(source, dtype, maps, shape)
     if out is None:
         out = np.empty(shape, dtype)
     elif out.shape != shape or out.dtype != dtype or not (out.flags.c_contiguous and out.flags.writeable):
@@ -122,13 +111,32 @@ def gather(
             dtype.itemsize,
             source.shape,
             shape,
-            [None if each.index is None else np.ascontiguousarray(each.index) for each in maps],
-            [None if each.factor is None else np.ascontiguousarray(each.factor) for each in maps],
+            [None if one.index is None else np.ascontiguousarray(one.index) for one in maps],
+            [None if one.factor is None else np.ascontiguousarray(one.factor) for one in maps],
             threads or 0,
         )
     except ValueError as error:
         raise CannotGather(str(error)) from None
     return out
+
+
+def _checked_kind(
+    source: Array, dtype: np.dtype[Any], maps: Sequence[AxisMap], shape: tuple[int, ...]
+) -> Kind | Literal["bits"]:
+    """Check that the maps and the shape fit the source; how the native module calls its numbers."""
+    if dtype.kind not in "biufc" and dtype not in FLOAT_KINDS and dtype not in _MOVABLE:
+        raise CannotGather(f"arrays of {dtype} cannot be gathered")
+    if len(maps) != source.ndim or len(shape) != source.ndim:
+        raise CannotGather(
+            f"a source of shape {source.shape} needs {source.ndim} maps and a shape of as many sizes, "
+            f"not {len(maps)} and {shape}"
+        )
+    if min(shape, default=0) < 0:
+        raise CannotGather(f"shape {shape} has a negative size")
+    kind: Kind | Literal["bits"] = FLOAT_KINDS.get(dtype, "bits")
+    if kind == "bits" and any(axis_map.factor is not None for axis_map in maps):
+        raise CannotGather(f"{dtype} takes no factors: convert the source to a float type first")
+    return kind
 
 
 def _bytes(array: Array) -> NDArray[np.uint8]:

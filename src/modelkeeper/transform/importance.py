@@ -34,7 +34,7 @@ Source = Callable[[Tensor], Array]
 
 
 class Importance:
-    """Of the units of a parent's spaces, each worked out when it is asked for."""
+    """How important the units of a parent's spaces are, worked out space by space when asked for."""
 
     def __init__(self, graph: Graph, source: Source) -> None:
         self._graph, self._source = graph, source
@@ -51,29 +51,33 @@ class Importance:
 
     @cached_property
     def _layer(self) -> dict[str, int]:
-        return {t.name: n for n, each in reversed([*enumerate(self._graph.layers)]) for t in each.tensors}
+        """The number of the first layer that has each tensor, by the tensor's name."""
+        numbered = reversed([*enumerate(self._graph.layers)])
+        return {tensor.name: number for number, layer in numbered for tensor in layer.tensors}
 
     def __call__(self, space: int) -> Shares:
         """How much each unit matters: never negative, in no particular unit."""
-        known = self._known.get(space)
-        if known is None:
-            size = self._graph.spaces[space].size
-            gains, makers, readers = np.zeros(size), np.zeros(size), np.zeros(size)
-            for tensor, number in self._on_space.get(space, ()):
-                squares = _squares(_rows(self._source(tensor), tensor, number, space))
-                if _reads(tensor.axes[number], space):
-                    readers += squares
-                elif tensor.role == "gain":
-                    gains += squares
-                elif len(tensor.axes) > 1:
-                    makers += squares
-            large = gains if gains.any() else makers
-            if gains.any() and readers.any() and not self._graph.spaces[space].averaged:
-                large = np.ones(size)
-            known = np.sqrt(large if large.any() else 1.0) * np.sqrt(readers if readers.any() else 1.0)
-            known = np.broadcast_to(known, size)
-            self._known[space] = known
-        return known
+        if space not in self._known:
+            self._known[space] = self._of_space(space)
+        return self._known[space]
+
+    def _of_space(self, space: int) -> Shares:
+        """The importance of each unit of one space: how large it is, times how much of it is read."""
+        size = self._graph.spaces[space].size
+        gains, makers, readers = np.zeros(size), np.zeros(size), np.zeros(size)
+        for tensor, number in self._on_space.get(space, ()):
+            squares = _squares(_rows(self._source(tensor), tensor, number, space))
+            if _reads(tensor.axes[number], space):
+                readers += squares
+            elif tensor.role == "gain":
+                gains += squares
+            elif len(tensor.axes) > 1:
+                makers += squares
+        large = gains if gains.any() else makers
+        if gains.any() and readers.any() and not self._graph.spaces[space].averaged:
+            large = np.ones(size)
+        importance = np.sqrt(large if large.any() else 1.0) * np.sqrt(readers if readers.any() else 1.0)
+        return np.broadcast_to(importance, size)
 
     def fold(self, space: int, kept: Index) -> tuple[Index, Shares] | None:
         """For each unit the kept one that stands in for it, and by how much; None where that means nothing.
@@ -86,6 +90,7 @@ class Importance:
         return self._folds[key]
 
     def _fold(self, space: int, kept: Index) -> tuple[Index, Shares] | None:
+        """What `fold` remembers: worked out from the weights that make the units."""
         on_space = self._on_space.get(space, ())
         readers = [tensor.axes[number] for tensor, number in on_space if _reads(tensor.axes[number], space)]
         if self._graph.spaces[space].averaged or any(axis.role != "in" for axis in readers):
@@ -116,9 +121,8 @@ class Importance:
         behind = self._consumers[self._layer[tensor.name]]
         norm = self._graph.layers[behind[0]] if len(behind) == 1 else None
         if norm is not None and norm.kind == BATCH_NORM and not any(edge.via for edge in norm.inputs):
-            parts = {
-                each.role: each for each in norm.tensors if each.axes and each.axes[0].of == Atom(space, size)
-            }
+            units = Atom(space, size)
+            parts = {part.role: part for part in norm.tensors if part.axes and part.axes[0].of == units}
             epsilon = norm.attributes.get("eps", 0.0)
             if "variance" in parts and isinstance(epsilon, (int, float)):
                 gain = self._source(parts["gain"]).astype(np.float64) if "gain" in parts else np.ones(size)
@@ -128,7 +132,7 @@ class Importance:
 
 
 def folded(array: Array, axis: Axis, number: int, space: int, fold: tuple[Index, Shares]) -> Array:
-    """A reader's weights, where the kept units are read for the dropped ones, too."""
+    """Fold dropped units into kept ones: the weights of a reader, where kept units are read for both."""
     into, amount = fold
     made = array.astype(np.result_type(array.dtype, np.float32))
     view = np.moveaxis(made, number, 0)
@@ -151,8 +155,9 @@ def _rows(array: Array, tensor: Tensor, number: int, space: int) -> Array:
 
 
 def _squares(rows: Array) -> Shares:
-    found: Shares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    return found
+    """The sum of squares of each row."""
+    sums: Shares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return sums
 
 
 def _positions(expression: Expression, space: int) -> Index:
@@ -163,14 +168,15 @@ def _positions(expression: Expression, space: int) -> Index:
 
 
 def _tensors_by_space(graph: Graph) -> dict[int, list[tuple[Tensor, int]]]:
-    found: dict[int, list[tuple[Tensor, int]]] = {}
+    """All tensors that know the units of a space, with the axis on which they do, by space."""
+    by_space: dict[int, list[tuple[Tensor, int]]] = {}
     for tensor in graph.tensors.values():
         if tensor.buffer or not tensor.live:
             continue
         for number, axis in enumerate(tensor.axes):
             for space in {leaf.space for leaf in leaves(axis.of) if isinstance(leaf, Atom)}:
-                found.setdefault(space, []).append((tensor, number))
-    return found
+                by_space.setdefault(space, []).append((tensor, number))
+    return by_space
 
 
 def _units(expression: Expression, space: int) -> Index:

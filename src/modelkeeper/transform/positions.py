@@ -16,7 +16,7 @@ MOST_EXTRA = 4  # positions before a grid: class, distillation and register toke
 
 
 def resampling(parents: int, size: int) -> Matrix:
-    """For each new position the weights of the old ones: size x parents, each row sums to one."""
+    """Resample positions: for each new one the weights of the old ones, size x parents, rows sum to one."""
     for extra in range(min(MOST_EXTRA, parents - 1, size - 1) + 1):
         if square(parents - extra) and square(size - extra):
             old, new = math.isqrt(parents - extra), math.isqrt(size - extra)
@@ -33,10 +33,10 @@ def square(size: int) -> bool:
 
 
 def line(parents: int, size: int) -> Matrix:
-    """Along one line, both of the same length: a tent over each new position, as wide as the coarser step."""
+    """Resample positions along one line: a tent over each new one, as wide as the coarser step."""
     step = parents / size
     centre = (np.arange(size) + 0.5) * step - 0.5
     tent = 1 - np.abs(np.arange(parents) - centre[:, None]) / max(1.0, step)
     weights = np.maximum(tent, 0.0)
-    found: Matrix = weights / weights.sum(1, keepdims=True)
-    return found
+    normalised: Matrix = weights / weights.sum(1, keepdims=True)
+    return normalised

@@ -20,6 +20,7 @@ import numpy as np
 
 Index = np.ndarray[Any, np.dtype[np.int64]]
 Shares = np.ndarray[Any, np.dtype[np.float64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 NOTHING = -1  # a unit without a source: zero
 MEAN = -2  # a unit without a source: the mean of all of them
@@ -45,11 +46,12 @@ class UnitMap:
 
     @property
     def identical(self) -> bool:
+        """Is every unit the parent's unit of the same number?"""
         return len(self.source) == self.parents and bool((self.source == np.arange(self.parents)).all())
 
 
 def identity(size: int) -> UnitMap:
-    """Every unit is what it was."""
+    """Map each unit to itself."""
     return UnitMap(np.arange(size), np.ones(size), size)
 
 
@@ -72,9 +74,9 @@ def widen(parents: int, size: int, seed: tuple[int, ...], *, evenly: bool = Fals
 
 
 def compare(parents: int, size: int, seed: tuple[int, ...], total: float) -> UnitMap:
-    """Copies of units that two values are compared by: the squares of their factors sum to `total`."""
-    known = widen(parents, size, seed)
-    return UnitMap(known.source, known.share, parents, made=np.sqrt(known.share * total))
+    """Copy units that two values are compared by (queries, keys): the squares of factors sum to `total`."""
+    wider = widen(parents, size, seed)
+    return UnitMap(wider.source, wider.share, parents, made=np.sqrt(wider.share * total))
 
 
 def fill(parents: int, size: int, seed: tuple[int, ...], *, mean: bool) -> UnitMap:
@@ -83,11 +85,11 @@ def fill(parents: int, size: int, seed: tuple[int, ...], *, mean: bool) -> UnitM
     What reads a zero does not matter, so it reads it like another unit: or neither could ever learn.
     """
     copies = size // parents * parents
-    known = widen(parents, copies, seed, evenly=True)
+    copied = widen(parents, copies, seed, evenly=True)
     rest = size - copies
-    source = np.concatenate([known.source, np.full(rest, MEAN if mean else NOTHING)])
-    read = np.concatenate([known.source, np.full(rest, NOTHING) if mean else np.arange(rest) % parents])
-    return UnitMap(source, np.concatenate([known.share, np.full(rest, parents / copies)]), parents, read)
+    source = np.concatenate([copied.source, np.full(rest, MEAN if mean else NOTHING)])
+    read = np.concatenate([copied.source, np.full(rest, NOTHING) if mean else np.arange(rest) % parents])
+    return UnitMap(source, np.concatenate([copied.share, np.full(rest, parents / copies)]), parents, read)
 
 
 def narrow(importance: Shares, size: int) -> UnitMap:
@@ -97,30 +99,30 @@ def narrow(importance: Shares, size: int) -> UnitMap:
 
 
 def rows(parents: int, size: int) -> UnitMap:
-    """Row i stays row i; what is new becomes the mean."""
+    """Keep rows that are looked up by number: row i stays row i, a new one becomes the mean."""
     source = np.arange(size)
     return UnitMap(np.where(source < parents, source, MEAN), np.ones(size), parents)
 
 
 def padded(parents: int, size: int) -> UnitMap:
-    """The first units stay; what is new is zero."""
+    """Keep the first units; new ones are zero."""
     source = np.arange(size)
     return UnitMap(np.where(source < parents, source, NOTHING), np.ones(size), parents)
 
 
 def centred(parents: int, size: int) -> UnitMap:
-    """A kernel keeps its middle: grown with zeros around it, or cut at its edges."""
+    """Keep the middle of a kernel: grown with zeros around it, or cut at its edges."""
     source = np.arange(size) - (size - parents) // 2
     return UnitMap(np.where((source >= 0) & (source < parents), source, NOTHING), np.ones(size), parents)
 
 
 def nearest(parents: int, size: int) -> UnitMap:
-    """Sampled anew at another resolution; the shares keep the sum over all positions."""
+    """Sample positions anew at another resolution; the shares keep the sum over all positions."""
     source = ((np.arange(size) + 0.5) * parents / size).astype(np.int64)
     return UnitMap(source, np.full(size, parents / size), parents)
 
 
 def cyclic(parents: int, size: int) -> UnitMap:
-    """Channels of data, repeated in their order: an average of what they had."""
+    """Repeat channels of input data in their order: an average of what they had."""
     source = np.arange(size) % parents
     return UnitMap(source, np.full(size, parents / size), parents)
