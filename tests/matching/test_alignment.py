@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.matching_laws import CHANGES, TANGLED, count
 from modelkeeper.graph import Graph, Layer
+from modelkeeper.graph.structure import Attribute
 from modelkeeper.matching import Alignment, Prepared, align, prepare
 from modelkeeper.matching.similarity import EDGE, bucket
 from tests.helpers import generated as net
@@ -285,7 +286,7 @@ def test_a_pointwise_convolution_lends_to_a_linear_layer() -> None:
 
 
 def test_what_cannot_be_reused_does_not_match() -> None:
-    def one(out: int, into: int, **attributes: object) -> Graph:
+    def one(out: int, into: int, **attributes: Attribute) -> Graph:
         b = net.Builder()
         b.add("output", b.conv(b.add("input"), out, into, 3, norm=False, **attributes))
         return b.graph()

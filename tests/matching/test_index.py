@@ -310,7 +310,8 @@ def test_an_index_opens_while_others_save(tmp_path: Path) -> None:
     models = [prepare(net.vgg((8, width))) for width in range(1, 40)]
     index = filled({0: models[0]})
     index.save(tmp_path)
-    stop, problems = threading.Event(), []
+    stop = threading.Event()
+    problems: list[object] = []
 
     def read() -> None:
         while not stop.is_set():
