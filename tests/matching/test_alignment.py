@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.matching_laws import CHANGES, TANGLED, count
+from benchmarks.helpers.differences import CHANGES, TANGLED, count
 from modelkeeper.graph import Graph, Layer
 from modelkeeper.graph.structure import Attribute
 from modelkeeper.matching import Alignment, Prepared, align, prepare

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from benchmarks.helpers.permutation import randomise
-from benchmarks.pairs import PAIRS, measure
+from benchmarks.helpers.real_pairs import PAIRS, measure
 from modelkeeper import Report, transfer
 from modelkeeper.errors import InvalidPairs, InvalidSetting, InvalidWeights
 from modelkeeper.frontends.torch import describe, difference, read, recalibrate
