@@ -3,7 +3,6 @@
 import random
 from itertools import combinations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,8 +10,8 @@ from hypothesis import strategies as st
 from benchmarks.helpers.differences import CHANGES, TANGLED, count
 from modelkeeper.graph import Graph, Layer
 from modelkeeper.graph.structure import Attribute
-from modelkeeper.matching import Alignment, Prepared, align, prepare
-from modelkeeper.matching.similarity import EDGE, bucket
+from modelkeeper.matching import Alignment, align, prepare
+from modelkeeper.matching.similarity import EDGE
 from tests.helpers import generated as net
 
 pairs = st.tuples(net.networks | net.tangles(), net.networks | net.tangles())
@@ -356,22 +355,7 @@ def test_attributes_and_what_lies_on_an_edge_matter() -> None:
     assert 0.9 < align(plain, rewired).similarity < 1.0
 
 
-@given(net.networks)
-def test_a_prepared_graph_survives_its_bytes(graph: Graph) -> None:
-    made = prepare(graph)
-    again = Prepared.from_bytes(made.to_bytes())
-    assert again is not None
-    assert again.to_bytes() == made.to_bytes()
-    assert align(again, made).similarity == 1.0
-    assert again.total == made.total
-    assert np.array_equal(again.counts, made.counts)
-
-
 @given(pairs)
 @settings(max_examples=25)
 def test_an_alignment_is_the_same_every_time(both: tuple[Graph, Graph]) -> None:
     assert align(*both) == align(*both)
-
-
-def test_buckets_are_tenths() -> None:
-    assert [bucket(x) for x in (0.0, 0.05, 0.1, 0.95, 1.0)] == [0, 0, 1, 9, 9]
