@@ -194,13 +194,13 @@ def test_the_map_is_in_the_order_of_imports() -> None:
     wrong = []
     for above, below in pairwise(named):
         if room_of(above) > room_of(below):
-            last = max((name for name in named if room_of(name) <= room_of(below)), key=room_of)
-            wrong.append(f"{below}: move it up, out of {above}'s room, to the lines of {last}")
+            rooms = [ORDER[room_of(name)] if room_of(name) >= 0 else "no room" for name in (below, above)]
+            wrong.append(f"{below} ({rooms[0]}) stands below {above} ({rooms[1]}): move the one that strayed")
     for name in named:
         folder = f"{Path(name).parent.as_posix()}/"
-        above = [other for other in named[: place[name]] if other.startswith(folder)]
-        if name.endswith("/__init__.py") and above and name != "src/modelkeeper/__init__.py":
-            wrong.append(f"{name}: move it up, above {above[0]}: a package is said before its files")
+        early = [other for other in named[: place[name]] if other.startswith(folder)]
+        if name.endswith("/__init__.py") and early and name != "src/modelkeeper/__init__.py":
+            wrong.append(f"{name}: move it up, above {early[0]}: a package is said before its files")
     edges = {name: needs(name) for name in named if not name.endswith("/__init__.py")}
     for name, needed in edges.items():
         late = [
