@@ -14,8 +14,18 @@ from typing import Any
 
 import torch
 
-from benchmarks.helpers.small_nets import EPOCH, RATE, Data, accuracy, build, fashion_mnist, train
-from benchmarks.narrowing import INPUT, WARM, spread
+from benchmarks.helpers.small_nets import (
+    EPOCH,
+    INPUT,
+    RATE,
+    WARM,
+    Data,
+    accuracy,
+    build,
+    fashion_mnist,
+    spread,
+    train,
+)
 from modelkeeper import transfer
 
 RESULTS = Path(__file__).parent / "results"

@@ -9,8 +9,6 @@ are compared with a forward pass on the CPU, and listed apart. Writes benchmarks
 import argparse
 import json
 import statistics
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +16,12 @@ import torch
 from torch import nn
 
 from benchmarks.helpers.catalogue import TRANSFORMERS, build, cifar_classifiers, classifiers
+from benchmarks.helpers.timing import fastest
 from modelkeeper.frontends.torch import describe
 from modelkeeper.frontends.torch.behaviour import run_on_random
 from modelkeeper.frontends.torch.inputs import Inputs
 
 RESULTS = Path(__file__).parent / "results"
-
-
-def fastest(function: Callable[[], Any], repeats: int) -> float:
-    """Seconds of the fastest of several calls."""
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - began)
-    return min(times)
 
 
 def forward(model: nn.Module, inputs: Inputs) -> None:

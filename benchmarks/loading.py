@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.describe import fastest
-from benchmarks.pairs import of
+from benchmarks.helpers.real_pairs import of
+from benchmarks.helpers.timing import fastest
 from modelkeeper.frontends.torch import describe, load, read
 from modelkeeper.matching import align
 from modelkeeper.transform import apply, make_plan

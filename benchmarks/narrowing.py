@@ -20,17 +20,28 @@ import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.helpers.small_nets import BATCH, EPOCH, RATE, Data, accuracy, build, fashion_mnist, train
+from benchmarks.helpers.small_nets import (
+    BATCH,
+    EPOCH,
+    INPUT,
+    RATE,
+    WARM,
+    Data,
+    accuracy,
+    build,
+    fashion_mnist,
+    spread,
+    train,
+)
+from benchmarks.helpers.unit_rules import Weights, group_l1, prefix
 from modelkeeper import transfer
 from modelkeeper.frontends.torch import describe, load, read, recalibrate
-from modelkeeper.graph import Atom, Graph
+from modelkeeper.graph import Graph
 from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform import apply, make_plan
 from modelkeeper.transform.units import Shares
@@ -38,27 +49,8 @@ from modelkeeper.transform.units import Shares
 RESULTS = Path(__file__).parent / "results"
 PAIRS = (("R16-1", "R8-1"), ("R24-1", "R16-1"), ("V16-1", "V8-1"))
 PARENT_EPOCHS = 6
-WARM = 0.3 * RATE
-INPUT = torch.zeros(2, 1, 28, 28)
 COLUMNS = ("start", "recalibrated", "after")
-
-Weights = dict[str, np.ndarray[Any, np.dtype[Any]]]
 Operator = Callable[[nn.Module, nn.Module], object]
-
-
-def prefix(graph: Graph, weights: Weights, space: int) -> Shares:
-    """The first units matter most."""
-    return -np.arange(graph.spaces[space].size, dtype=np.float64)
-
-
-def group_l1(graph: Graph, weights: Weights, space: int) -> Shares:
-    """The absolute weights of each unit, summed over all tensors of the space."""
-    found = np.zeros(graph.spaces[space].size)
-    for name, tensor in graph.tensors.items():
-        for number, axis in enumerate(tensor.axes):
-            if isinstance(axis.of, Atom) and axis.of.space == space and not tensor.buffer:
-                found += np.abs(np.moveaxis(weights[name], number, 0).reshape(len(found), -1)).sum(1)
-    return found
 
 
 def chosen_by(rule: Callable[[Graph, Weights, int], Shares]) -> Operator:
@@ -125,11 +117,6 @@ def main() -> None:
             rows.append({"pair": f"{lender} to {name}", "parent": reached, "operator": label, **by_column})
             print(label, {column: spread(by_column[column]) for column in COLUMNS}, flush=True)
     write(rows, chosen.seeds)
-
-
-def spread(values: tuple[float, ...] | list[float]) -> str:
-    """Mean ± standard deviation, in percent."""
-    return f"{100 * mean(values):.1f} ± {100 * (stdev(values) if len(values) > 1 else 0):.1f}"
 
 
 def write(rows: list[dict[str, Any]], seeds: list[int]) -> None:

@@ -36,8 +36,8 @@ from typing import Any
 import httpx
 import numpy as np
 
-from benchmarks.keeper import make_zoo, resized
-from benchmarks.soak import network
+from benchmarks.helpers.soaking import network
+from benchmarks.helpers.synthetic_zoo import make_zoo, resized
 from modelkeeper.coordinator.local import Coordinator
 from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.errors import CoordinatorUnreachable

@@ -155,7 +155,7 @@ class Run:
             self.model.train()
             loss = cross_entropy(self.model(learn.images[chosen]), learn.classes[chosen])
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             schedule.step()
             if step % EVERY == 0 or step == self.steps:

@@ -1,10 +1,12 @@
-"""The architecture as tests: who may import whom, what each file says of itself, and the map of them all."""
+"""The architecture as tests: who may import whom, how long a file may be, what each says of itself, and the
+map of them all, which is in the order of imports."""
 
 import ast
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -34,6 +36,8 @@ ORDER = (
     "__main__",
 )
 FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "onnx", "transformers"}
+MOST_LINES = 400
+MOST_LINES_OF_A_FUNCTION = 60
 GENERATED = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 
 
@@ -53,35 +57,36 @@ def imported(node: ast.AST) -> Iterator[str]:
         yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """The statements that run when a module is imported: not those in functions, nor for type checkers."""
-    for child in ast.iter_child_nodes(node):
-        typing_only = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
-        if not typing_only and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield child
-            yield from at_import(child)
+def names_in(path: Path) -> set[str]:
+    """The modules that a Python file imports anywhere, also inside functions, by their full names."""
+    return {name for node in ast.walk(ast.parse(path.read_text())) for name in imported(node)}
+
+
+def listed(problem: str, items: list[str]) -> str:
+    """A message with one line for each item, none left out."""
+    return "\n  ".join([f"{problem}:", *items])
 
 
 def test_a_module_imports_only_what_comes_before_it() -> None:
+    strays = []
     for path in sorted(PACKAGE.rglob("*.py*")):
         here = path.relative_to(PACKAGE).parts[0].partition(".")[0]
         if here not in ("__init__", "__pycache__"):
-            names = {name for node in ast.walk(ast.parse(path.read_text())) for name in imported(node)}
-            ours = {name.split(".")[1] for name in names if name.startswith("modelkeeper.")}
+            rooms = {name.split(".")[1] for name in names_in(path) if name.startswith("modelkeeper.")}
             allowed = {here, *ORDER[: ORDER.index(here)]}
-            assert ours <= allowed, f"{path} imports {ours - allowed}"
+            strays += [f"{path.relative_to(ROOT)} imports {room}" for room in sorted(rooms - allowed)]
+    assert not strays, listed("imports point one way, down ORDER", strays)
 
 
 def test_only_a_front_end_imports_its_framework() -> None:
+    """Not even inside a function, nor for type checkers: what needs a framework belongs to its front end."""
+    strays = []
     for path in sorted(PACKAGE.rglob("*.py")):
         frontend = re.match(r"frontends/(\w+)[./]", path.relative_to(PACKAGE).as_posix())
-        names = {
-            name.partition(".")[0]
-            for node in at_import(ast.parse(path.read_text()))
-            for name in imported(node)
-        }
-        foreign = names & FRAMEWORKS - ({frontend[1]} if frontend else set())
-        assert not foreign, f"{path} imports {foreign} as soon as it is imported"
+        foreign = {name.partition(".")[0] for name in names_in(path)} & FRAMEWORKS
+        foreign -= {frontend[1]} if frontend else set()
+        strays += [f"{path.relative_to(ROOT)} imports {name}" for name in sorted(foreign)]
+    assert not strays, listed("what needs a framework belongs to its front end", strays)
 
 
 def test_the_core_and_the_command_line_start_without_numpy_or_a_framework() -> None:
@@ -99,10 +104,112 @@ def test_every_file_says_what_it_is_for() -> None:
             assert text.startswith("//"), f"{path} has no comment on top"
 
 
-def test_the_map_names_every_file_and_no_other() -> None:
+def test_no_file_is_longer_than_a_reader_can_hold() -> None:
+    sources = [path for path in files("src") if path.suffix in (".py", ".pyi", ".cpp", ".hpp")]
+    lengths = {path.as_posix(): len((ROOT / path).read_text().splitlines()) for path in sources}
+    too_long = [f"{name}: {count} lines" for name, count in lengths.items() if count > MOST_LINES]
+    assert not too_long, listed(f"above {MOST_LINES} lines: make two of each, one question a file", too_long)
+
+
+def long_functions(path: Path) -> Iterator[str]:
+    """The functions of a file that are too long, without a comment `# long: reason` at their top."""
+    text = path.read_text()
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
+            count = node.end_lineno - node.lineno + 1
+            above = min(part.lineno for part in (node, *node.decorator_list)) - 1
+            documented = ast.get_docstring(node) is not None and len(node.body) > 1
+            top = lines[above - 1 : node.body[documented].lineno]
+            if count > MOST_LINES_OF_A_FUNCTION and not any(re.search(r"# long: \w", line) for line in top):
+                yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {count} lines"
+
+
+def test_no_function_is_long_without_a_reason() -> None:
+    too_long = [function for path in sorted(PACKAGE.rglob("*.py")) for function in long_functions(path)]
+    assert not too_long, listed("divide them, or say why not at the top of each: # long: ...", too_long)
+
+
+# -- the map ----------------------------------------------------------------------------------------------
+
+
+def map_lines() -> list[str]:
+    """The lines of the map in CONTRIBUTING.md: a path, then what it is for."""
     text = (ROOT / "CONTRIBUTING.md").read_text().partition("## The map")[2]
-    lines = text.partition("```\n")[2].partition("```")[0].splitlines()
+    return text.partition("```\n")[2].partition("```")[0].splitlines()
+
+
+def room_of(path: str) -> int:
+    """The place in ORDER of the room that a file of src belongs to; what belongs to none comes first."""
+    parts = Path(path).parts
+    room = "_native" if parts[1] == "native" else parts[2].partition(".")[0]
+    return ORDER.index(room) if room in ORDER else -1
+
+
+def needs(path: str) -> set[str]:
+    """The files of src that a file of src imports or includes."""
+    if path.endswith((".cpp", ".hpp")):
+        included = re.findall(r'^#include "([^"]+)"', (ROOT / path).read_text(), re.M)
+        return {f"src/native/{name}" for name in included} - {path}
+    if not path.endswith((".py", ".pyi")):
+        return set()
+    needed = set()
+    for name in names_in(ROOT / path):
+        parts = name.split(".")
+        for count in range(len(parts), 1, -1):  # the longest name that is a module: the rest is in it
+            module = "/".join(["src", *parts[:count]])
+            if file := next(
+                (f for f in (f"{module}.py", f"{module}/__init__.py") if (ROOT / f).exists()), None
+            ):
+                needed.add(file)
+                break
+    return needed - {path}
+
+
+def reachable(start: str, edges: dict[str, set[str]]) -> set[str]:
+    """All that a file needs, directly or through others."""
+    seen: set[str] = set()
+    waiting = [start]
+    while waiting:
+        fresh = edges.get(waiting.pop(), set()) - seen
+        seen |= fresh
+        waiting.extend(fresh)
+    return seen
+
+
+def test_the_map_names_every_file_and_no_other() -> None:
+    lines = map_lines()
     named = [line.split()[0] for line in lines]
     assert sorted({path.as_posix() for path in files("src")} - set(named)) == [], "not on the map"
     assert [name for name in named if not (ROOT / name).exists()] == [], "on the map, but not there"
+    assert sorted(name for name in set(named) if named.count(name) > 1) == [], "on the map more than once"
     assert all(len(line.split()) > 2 for line in lines), "a file without a word about it"
+
+
+def test_the_map_is_in_the_order_of_imports() -> None:
+    """Rooms as in ORDER; `__init__.py` first in its folder; a file below those of its room that it needs."""
+    named = [line.split()[0] for line in map_lines()]
+    named = [name for name in named if name.startswith("src/") and (ROOT / name).is_file()]
+    place = {name: number for number, name in enumerate(named)}
+    wrong = []
+    for above, below in pairwise(named):
+        if room_of(above) > room_of(below):
+            rooms = [ORDER[room_of(name)] if room_of(name) >= 0 else "no room" for name in (below, above)]
+            wrong.append(f"{below} ({rooms[0]}) stands below {above} ({rooms[1]}): move the one that strayed")
+    for name in named:
+        folder = f"{Path(name).parent.as_posix()}/"
+        early = [other for other in named[: place[name]] if other.startswith(folder)]
+        if name.endswith("/__init__.py") and early and name != "src/modelkeeper/__init__.py":
+            wrong.append(f"{name}: move it up, above {early[0]}: a package is said before its files")
+    edges = {name: needs(name) for name in named if not name.endswith("/__init__.py")}
+    for name, needed in edges.items():
+        late = [
+            other
+            for other in needed & edges.keys()
+            if room_of(other) == room_of(name)
+            and place[other] > place[name]
+            and name not in reachable(other, edges)  # files that need each other come in any order
+        ]
+        if late:
+            wrong.append(f"{name}: move it down, below {max(late, key=place.__getitem__)}, which it needs")
+    assert not wrong, listed("the map in CONTRIBUTING.md is not in the order of imports", wrong)

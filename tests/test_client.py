@@ -17,12 +17,14 @@ from torch import nn
 
 from modelkeeper import ModelKeeperClient
 from modelkeeper.client import KeeperWarning
+from modelkeeper.coordinator.local import Coordinator
 from modelkeeper.errors import (
     CorruptWeights,
     InvalidMeta,
     InvalidMetric,
     InvalidSetting,
     InvalidWeights,
+    ModelKeeperError,
     ModelRefused,
     UnknownFramework,
     UnknownModel,
@@ -182,16 +184,15 @@ def test_lineage(client: ModelKeeperClient) -> None:
 
 
 def test_which_parents_are_taken(client: ModelKeeperClient) -> None:
+    models: list[tuple[str, float, dict[str, Any]]] = [
+        ("good", 0.9, {}),
+        ("better", 0.95, {}),
+        ("tagged", 0.88, {"tags": ["small", "fast"]}),
+        ("other task", 0.99, {"task": "detection"}),
+    ]
     ids = {
         name: give(client, net(seed=seed), accuracy, name=name, **more).id
-        for seed, (name, accuracy, more) in enumerate(
-            [
-                ("good", 0.9, {}),
-                ("better", 0.95, {}),
-                ("tagged", 0.88, {"tags": ["small", "fast"]}),
-                ("other task", 0.99, {"task": "detection"}),
-            ]
-        )
+        for seed, (name, accuracy, more) in enumerate(models)
     }
 
     def parent(**meta: Any) -> str:
@@ -231,6 +232,7 @@ def test_who_may_see_a_parent(client: ModelKeeperClient) -> None:
     give(client, net(seed=2), 0.92, name="project", visibility="project", project="p")
     give(client, net(seed=3), 0.94, name="private", visibility="private")
     graph = describe(net())
+    assert isinstance(client.coordinator, Coordinator)
     for viewer, expected in (
         (None, "private"),
         (Viewer("ann"), "private"),
@@ -258,6 +260,7 @@ def test_tied_weights_and_bfloat16(client: ModelKeeperClient, tmp_path: Path) ->
     parent, child, tokens = Tied(1), Tied(2), torch.arange(4)[None]
     record = client.register_model(parent, META | {"accuracy": 0.9}, example_inputs=(tokens,))
     _, meta = client.query_for_model(child, META, example_inputs=(tokens,))
+    assert record is not None
     assert meta.parent == record.id
     assert child.out.weight is child.embed.weight
     assert torch.equal(child.embed.weight, parent.embed.weight)
@@ -269,8 +272,9 @@ def test_tied_weights_and_bfloat16(client: ModelKeeperClient, tmp_path: Path) ->
     assert same(state(other), state(half))
     whole = net(seed=3)
     client.query_for_model(whole, META | {"parents": "half"})
-    assert whole[0].weight.dtype == torch.float32
-    assert torch.equal(whole[0].weight, half[0].weight.float())
+    weight = whole.get_parameter("0.weight")
+    assert weight.dtype == torch.float32
+    assert torch.equal(weight, half.get_parameter("0.weight").float())
 
 
 def test_a_folder_can_be_used_without_us(client: ModelKeeperClient, tmp_path: Path) -> None:
@@ -294,7 +298,7 @@ def test_a_folder_can_be_used_without_us(client: ModelKeeperClient, tmp_path: Pa
 def test_wrong_use_always_raises(tmp_path: Path, on_error: str) -> None:
     client = ModelKeeperClient(tmp_path, on_error=on_error)
     model = net()
-    for meta, error, text in (
+    asked: list[tuple[Any, type[ModelKeeperError], str]] = [
         ({"dat": "x"}, InvalidMeta, "did you mean 'data'"),
         ({"data": 5}, InvalidMeta, "must be text"),
         ({"tags": 7}, InvalidMeta, "list of names"),
@@ -302,24 +306,26 @@ def test_wrong_use_always_raises(tmp_path: Path, on_error: str) -> None:
         ({"minimum_similarity": 2}, InvalidMeta, "from 0 to 1"),
         ({"policy": "best"}, InvalidMeta, "buckets"),
         ([], InvalidMeta, "give a dict"),
-    ):
+    ]
+    for meta, error, text in asked:
         with pytest.raises(error, match=text):
-            client.query_for_model(model, meta=meta)  # type: ignore[arg-type]
-    for meta, error, text in (
+            client.query_for_model(model, meta=meta)
+    said: list[tuple[dict[str, Any], type[ModelKeeperError], str]] = [
         (META, InvalidMetric, "missing"),
         (META | {"accuracy": float("nan")}, InvalidMetric, "finite"),
         (META | {"accuracy": "high"}, InvalidMetric, "no number"),
         (META | {"acuracy": 0.9}, InvalidMeta, "did you mean 'accuracy'"),
         (META | {"accuracy": 0.9, "visibility": "secret"}, InvalidMeta, "private, project, public"),
         (META | {"accuracy": 0.9, "name": "two\nlines"}, InvalidMeta, "printable"),
-    ):
+    ]
+    for meta, error, text in said:
         with pytest.raises(error, match=text):
             client.register_model(model, meta=meta)
     for method in (client.query_for_model, client.register_model):
         with pytest.raises(UnknownFramework, match="dict"):
             method({}, meta=META | ({"accuracy": 0.9} if method == client.register_model else {}))
     with torch.no_grad():
-        model[0].weight[0, 0] = float("nan")
+        model.get_parameter("0.weight")[0, 0] = float("nan")
     with pytest.raises(InvalidWeights, match="NaN"):
         give(client, model)
     assert client.coordinator.models() == []
@@ -447,8 +453,10 @@ def test_gc_finds_damage(tmp_path: Path) -> None:
         flipped(tmp_path / "models" / flipped_one.id / "model.safetensors")
         assert client.coordinator.gc().damaged == (cut_one.id,)
         assert client.coordinator.gc(verify=True).damaged == (flipped_one.id,)
+        coordinator = ModelKeeperClient(tmp_path).coordinator
+        assert isinstance(coordinator, Coordinator)
         with pytest.raises(CorruptWeights):
-            ModelKeeperClient(tmp_path).coordinator.zoo.weights(flipped_one)
+            coordinator.zoo.weights(flipped_one)
 
 
 # -- training ---------------------------------------------------------------------------------------

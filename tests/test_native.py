@@ -13,7 +13,7 @@ TYPES = {"nodes": np.uint64, "offsets": np.int32, "sources": np.int32, "edges": 
 
 def colours(budget: int = 1_000, **changes: list[int]) -> list[int]:
     arrays = {name: np.array(values, TYPES[name]) for name, values in {**GOOD, **changes}.items()}
-    return _native.colours(**arrays, budget=budget).tolist()
+    return [int(colour) for colour in _native.colours(**arrays, budget=budget)]
 
 
 def test_equal_parts_have_equal_colours() -> None:
@@ -46,7 +46,7 @@ def test_a_budget_of_nothing_still_colours() -> None:
 )
 def test_arrays_that_describe_no_graph_are_refused(changes: dict[str, list[int]]) -> None:
     with pytest.raises(ValueError, match=r"offsets|edge"):
-        colours(**changes)
+        colours(1_000, **changes)
 
 
 @given(st.lists(st.integers(0, 3_000_000), max_size=4), st.integers(1, 3))

@@ -9,6 +9,7 @@ SGD with a cosine schedule, batches of 64. Budgets are counted in steps, never i
 
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any, cast
 
 import torch
@@ -20,6 +21,8 @@ from benchmarks.training import data
 EPOCH, BATCH = 188, 64
 IMAGES = EPOCH * BATCH
 RATE = 0.1  # from scratch
+WARM = 0.3 * RATE  # from the weights of another network
+INPUT = torch.zeros(2, 1, 28, 28)
 
 
 @dataclass(frozen=True)
@@ -117,3 +120,8 @@ def accuracy(model: nn.Module, data: Data) -> float:
     with torch.inference_mode():
         guesses = torch.cat([model(images).argmax(1) for images in torch.split(data.test, 500)])
     return (guesses == data.test_labels).double().mean().item()
+
+
+def spread(values: tuple[float, ...] | list[float]) -> str:
+    """Mean ± standard deviation, in percent."""
+    return f"{100 * mean(values):.1f} ± {100 * (stdev(values) if len(values) > 1 else 0):.1f}"

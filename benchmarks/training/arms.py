@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.narrowing import group_l1
+from benchmarks.helpers.unit_rules import group_l1
 from benchmarks.training.tasks import task
 from benchmarks.training.workloads import Job
 from benchmarks.training.zoo import Trained, Zoo

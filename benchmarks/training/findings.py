@@ -48,7 +48,7 @@ def grouped(these: list[Record]) -> dict[Key, list[Record]]:
 
 def selection_table(these: list[Record]) -> str:
     """For each job: what each policy chose, the best there was, and what predicted the order."""
-    from scipy.stats import spearmanr  # type: ignore[import-untyped]
+    from scipy.stats import spearmanr
 
     lines = [
         "| job | parents | from scratch | best parent | buckets | benefit | ρ similarity | ρ accuracy "

@@ -117,7 +117,10 @@ def test_what_is_registered_is_listed_and_shown(family: dict[str, str]) -> None:
 
 def test_json_is_what_the_python_objects_say(family: dict[str, str]) -> None:
     coordinator = Coordinator(Settings(home="zoo"))
-    plain = lambda value: json.loads(json.dumps(value))  # noqa: E731
+
+    def plain(value: object) -> object:
+        return json.loads(json.dumps(value))
+
     assert said("models") == [plain(each.to_dict()) for each in coordinator.models()]
     assert said("show", "child") == plain(coordinator.show("child").to_dict())
     assert said("tree", "child") == plain(coordinator.tree("child").to_dict())

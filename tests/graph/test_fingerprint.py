@@ -320,15 +320,22 @@ def on_tensors(graph: Graph, change: Callable[[Tensor], Tensor], only: int | Non
 
 
 def on_spaces(graph: Graph, change: Callable[[Atom], Atom], spaces: tuple[object, ...]) -> Graph:
+    def leaf(of: Atom | Fixed) -> Atom | Fixed:
+        return change(of) if isinstance(of, Atom) else of
+
+    def product(of: Product) -> Product:
+        return Product(tuple(concat(each) if isinstance(each, Concat) else leaf(each) for each in of.factors))
+
+    def concat(of: Concat) -> Concat:
+        return Concat(tuple(product(each) if isinstance(each, Product) else leaf(each) for each in of.parts))
+
     def expression(of: Expression) -> Expression:
         match of:
-            case Atom():
-                return change(of)
-            case Product(factors):
-                return Product(tuple(map(expression, factors)))
-            case Concat(parts):
-                return Concat(tuple(map(expression, parts)))
-        return of
+            case Product():
+                return product(of)
+            case Concat():
+                return concat(of)
+        return leaf(of)
 
     def axis(each: Axis) -> Axis:
         degrees = tuple((change(Atom(space, 0)).space, degree) for space, degree in each.degrees)

@@ -1,7 +1,7 @@
 """Bytes from a stranger: always a graph or InvalidGraph, nothing else, and in no time."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import process_time
@@ -48,7 +48,7 @@ def test_a_document_without_layers_is_a_graph() -> None:
     assert from_json(document()) == Graph("torch", ())
 
 
-HOSTILE = {
+HOSTILE: dict[str, bytes | str] = {
     "no bytes": b"",
     "blank": b" " * 1_000,
     "not UTF-8": b'{"format": "\xff\xfe"}',
@@ -110,8 +110,9 @@ HOSTILE = {
     "a very long framework": document(framework="a" * 1_000_000),
 }
 
+LONG_TERM: list[list[object]] = [["=", 0, ""], ["+", *[0] * 500_000]]
 # What would take long, or a lot of memory, without care. Made when it is needed.
-HEAVY = {
+HEAVY: dict[str, Callable[[], bytes]] = {
     "nested lists": lambda: b"[" * 1_000_000,
     "nested lists in a field": lambda: document(spaces="@").replace(b'"@"', b"[" * 1_000_000),
     "nested lists in an unknown field": lambda: b'{"x": ' + b"[" * 1_000_000,
@@ -160,7 +161,6 @@ HEAVY = {
     "too many edges": lambda: document(layers=[layer(), *[layer(inputs=[0] * 1_000)] * 1_001]),
     "too many tensors": lambda: document(layers=[layer(tensors=[[0]] * 1_000)] * 501),
 }
-LONG_TERM = [["=", 0, ""], ["+", *[0] * 500_000]]
 
 
 def many(item: bytes, count: int) -> bytes:

@@ -20,6 +20,7 @@ from modelkeeper.graph import (
     from_json,
     to_json,
 )
+from modelkeeper.graph.structure import Attribute
 from tests.helpers.strategies import graphs
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -75,7 +76,13 @@ def everything() -> Graph:
     gain = Tensor("elsewhere.gain", "gain", "float32", (made,), live=False)
     mix = Tensor("mix.weight", "weight", "float16", (Axis("out", stream), mixed))
     unfold = Tensor("mix.flat", "weight", "float16", (Axis("other", flat), Axis("in", joined)))
-    options = {"stride": (2, 2), "groups": 1, "transposed": False, "scale": 0.5, "padding": "same"}
+    options: dict[str, Attribute] = {
+        "stride": (2, 2),
+        "groups": 1,
+        "transposed": False,
+        "scale": 0.5,
+        "padding": "same",
+    }
     return Graph(
         framework="torch",
         layers=(

@@ -22,20 +22,20 @@ def postgres() -> Iterator[str]:
         programs = Path(on_path).parent
     if programs is None:
         pytest.skip("PostgreSQL is not installed")
-    as_other: dict[str, str] = {}
+    user: str | None = None
     if os.geteuid() == 0:  # it refuses to run as root
         try:
             pwd.getpwnam("postgres")
         except KeyError:
             pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
-        as_other = {"user": "postgres"}
+        user = "postgres"
     folder = Path(tempfile.mkdtemp(prefix="mk-pg-", dir="/tmp"))  # sockets have short paths
-    if as_other:
-        shutil.chown(folder, "postgres")
+    if user:
+        shutil.chown(folder, user)
 
     def run(program: str, *arguments: str) -> None:
         command = [str(programs / program), *arguments]
-        subprocess.run(command, check=True, capture_output=True, cwd=folder, **as_other)
+        subprocess.run(command, check=True, capture_output=True, cwd=folder, user=user)
 
     data = str(folder / "data")
     run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")

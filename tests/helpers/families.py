@@ -34,9 +34,8 @@ class Residual(nn.Module):
         super().__init__()
         self.a, self.b = conv_norm(width, inner, 1), conv_norm(inner, inner, 3, groups)
         self.c = conv_norm(inner, width, 1)
-        self.down, self.up = (
-            (nn.Conv2d(inner, inner // 2, 1), nn.Conv2d(inner // 2, inner, 1)) if excite else (None, None)
-        )
+        self.down = nn.Conv2d(inner, inner // 2, 1) if excite else None
+        self.up = nn.Conv2d(inner // 2, inner, 1) if excite else None
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.b(F.relu(self.a(x))))

@@ -1,4 +1,4 @@
-"""Random networks of every kind of wiring: the graphs of `benchmarks/wiring.py`, as strategies."""
+"""Random networks of every kind of wiring: the graphs of `benchmarks/helpers/wiring.py`, as strategies."""
 
 from hypothesis import strategies as st
 

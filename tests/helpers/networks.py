@@ -15,9 +15,15 @@ class Chain(nn.Sequential):
     def __init__(self) -> None:
         super().__init__(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 3))
 
+    def through(self, x: Tensor) -> Tensor:
+        """What the chain computes, for classes whose forward does more."""
+        for layer in self:
+            x = layer(x)
+        return x
 
-def conv_norm(made: int, taken: int, **options: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(taken, made, 3, padding=1, bias=False, **options), nn.BatchNorm2d(made))
+
+def conv_norm(made: int, taken: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(taken, made, 3, padding=1, bias=False), nn.BatchNorm2d(made))
 
 
 class Residual(nn.Module):

@@ -3,15 +3,15 @@
 import random
 from itertools import combinations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.matching_laws import CHANGES, TANGLED, count
+from benchmarks.helpers.differences import CHANGES, TANGLED, count
 from modelkeeper.graph import Graph, Layer
-from modelkeeper.matching import Alignment, Prepared, align, prepare
-from modelkeeper.matching.similarity import EDGE, bucket
+from modelkeeper.graph.structure import Attribute
+from modelkeeper.matching import Alignment, align, prepare
+from modelkeeper.matching.similarity import EDGE
 from tests.helpers import generated as net
 
 pairs = st.tuples(net.networks | net.tangles(), net.networks | net.tangles())
@@ -285,7 +285,7 @@ def test_a_pointwise_convolution_lends_to_a_linear_layer() -> None:
 
 
 def test_what_cannot_be_reused_does_not_match() -> None:
-    def one(out: int, into: int, **attributes: object) -> Graph:
+    def one(out: int, into: int, **attributes: Attribute) -> Graph:
         b = net.Builder()
         b.add("output", b.conv(b.add("input"), out, into, 3, norm=False, **attributes))
         return b.graph()
@@ -355,22 +355,7 @@ def test_attributes_and_what_lies_on_an_edge_matter() -> None:
     assert 0.9 < align(plain, rewired).similarity < 1.0
 
 
-@given(net.networks)
-def test_a_prepared_graph_survives_its_bytes(graph: Graph) -> None:
-    made = prepare(graph)
-    again = Prepared.from_bytes(made.to_bytes())
-    assert again is not None
-    assert again.to_bytes() == made.to_bytes()
-    assert align(again, made).similarity == 1.0
-    assert again.total == made.total
-    assert np.array_equal(again.counts, made.counts)
-
-
 @given(pairs)
 @settings(max_examples=25)
 def test_an_alignment_is_the_same_every_time(both: tuple[Graph, Graph]) -> None:
     assert align(*both) == align(*both)
-
-
-def test_buckets_are_tenths() -> None:
-    assert [bucket(x) for x in (0.0, 0.05, 0.1, 0.95, 1.0)] == [0, 0, 1, 9, 9]

@@ -3,6 +3,7 @@
 import random
 from time import perf_counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,3 +98,14 @@ def test_bytes_of_another_version_are_made_anew() -> None:
     content = bytearray(prepare(net.vgg()).to_bytes())
     content[8] += 1
     assert Prepared.from_bytes(bytes(content)) is None
+
+
+@given(net.networks)
+def test_a_prepared_graph_survives_its_bytes(graph: Graph) -> None:
+    made = prepare(graph)
+    again = Prepared.from_bytes(made.to_bytes())
+    assert again is not None
+    assert again.to_bytes() == made.to_bytes()
+    assert align(again, made).similarity == 1.0
+    assert again.total == made.total
+    assert np.array_equal(again.counts, made.counts)

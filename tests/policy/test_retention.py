@@ -17,7 +17,7 @@ unit = st.floats(0, 1)
 
 @st.composite
 def zoos(draw: st.DrawFn) -> list[Item]:
-    made = st.builds(
+    made: st.SearchStrategy[dict[str, Any]] = st.builds(
         dict,
         bytes=st.one_of(st.integers(0, 12), st.integers(0, 10**11)),
         standing=unit,

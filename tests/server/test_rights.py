@@ -2,18 +2,21 @@
 
 import re
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import httpx
 import msgspec
 import pytest
 
+from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.errors import InvalidMeta, InvalidSetting, NotAllowed, QuotaExceeded, UnknownModel
 from modelkeeper.meta import Query
 from modelkeeper.server.app import Application
 from modelkeeper.server.guard import OPEN
 from modelkeeper.server.serve import first_token
 from modelkeeper.settings import ServiceSettings
+from modelkeeper.weights import Array
 from modelkeeper.zoo.accounts import Accounts
 from tests.helpers.service import Team, network, team, tensors, told
 
@@ -109,7 +112,7 @@ def test_what_is_private_is_not_there_for_others(keeper: Team) -> None:
     assert "hidden" not in str(answer.to_dict())
     assert answer.considered == 1
     assert [rival.id for rival in ada.query(GRAPH, ASKED, runners_up=True).answer.runners_up] == [public.id]
-    for ask in (
+    asks: tuple[Callable[[], object], ...] = (
         lambda: bob.show(secret.id),
         lambda: bob.show("hidden"),
         lambda: bob.show(secret.id[:6]),
@@ -118,7 +121,8 @@ def test_what_is_private_is_not_there_for_others(keeper: Team) -> None:
         lambda: bob.remove(secret.id),
         lambda: bob.pin(secret.id),
         lambda: dict(_stolen(bob, secret.id)),
-    ):
+    )
+    for ask in asks:
         with pytest.raises(UnknownModel):
             ask()
     preferred = Query(data="digits", task="classification", parents=(secret.id, "hidden"))
@@ -175,8 +179,8 @@ def test_who_had_to_make_room_is_told_to_those_who_may_see_it(tmp_path: Path) ->
         assert done.evicted == ()
 
 
-def _stolen(thief: object, parent: str) -> object:
-    found = thief.query(GRAPH, ASKED)  # type: ignore[attr-defined]
+def _stolen(thief: RemoteCoordinator, parent: str) -> Iterable[tuple[str, Array]]:
+    found = thief.query(GRAPH, ASKED)
     found.answer = type(found.answer)(parent=parent)
     return found.weights()
 
@@ -184,7 +188,8 @@ def _stolen(thief: object, parent: str) -> object:
 def test_what_is_visible_can_still_only_be_changed_by_its_owner(keeper: Team) -> None:
     ada, bob, admin = keeper.join("ada"), keeper.join("bob"), keeper.join("root", "admin")
     mine = ada.register(GRAPH, told("open"), tensors(GRAPH).items()).record
-    for change in (lambda: bob.remove(mine.id), lambda: bob.pin(mine.id)):
+    changes: list[Callable[[], object]] = [lambda: bob.remove(mine.id), lambda: bob.pin(mine.id)]
+    for change in changes:
         with pytest.raises(NotAllowed, match="belongs to ada"):
             change()
     assert ada.show(mine.id).state == "active"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.soak import soak
+from benchmarks.helpers.soaking import soak
 
 
 def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from torch import nn
 
 from benchmarks.helpers.catalogue import build
 from benchmarks.helpers.permutation import randomise
+from benchmarks.helpers.replayed import EXACT, run_on_small, widened
 from benchmarks.helpers.widening import copies, new_size
-from benchmarks.replay import EXACT, run_on_small, widened
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.graph import Space
 from tests.helpers.networks import BLOCKS, SCENARIOS, Chain, network

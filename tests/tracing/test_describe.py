@@ -38,8 +38,8 @@ def test_a_trace_of_plain_data_becomes_a_graph() -> None:
 def test_a_wider_model_computes_the_same() -> None:
     parent, child = PlainModel(4, seed=0), PlainModel(8, seed=1)
     x = np.random.default_rng(2).normal(size=(7, 5)).astype(np.float32)
-    graphs = [describe(FRONTEND.trace(model)) for model in (parent, child)]
-    plan = make_plan(*graphs, align(*graphs))
+    lender, receiver = (describe(FRONTEND.trace(model)) for model in (parent, child))
+    plan = make_plan(lender, receiver, align(lender, receiver))
     assert plan.exact, plan.doubts
     assert FRONTEND.load(child, dict(apply(plan, parent.weights))) is child
     np.testing.assert_allclose(child(x), parent(x), rtol=1e-4, atol=1e-4)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from benchmarks.helpers.permutation import difference, permute, randomise
 from modelkeeper.frontends.torch import describe
-from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Pin, Product, leaves
+from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Pin, Product, Space, leaves
 from tests.helpers.networks import (
     BLOCKS,
     SCENARIOS,
@@ -50,6 +50,21 @@ def of(graph: Graph, name: str, number: int) -> Expression:
     return axis(graph, name, number).of
 
 
+def space(graph: Graph, axis_of: Expression) -> Space:
+    assert isinstance(axis_of, Atom)
+    return graph.spaces[axis_of.space]
+
+
+def factors(axis_of: Expression) -> tuple[Atom | Fixed | Concat, ...]:
+    assert isinstance(axis_of, Product)
+    return axis_of.factors
+
+
+def joined(*parts: Expression) -> Concat:
+    assert not any(isinstance(part, Concat) for part in parts)
+    return Concat(tuple(part for part in parts if not isinstance(part, Concat)))
+
+
 def graph_of(kind: type[nn.Module]) -> Graph:
     return describe(kind(), SCENARIOS[kind])
 
@@ -74,7 +89,7 @@ def test_a_chain_hands_its_units_on() -> None:
     assert of(graph, "0.weight", 0) == of(graph, "0.bias", 0) == of(graph, "2.weight", 1)
     assert of(graph, "2.weight", 0) == of(graph, "4.weight", 1)
     assert isinstance(of(graph, "0.weight", 1), Fixed)
-    assert graph.spaces[of(graph, "4.weight", 0).space].pins == (Pin("output"),)
+    assert space(graph, of(graph, "4.weight", 0)).pins == (Pin("output"),)
 
 
 def test_a_residual_add_ties_its_operands() -> None:
@@ -92,13 +107,13 @@ def test_a_residual_add_ties_its_operands() -> None:
 def test_concatenation_makes_sums() -> None:
     graph = graph_of(Dense)
     a, b, c = (of(graph, f"{name}.0.weight", 0) for name in "abc")
-    assert of(graph, "c.0.weight", 1) == Concat((a, b))
-    assert of(graph, "norm.weight", 0) == of(graph, "head.weight", 1) == Concat((a, b, c))
+    assert of(graph, "c.0.weight", 1) == joined(a, b)
+    assert of(graph, "norm.weight", 0) == of(graph, "head.weight", 1) == joined(a, b, c)
 
 
 def test_flatten_makes_products() -> None:
     graph = graph_of(Flatten)
-    assert of(graph, "head.weight", 1) == Product((of(graph, "conv.weight", 0), Fixed(36, "spatial")))
+    assert factors(of(graph, "head.weight", 1)) == (of(graph, "conv.weight", 0), Fixed(36, "spatial"))
 
 
 def test_a_gate_has_the_units_of_what_it_gates() -> None:
@@ -109,16 +124,16 @@ def test_a_gate_has_the_units_of_what_it_gates() -> None:
 
 def test_groups_factor_channels() -> None:
     graph = graph_of(Grouped)
-    groups, inner = of(graph, "a.weight", 0).factors
+    groups, inner = factors(of(graph, "a.weight", 0))
     assert (groups.size, inner.size) == (4, 3)
     assert of(graph, "b.weight", 1) == inner
-    assert of(graph, "b.weight", 0).factors[0] == groups
-    assert of(graph, "depthwise.weight", 0).factors[:2] == of(graph, "b.weight", 0).factors
+    assert factors(of(graph, "b.weight", 0))[0] == groups
+    assert factors(of(graph, "depthwise.weight", 0))[:2] == factors(of(graph, "b.weight", 0))
 
 
 def test_a_channel_shuffle_turns_the_factors_round() -> None:
     graph = graph_of(Shuffle)
-    assert of(graph, "head.weight", 1) == Product(of(graph, "b.weight", 0).factors[::-1])
+    assert of(graph, "head.weight", 1) == Product(factors(of(graph, "b.weight", 0))[::-1])
     assert any("permute" in step for layer in graph.layers for edge in layer.inputs for step in edge.via)
 
 
@@ -126,29 +141,29 @@ def test_a_channel_shuffle_turns_the_factors_round() -> None:
 def test_uneven_groups_pin_what_goes_in_but_not_what_each_makes(name: str) -> None:
     make, inputs = PITFALLS[name]
     graph = describe(make(), inputs)
-    groups, made = of(graph, "b.weight", 1).factors
+    groups, made = factors(of(graph, "b.weight", 1))
     assert (groups.size, made.size) == (3, 4)
-    assert graph.spaces[made.space].free
-    assert not any(graph.spaces[factor.space].free for factor in of(graph, "a.weight", 0).factors)
+    assert space(graph, made).free
+    assert not any(space(graph, factor).free for factor in factors(of(graph, "a.weight", 0)))
 
 
 def test_a_chunk_splits() -> None:
     graph = graph_of(Halves)
     half = of(graph, "down.weight", 1)
-    assert of(graph, "up.weight", 0) == Concat((half, half))
+    assert of(graph, "up.weight", 0) == joined(half, half)
 
 
 def test_packed_and_separate_heads_are_found() -> None:
     packed = of(graph_of(PackedAttention), "qkv.weight", 0)
-    three, heads, size = packed.factors
+    three, heads, size = factors(packed)
     assert (three.size, heads.size, size.size) == (3, 3, 4)
     graph = graph_of(SeparateAttention)
     q, k, v, out = (of(graph, f"{name}.weight", 0) for name in ("q", "k", "v", "out"))
     assert q == k
-    assert q.factors[0] == v.factors[0]
+    assert factors(q)[0] == factors(v)[0]
     assert of(graph, "out.weight", 1) == v
-    assert graph.spaces[q.factors[0].space].free
-    assert not graph.spaces[q.factors[1].space].free
+    assert space(graph, factors(q)[0]).free
+    assert not space(graph, factors(q)[1]).free
     assert out == of(graph, "embed.weight", 0)
 
 
@@ -172,7 +187,9 @@ def test_tied_embeddings_are_named_once_and_carry_no_share() -> None:
     )
     assert [a.role for a in embedding.axes] == ["row", "out"]
     assert [a.role for a in head.axes] == ["out", "in"]
-    stream = of(graph, "norm.weight", 0).space
+    normed = of(graph, "norm.weight", 0)
+    assert isinstance(normed, Atom)
+    stream = normed.space
     assert axis(graph, "tokens.weight", 1).degrees == ()  # read by the head and made by the embedding
     assert axis(graph, "norm.weight", 0).degrees == ((stream, 1),)  # so the norm carries it
     assert axis(graph, "inner.weight", 1).degrees == ((stream, 1),)
@@ -191,10 +208,10 @@ def test_recurrent_layers_are_one_layer_with_gates() -> None:
     graph = graph_of(Recurrent)
     lstm, gru = (layer for layer in graph.layers if layer.kind in ("lstm", "gru"))
     assert (len(lstm.tensors), len(gru.tensors)) == (16, 4)
-    first, hidden = of(graph, "lstm.weight_ih_l0", 0).factors
+    first, hidden = factors(of(graph, "lstm.weight_ih_l0", 0))
     assert first.size == 4
     assert of(graph, "lstm.weight_hh_l0", 1) == hidden
-    assert of(graph, "lstm.weight_ih_l1", 1) == Concat((hidden, of(graph, "lstm.weight_hh_l0_reverse", 1)))
+    assert of(graph, "lstm.weight_ih_l1", 1) == joined(hidden, of(graph, "lstm.weight_hh_l0_reverse", 1))
     assert of(graph, "head.weight", 1) == of(graph, "gru.weight_hh_l0", 1)
 
 
@@ -202,20 +219,20 @@ def test_last_states_tie_the_cells_they_are_stacked_with() -> None:
     graph = graph_of(LastStates)
     hidden = of(graph, "head.weight", 1)
     assert hidden == of(graph, "lstm.weight_hh_l0", 1) == of(graph, "lstm.weight_hh_l1", 1)
-    assert graph.spaces[hidden.space].free
+    assert space(graph, hidden).free
 
 
 def test_a_reshape_or_a_mask_of_other_axes_leaves_heads_free() -> None:
     graph = graph_of(RelativeShift)
-    heads, _ = of(graph, "q.weight", 0).factors
-    assert graph.spaces[heads.space].free
-    assert of(graph, "head.weight", 1).factors[0] == heads
+    heads, _ = factors(of(graph, "q.weight", 0))
+    assert space(graph, heads).free
+    assert factors(of(graph, "head.weight", 1))[0] == heads
 
 
 def test_a_contradiction_of_degrees_is_noted_and_pins_its_space_alone() -> None:
     graph = graph_of(OneBit)
     assert [note.topic for note in graph.notes] == ["conflict"]
-    inner, after = (graph.spaces[of(graph, name, 1).space] for name in ("b.weight", "c.weight"))
+    inner, after = (space(graph, of(graph, name, 1)) for name in ("b.weight", "c.weight"))
     assert "b.weight" in graph.notes[0].where
     assert inner.pins == (Pin("shares", graph.notes[0].where),)
     assert after.free
@@ -223,9 +240,11 @@ def test_a_contradiction_of_degrees_is_noted_and_pins_its_space_alone() -> None:
 
 def test_positions_beyond_the_input_are_not_free() -> None:
     graph = graph_of(TiedLanguageModel)
-    used, unread = of(graph, "positions", 1).parts
+    positions = of(graph, "positions", 1)
+    assert isinstance(positions, Concat)
+    used, unread = positions.parts
     assert used == Fixed(7, "input")
-    assert graph.spaces[unread.space].pins == (Pin("never_read"),)
+    assert space(graph, unread).pins == (Pin("never_read"),)
 
 
 def test_statistics_are_marked() -> None:
@@ -249,7 +268,7 @@ def test_a_hand_written_norm_is_a_function_on_the_path() -> None:
 def test_writes_through_views_are_seen() -> None:
     graph = graph_of(InPlace)
     a, b = of(graph, "a.weight", 0), of(graph, "b.weight", 0)
-    assert of(graph, "head.weight", 1) == Concat((a, b))
+    assert of(graph, "head.weight", 1) == joined(a, b)
     head = next(number for number, layer in enumerate(graph.layers) if layer.name == "head")
     reached, todo = set(), [head]
     while todo:
@@ -271,7 +290,7 @@ def test_transposed_convolutions_have_their_axes_the_other_way_round() -> None:
     graph = graph_of(Transposed)
     up = next(layer for layer in graph.layers if layer.kind == "conv_transpose")
     assert [a.role for a in up.tensors[0].axes] == ["in", "out", "kernel", "kernel"]
-    assert of(graph, "head.weight", 1) == Concat((Fixed(3, "input"), of(graph, "up.bias", 0)))
+    assert of(graph, "head.weight", 1) == joined(Fixed(3, "input"), of(graph, "up.bias", 0))
 
 
 def test_bare_parameters_have_layers() -> None:
@@ -306,7 +325,7 @@ def test_an_operation_without_a_rule_is_named_and_never_guessed() -> None:
 
     graph = describe(Odd(), SCENARIOS[Chain])
     assert any(note.topic == "opaque" and "fft" in note.text and "a" in note.where for note in graph.notes)
-    assert any(pin.code == "opaque" for pin in graph.spaces[of(graph, "a.weight", 0).space].pins)
+    assert any(pin.code == "opaque" for pin in space(graph, of(graph, "a.weight", 0)).pins)
     assert of(graph, "a.weight", 0) != of(graph, "b.weight", 1)
 
 

@@ -92,9 +92,9 @@ class Stream(nn.Module):
         return self.head(x)
 
 
-def stream(*arguments: object, seed: int = 0, blocks: int = 2) -> nn.Module:
+def stream(width: int, inner: int, norm: str, twist: str, seed: int = 0, blocks: int = 2) -> nn.Module:
     torch.manual_seed(seed)
-    model = Stream(*arguments, blocks=blocks).eval()
+    model = Stream(width, inner, norm, twist, blocks=blocks).eval()
     randomise(model, seed)
     return model
 

@@ -9,9 +9,11 @@ from torch import nn
 
 from modelkeeper import transfer
 from modelkeeper.frontends.torch import describe, difference, load, read
+from modelkeeper.graph import Atom, Graph
 from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform import apply, make_plan
 from modelkeeper.transform.importance import Importance
+from modelkeeper.weights import Array
 
 seeds = st.integers(0, 1000)
 IMAGE = torch.randn(4, 3, 6, 6)
@@ -48,19 +50,19 @@ def test_units_that_have_a_double_are_dropped_for_nothing(
     make, inputs = KINDS[kind]
     torch.manual_seed(seed)
     parent, child = make(width + len(scales)).double(), make(width).double()
-    reader = next(module for module in parent[2:] if isinstance(module, (nn.Linear, nn.Conv2d)))
+    reader = next(module for module in list(parent)[2:] if isinstance(module, (nn.Linear, nn.Conv2d)))
     per = reader.weight.shape[1] // (width + len(scales))
     with torch.no_grad():
         for number, scale in enumerate(scales):
             double, unit = width + number, number % width
-            maker = parent[1] if kind == "normed" else parent[0]
-            parent[0].weight[double] = parent[0].weight[unit]
-            maker.weight[double] = maker.weight[unit] * scale
-            maker.bias[double] = maker.bias[unit] * scale
+            first, maker = parent.get_parameter("0.weight"), "1" if kind == "normed" else "0"
+            first[double] = first[unit]
+            for made in (parent.get_parameter(f"{maker}.weight"), parent.get_parameter(f"{maker}.bias")):
+                made[double] = made[unit] * scale
             reader.weight[:, per * double : per * (double + 1)] *= 0.01  # the doubles are what is dropped
     report = transfer(parent, child, inputs.double())
     assert not report.exact
-    assert torch.equal(child[0].weight, parent[0].weight[:width])
+    assert torch.equal(child.get_parameter("0.weight"), parent.get_parameter("0.weight")[:width])
     assert difference(parent, child, inputs.double()) < 1e-6
 
 
@@ -74,35 +76,40 @@ def test_scaling_a_unit_and_its_readers_the_other_way_changes_nothing(
     scaled.load_state_dict(parent.state_dict())
     by = torch.tensor(data.draw(st.lists(st.sampled_from([0.25, 1, 8]), min_size=width, max_size=width)))
     with torch.no_grad():
-        scaled[0].weight *= by[:, None]
-        scaled[0].bias *= by
-        scaled[2].weight /= by
+        scaled.get_parameter("0.weight").mul_(by[:, None])
+        scaled.get_parameter("0.bias").mul_(by)
+        scaled.get_parameter("2.weight").div_(by)
     small, other = plain(width - 1), plain(width - 1)
     transfer(parent, small)
     transfer(scaled, other)
     assert difference(small, other) < 1e-5
 
 
+def importance_of(graph: Graph, weights: dict[str, Array]) -> Importance:
+    return Importance(graph, lambda tensor: weights[tensor.name])
+
+
 def test_a_unit_that_nothing_reads_goes_first() -> None:
     for make, inputs in KINDS.values():
         parent = make(6)
-        reader = next(module for module in parent[2:] if isinstance(module, (nn.Linear, nn.Conv2d)))
+        reader = next(module for module in list(parent)[2:] if isinstance(module, (nn.Linear, nn.Conv2d)))
         per = reader.weight.shape[1] // 6
         with torch.no_grad():
             reader.weight[:, per * 3 : per * 4] = 0
         graph, weights = describe(parent, inputs), dict(read(parent))
-        space = next(iter(graph.tensors.values())).axes[0].of.space
-        importance = Importance(graph, lambda tensor, weights=weights: weights[tensor.name])
-        assert importance(space).argmin() == 3
-        assert (importance(space) >= 0).all()
+        made = next(iter(graph.tensors.values())).axes[0].of
+        assert isinstance(made, Atom)
+        importance = importance_of(graph, weights)
+        assert importance(made.space).argmin() == 3
+        assert (importance(made.space) >= 0).all()
 
 
 def test_units_on_a_layer_norm_matter_by_its_gain_and_are_not_folded() -> None:
     parent = nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 3))
     with torch.no_grad():
-        parent[1].weight[2] = 1e-3
+        parent.get_parameter("1.weight")[2] = 1e-3
     graph, weights = describe(parent), dict(read(parent))
-    importance = Importance(graph, lambda tensor: weights[tensor.name])
+    importance = importance_of(graph, weights)
     assert importance(0).argmin() == 2
     assert importance.fold(0, np.array([0, 1, 3])) is None
 
@@ -128,5 +135,6 @@ def test_other_ideas_of_importance_can_be_given() -> None:
         child,
         dict(apply(make_plan(theirs, ours, pairs), dict(read(parent)), importance=lambda _: -np.arange(6.0))),
     )
-    assert torch.equal(child[0].weight, parent[0].weight[:4])
-    assert torch.equal(child[2].weight, parent[2].weight[:, :4])  # nothing is folded
+    first, last = (child.get_parameter(name) for name in ("0.weight", "2.weight"))
+    assert torch.equal(first, parent.get_parameter("0.weight")[:4])
+    assert torch.equal(last, parent.get_parameter("2.weight")[:, :4])  # nothing is folded

@@ -34,6 +34,7 @@ class Attention(nn.Module):
             self.v = nn.Linear(6, heads * values)
         if way == "queries normed":
             self.norm = nn.LayerNorm(keys)
+        self.turn: Tensor
         if way == "queries turned":
             self.register_buffer("turn", torch.linspace(0, 1, keys), persistent=False)
         self.out = nn.Linear(heads * values, 3)

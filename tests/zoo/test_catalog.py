@@ -269,7 +269,8 @@ def test_threads_lose_nothing(catalog: Catalog) -> None:
 
     def look() -> None:
         start.wait()
-        seen, keys, end = 0, set(), time.monotonic() + 20
+        seen, end = 0, time.monotonic() + 20
+        keys: set[int] = set()
         while len(keys) < 40 and time.monotonic() < end:
             seen, changes = catalog.changes(seen)
             assert not keys & {key for key, _, _ in changes}, "told twice"

@@ -60,7 +60,7 @@ def test_a_catalog_that_is_up_to_date_opens_without_alembic(tmp_path: Path) -> N
     assert not {"alembic", "torch", "scipy"} & set(run.stdout.split())
 
 
-def _open(url: str, ready: "multiprocessing.synchronize.Barrier") -> None:  # type: ignore[name-defined]
+def _open(url: str, ready: "multiprocessing.synchronize.Barrier") -> None:
     ready.wait()
     Catalog(url).find(Filter())
 

@@ -176,6 +176,7 @@ def test_a_restart_between_the_question_and_the_weights(tmp_path: Path) -> None:
     local.register(GRAPH, told(), tensors(GRAPH).items())
     with serving(local, OPEN) as url:
         port = httpx.URL(url).port
+        assert port is not None
         made = RemoteCoordinator(url, spool=tmp_path / "spool")
         found = made.query(GRAPH, ASKED)
     with serving(local, ServiceSettings(port=port, auth=False)):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from benchmarks.coverage import kind_of, measure
 from benchmarks.helpers.catalogue import TRANSFORMERS, build, classifiers
+from benchmarks.helpers.described import kind_of, measure
 from benchmarks.helpers.permutation import difference, permute, randomise
 from modelkeeper.frontends.torch import describe
 from modelkeeper.frontends.torch.behaviour import run_on_random

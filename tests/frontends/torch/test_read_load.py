@@ -12,6 +12,7 @@ from torch import nn
 
 from modelkeeper.errors import InvalidWeights
 from modelkeeper.frontends.torch import describe, load, read
+from modelkeeper.weights import Array
 from tests.helpers.networks import Chain, Residual, TiedLanguageModel
 
 
@@ -42,7 +43,7 @@ def test_reading_and_loading_is_the_identity() -> None:
 )
 def test_every_float_type_comes_and_goes(dtype: torch.dtype, expected: type) -> None:
     source, target = Chain(), Chain().to(dtype)
-    numbers = {name: array.astype(expected) for name, array in read(source)}
+    numbers: dict[str, Array] = {name: array.astype(expected) for name, array in read(source)}
     load(target, numbers)
     for name, array in read(target):
         assert array.dtype == np.dtype(expected)
@@ -61,14 +62,14 @@ def test_dtype_device_and_identity_of_parameters_are_kept() -> None:
     assert all(p.dtype == torch.bfloat16 and p.requires_grad and (p == 1).all() for p in model.parameters())
     model(torch.ones(1, 6, dtype=torch.bfloat16)).sum().backward()
     optimizer.step()
-    assert (model[4].bias != 1).all()
+    assert not (model.get_parameter("4.bias").detach() == 1).any()
 
 
 def test_names_that_are_not_given_are_left_alone() -> None:
     model = Chain()
     before = copy.deepcopy(model.state_dict())
     load(model, {"0.bias": np.zeros(8)})
-    assert (model[0].bias == 0).all()
+    assert not model.get_parameter("0.bias").any()
     assert all(
         torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items() if name != "0.bias"
     )
@@ -89,7 +90,9 @@ broken = st.sampled_from(
 def test_one_wrong_weight_changes_nothing(fault: tuple[str, object, str], position: int) -> None:
     model = Chain()
     before = copy.deepcopy(model.state_dict())
-    good = [(name, np.zeros(array.shape)) for name, array in read(model) if name != "2.weight"]
+    good: list[tuple[str, object]] = [
+        (name, np.zeros(array.shape)) for name, array in read(model) if name != "2.weight"
+    ]
     good.insert(position, fault[:2])
     with pytest.raises(InvalidWeights, match=fault[2]):
         load(model, dict(good))
@@ -109,7 +112,7 @@ def test_wrapped_models_take_the_same_names() -> None:
     model = nn.DataParallel(Chain())
     assert next(read(model))[0] == "0.weight"
     load(model, {"0.bias": np.zeros(8)})
-    assert (model.module[0].bias == 0).all()
+    assert not model.module.get_parameter("0.bias").any()
 
 
 def test_read_only_and_foreign_arrays_are_taken() -> None:
@@ -117,8 +120,8 @@ def test_read_only_and_foreign_arrays_are_taken() -> None:
     array = np.ones(8, ">f4")
     array.flags.writeable = False
     load(model, {"0.bias": array, "2.bias": list(range(5))})
-    assert (model[0].bias == 1).all()
-    assert model[2].bias.tolist() == [0, 1, 2, 3, 4]
+    assert model.get_parameter("0.bias").tolist() == [1] * 8
+    assert model.get_parameter("2.bias").tolist() == [0, 1, 2, 3, 4]
 
 
 def test_tables_that_are_not_stored_are_not_read() -> None:
@@ -144,13 +147,14 @@ class Large(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.a, self.b = nn.Linear(300, 400), nn.Linear(300, 400).to(torch.bfloat16)
-        self.conv = nn.Conv2d(64, 64, 5).to(memory_format=torch.channels_last)
+        self.conv = nn.Conv2d(64, 64, 5)
+        self.conv.weight.data = self.conv.weight.data.contiguous(memory_format=torch.channels_last)
         self.register_buffer("counts", torch.arange(20_000))
 
 
 def test_large_tensors_are_loaded_bit_by_bit_and_autograd_knows() -> None:
     source, target = Large(), Large()
-    target.counts.zero_()
+    target.get_buffer("counts").zero_()
     arrays = dict(read(source))
     arrays["a.weight"].flags.writeable = False
     made = target.a(torch.ones(1, 300, requires_grad=True)).sum()  # its gradient needs the old weights

@@ -254,8 +254,9 @@ def test_what_is_expected_to_gain_nothing_is_not_taken() -> None:
     )
     assert [each.candidate.id for each in choice.runners_up] == ["far", "farther"]
     assert "below 0.33" in choice.runners_up[0].why_lost
+    asked: dict[str, Any] = {"by": "benefit", "worth": 0.33}
     for easier in ({"preferred": ["FAR"]}, {"worth": 0.2}, {"by": "buckets"}):
-        assert choose(pool, data="F", **{"by": "benefit", "worth": 0.33} | easier).parent == pool[0]
+        assert choose(pool, data="F", **(asked | easier)).parent == pool[0]
 
 
 def measured(rows: list[tuple[float, bool]], name: str = "accuracy") -> list[Candidate]:
@@ -297,7 +298,8 @@ def test_an_exact_parent_a_little_below_the_others_still_wins() -> None:
 
 def candidate(key: str, similarity: float, accuracy: float | None = None, **more: Any) -> Candidate:
     known = {} if accuracy is None else {"metric": metric("accuracy", accuracy), "standing": accuracy}
-    return Candidate(**{"id": key, "name": key.upper(), "similarity": similarity, "data": "F"} | known | more)
+    fields: dict[str, Any] = {"id": key, "name": key.upper(), "similarity": similarity, "data": "F"}
+    return Candidate(**(fields | known | more))
 
 
 def test_reasons_in_words() -> None:

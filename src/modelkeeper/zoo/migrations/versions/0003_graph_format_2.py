@@ -33,7 +33,7 @@ def upgrade() -> None:
 
     connection = op.get_bind()
     for digest in connection.scalars(sa.select(graphs.c.digest)).all():
-        content = connection.scalar(sa.select(graphs.c.graph).where(graphs.c.digest == digest))
+        content = connection.scalars(sa.select(graphs.c.graph).where(graphs.c.digest == digest)).one()
         try:
             graph = from_json(zlib.decompress(content))
             prepared = prepare(graph).to_bytes()

@@ -1,0 +1,64 @@
+"""Tests lie where the modules they test lie: tests/graph/test_wire.py tests src/modelkeeper/graph/wire.py.
+
+What tests no single module is a suite, and named below with the question that it answers.
+"""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "modelkeeper"
+TESTS = ROOT / "tests"
+
+SUITES = {
+    "coordinator/test_contract.py": "does a coordinator behind HTTP answer as one in process does?",
+    "frontends/torch/test_coverage.py": "are real architectures described, and is it true of them?",
+    "graph/test_hostile.py": "what do bytes from strangers do to graphs and to all that reads them?",
+    "matching/test_real.py": "do the laws of alignment and search hold for networks of libraries?",
+    "server/test_backends.py": "does a service run over PostgreSQL and an object store, in real processes?",
+    "server/test_deployment.py": "do the files under deploy/ work as they are?",
+    "server/test_hostile.py": "what may strangers send to a service?",
+    "server/test_rights.py": "who may see and change what, from the token to the catalog?",
+    "server/test_soak.py": "is anything lost when a service is killed while it is used?",
+    "test_architecture.py": "who imports whom, how long are files and functions, is the map right?",
+    "test_docs.py": "does what the documents show run?",
+    "test_evaluation.py": "is the evaluation under benchmarks/training fair, and can it be resumed?",
+    "test_exports.py": "what may users import?",
+    "test_layout.py": "do tests lie where what they test lies?",
+    "transform/test_law.py": "does a larger child compute what its parent computes, in every family?",
+    "zoo/test_durability.py": "is what was acknowledged there after a crash?",
+    "zoo/test_keeping.py": "which models stay when a zoo is full, from the policy to the disk?",
+    "zoo/test_processes.py": "do many processes share a home without losing anything?",
+}
+
+
+def module_of(test: Path) -> Path:
+    """The module, without its suffix, that a test file is named after."""
+    inside = test.relative_to(TESTS)
+    return PACKAGE / inside.parent / inside.stem.removeprefix("test_")
+
+
+def exists(module: Path) -> bool:
+    """Is there such a module or package? A name may leave out a leading underscore."""
+    private = module.with_name(f"_{module.name}")
+    return any(
+        each.with_suffix(suffix).is_file() or (each / "__init__.py").is_file()
+        for each in (module, private)
+        for suffix in (".py", ".pyi")
+    )
+
+
+def test_every_test_file_has_a_namesake_or_is_a_suite() -> None:
+    tests = {path.relative_to(TESTS).as_posix(): path for path in sorted(TESTS.rglob("test_*.py"))}
+    lost = [name for name, path in tests.items() if name not in SUITES and not exists(module_of(path))]
+    assert lost == [], "name them after the module that they test, or list them in SUITES with their question"
+    assert sorted(SUITES.keys() - tests.keys()) == [], "suites that are not there"
+    assert [name for name in SUITES if exists(module_of(TESTS / name))] == [], "these have namesakes"
+
+
+def test_tests_begin_with_test_and_the_rest_are_helpers() -> None:
+    others = [
+        path.relative_to(TESTS).as_posix()
+        for path in sorted(TESTS.rglob("*.py"))
+        if not path.name.startswith("test_") and path.name not in ("__init__.py", "conftest.py")
+    ]
+    assert [name for name in others if not name.startswith("helpers/")] == []

@@ -1,0 +1,78 @@
+"""A plan as figures: what is taken from the parent, what each action covers, as data and as bytes."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from modelkeeper.graph import Graph
+from modelkeeper.transform import make_plan
+from modelkeeper.transform.plan import ACTIONS, Entry, Plan
+
+EMPTY = Graph("test", ())
+
+
+def plan(*entries: Entry, doubts: tuple[str, ...] = ()) -> Plan:
+    return replace(make_plan(EMPTY, EMPTY, ()), entries=entries, doubts=doubts)
+
+
+def entry(name: str, action: str, parameters: int, source: str = "") -> Entry:
+    layer = name.partition(".")[0]
+    return Entry(tensor=name, layer=layer, action=action, parameters=parameters, source=source)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    actions = draw(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(ACTIONS), st.integers(1, 50))))
+    return plan(
+        *(
+            entry(f"{layer}.{number}", action, parameters, "" if action in ("inserted", "kept") else "x")
+            for number, (layer, action, parameters) in enumerate(actions)
+        )
+    )
+
+
+@given(plans())
+def test_the_actions_cover_everything_once(made: Plan) -> None:
+    summary = made.summary()
+    assert set(summary) == {each.action for each in made.entries}
+    assert list(summary) == [action for action in ACTIONS if action in summary]
+    assert sum(row["tensors"] for row in summary.values()) == len(made.entries)
+    assert sum(row["parameters"] for row in summary.values()) == sum(each.parameters for each in made.entries)
+    assert sum(row["layers"] for row in summary.values()) == len({each.layer for each in made.entries})
+    if made.entries:
+        assert sum(row["percent_of_layers"] for row in summary.values()) == pytest.approx(100, abs=0.1)
+    assert 0 <= made.coverage <= 1
+
+
+def test_a_layer_counts_for_the_action_that_most_of_its_numbers_are_under() -> None:
+    made = plan(
+        entry("fc.weight", "widened", 90, "fc.weight"),
+        entry("fc.bias", "kept", 10),
+        entry("head.weight", "kept", 100),
+    )
+    assert made.summary() == {
+        "widened": {"tensors": 1, "layers": 1, "parameters": 90, "percent": 45.0, "percent_of_layers": 50.0},
+        "kept": {"tensors": 2, "layers": 1, "parameters": 110, "percent": 55.0, "percent_of_layers": 50.0},
+    }
+
+
+def test_inserted_identities_are_not_taken_from_the_parent() -> None:
+    made = plan(entry("a.weight", "copied", 30, "a.weight"), entry("b.weight", "inserted", 10))
+    assert made.coverage == 0.75
+    assert plan().coverage == 0
+
+
+@given(plans())
+def test_the_report_is_the_plan_as_plain_data(made: Plan) -> None:
+    report = json.loads(made.to_json())
+    assert report == made.report()
+    assert report["exact"] == made.exact is True
+    assert [each["tensor"] for each in report["entries"]] == [each.tensor for each in made.entries]
+
+
+def test_one_doubt_is_enough() -> None:
+    assert not plan(doubts=("units are dropped",)).exact
+    assert plan(doubts=("units are dropped",)).report()["doubts"] == ["units are dropped"]

@@ -1,0 +1,62 @@
+"""Settled pairs are as good as those of the alignment, and leave inserted blocks whole."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modelkeeper.graph import Graph
+from modelkeeper.matching import align
+from modelkeeper.transform.depth import ancestors
+from modelkeeper.transform.whole_blocks import settle
+from tests.helpers import generated as net
+
+both = st.tuples(net.networks, net.networks)
+
+
+def kept_edges(parent: Graph, child: Graph, pairs: list[tuple[int, int]]) -> int:
+    """How many edges of the parent have an image that is an edge of the child."""
+    lent = dict(pairs)
+    theirs = {(edge.source, number) for number, layer in enumerate(parent.layers) for edge in layer.inputs}
+    ours = {(edge.source, number) for number, layer in enumerate(child.layers) for edge in layer.inputs}
+    return sum((lent.get(source), lent.get(number)) in ours for source, number in theirs)
+
+
+@given(both)
+def test_as_many_layers_are_paired_each_once_and_with_its_kind(graphs: tuple[Graph, Graph]) -> None:
+    parent, child = graphs
+    before = align(parent, child).pairs
+    after = settle(parent, child, before)
+    assert len(after) == len(before)
+    assert len({theirs for theirs, _ in after}) == len({ours for _, ours in after}) == len(after)
+    kinds = sorted(parent.layers[theirs].kind for theirs, _ in before)
+    assert sorted(parent.layers[theirs].kind for theirs, _ in after) == kinds
+    assert [ours for _, ours in after] == sorted(ours for _, ours in after)
+
+
+@given(both)
+def test_nothing_is_paired_against_the_data_flow_and_no_edge_is_lost(graphs: tuple[Graph, Graph]) -> None:
+    parent, child = graphs
+    before = list(align(parent, child).pairs)
+    after = settle(parent, child, before)
+    theirs, ours = ancestors(parent), ancestors(child)
+    for one, first in after:
+        for other, second in after:
+            assert not (theirs[one] >> other & 1 and ours[second] >> first & 1)
+    assert kept_edges(parent, child, after) >= kept_edges(parent, child, before)
+
+
+@given(net.networks)
+def test_a_model_and_itself_are_settled(graph: Graph) -> None:
+    pairs = [(number, number) for number in range(len(graph.layers))]
+    assert settle(graph, graph, pairs) == pairs
+
+
+@given(st.integers(1, 3), st.integers(1, 4))
+def test_inserted_residual_blocks_are_new_as_a_whole(blocks: int, more: int) -> None:
+    parent, child = net.resnet((blocks,)), net.resnet((blocks + more,))
+    pairs = settle(parent, child, align(parent, child).pairs)
+    paired = {ours for _, ours in pairs}
+    assert len(pairs) == len(parent.layers)
+    convolutions = [number for number, layer in enumerate(child.layers) if layer.kind == "conv"]
+    for number in convolutions:
+        (norm,) = (n for n, layer in enumerate(child.layers) if any(e.source == number for e in layer.inputs))
+        assert (number in paired) == (norm in paired), "a convolution and its norm come together"
