@@ -13,7 +13,7 @@ from modelkeeper.coordinator.local import Coordinator
 from modelkeeper.coordinator.wire import PREFIX, Problem, to_problem
 from modelkeeper.errors import InvalidMeta, ModelKeeperError
 from modelkeeper.server.bodies import Reader, reply
-from modelkeeper.server.guard import App, Guard, public, status_of
+from modelkeeper.server.guard import App, Guard, headers_of, public
 from modelkeeper.server.routes import queries, records
 from modelkeeper.server.service import Service
 from modelkeeper.server.upload_routes import uploads
@@ -77,13 +77,9 @@ def _operations(service: Service) -> APIRouter:
 
 async def _known(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, ModelKeeperError)
-    status = status_of(problem)
-    if status >= 500:
+    if problem.status >= 500:
         log.error("request %s failed: %s", request.state.request, problem, exc_info=problem)
-    headers = {}
-    if status == 429:
-        headers["retry-after"] = str(int(float(problem.args[-1])) + 1)
-    return reply(to_problem(public(problem), request.state.request), status, headers)
+    return reply(to_problem(public(problem), request.state.request), problem.status, headers_of(problem))
 
 
 async def _plain(request: Request, problem: Exception) -> Response:

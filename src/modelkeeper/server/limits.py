@@ -9,7 +9,7 @@ from typing import TypeVar
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from modelkeeper.errors import QuotaExceeded
+from modelkeeper.errors import TooManyRequests
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Rates:
         """Count a request.
 
         Raises:
-            QuotaExceeded: The bucket is empty; the error says how long to wait.
+            TooManyRequests: The bucket is empty; the error says how long to wait.
         """
         now, most = time.monotonic(), max(1.0, 2 * rate)
         with self._lock:
@@ -39,7 +39,7 @@ class Rates:
                 self._buckets.popitem(last=False)
         if level < 1:
             wait = f"{(1 - level) / rate:.3f}"
-            raise QuotaExceeded(f"more than {rate:g} requests per second", "Ask less often.", wait)
+            raise TooManyRequests(f"more than {rate:g} requests per second", "Ask less often.", wait)
 
 
 class Matching:
@@ -54,7 +54,7 @@ class Matching:
     async def run(self, user: str, work: Callable[[], T]) -> T:
         """Run work in a thread, when it is its user's turn."""
         if self._waiting >= MOST_WAITING:
-            raise QuotaExceeded(f"{self._waiting} queries are waiting", "The service is busy.", "1")
+            raise TooManyRequests(f"{self._waiting} queries are waiting", "The service is busy.", "1")
         most = self._slots - 1 if user else self._slots
         own = self._own.setdefault(user, CapacityLimiter(most))
         self._waiting += 1

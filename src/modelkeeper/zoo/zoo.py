@@ -25,7 +25,6 @@ from modelkeeper.errors import (
     InvalidMeta,
     ModelKeeperError,
     ModelRefused,
-    ZooUnusable,
 )
 from modelkeeper.graph import Graph, to_json
 from modelkeeper.policy.admission import Admission, Verdict, admit
@@ -47,6 +46,7 @@ from modelkeeper.zoo.records import (
     is_id,
     new_id,
 )
+from modelkeeper.zoo.unusable import zoo_unusable
 
 if TYPE_CHECKING:
     from modelkeeper.matching import Index, Prepared
@@ -88,7 +88,8 @@ class Zoo:
                 settings.folder.mkdir(parents=True, exist_ok=True)
             except OSError as problem:
                 advice = "Choose another folder, or make this one yours."
-                raise ZooUnusable(str(settings.folder), problem.strerror or str(problem), advice) from problem
+                text = problem.strerror or str(problem)
+                raise zoo_unusable(str(settings.folder), text, advice, problem) from problem
         self.catalog = Catalog(settings.catalog_url)
         self._opening = threading.Lock()
         self._blobs: Blobs | None = None

@@ -21,7 +21,7 @@ from torch import nn
 from modelkeeper import KeeperWarning, ModelKeeperClient
 from modelkeeper.coordinator.local import Coordinator
 from modelkeeper.coordinator.remote import RemoteCoordinator, address
-from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelRefused, ZooUnusable
+from modelkeeper.errors import CoordinatorUnreachable, DiskFull, InvalidSetting, ModelRefused, ZooUnusable
 from modelkeeper.frontends.torch import describe
 from modelkeeper.meta import Query
 from modelkeeper.server.serve import serving
@@ -302,12 +302,12 @@ def test_a_full_disk_is_said_and_the_model_waits(
     service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
-        raise ZooUnusable("/secret/path", "No space left on device", "") from OSError(errno.ENOSPC, "full")
+        raise DiskFull("/secret/path", "nothing fits any more", "") from OSError(errno.ENOSPC, "full")
 
     with remote(service, tmp_path) as coordinator:
         with monkeypatch.context() as patch:
             patch.setattr(Uploads, "write", full)
-            with pytest.raises(ZooUnusable, match="disk is full") as caught:
+            with pytest.raises(DiskFull, match="disk is full") as caught:
                 coordinator.register(GRAPH, told("later"), tensors(GRAPH).items())
         assert "/secret/path" not in str(caught.value)
         assert "modelkeeper sync" in str(caught.value)

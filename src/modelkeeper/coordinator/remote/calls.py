@@ -14,7 +14,7 @@ import httpx
 import msgspec
 
 from modelkeeper.coordinator.wire import PREFIX, Problem, to_error
-from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, QuotaExceeded
+from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, TooManyRequests
 from modelkeeper.settings import PORT, is_address
 
 T = TypeVar("T")
@@ -120,7 +120,7 @@ class Calls:
                 if reply.is_success:
                     return text
                 problem: Exception = self.failure(reply.status_code, text)
-                wait = problem.wait if isinstance(problem, QuotaExceeded) else 0.0  # until it fills again
+                wait = problem.wait if isinstance(problem, TooManyRequests) else 0.0  # until it fills again
                 if reply.status_code not in _BUSY and not wait:
                     raise problem
             except httpx.TimeoutException as late:
@@ -148,10 +148,10 @@ class Calls:
             problem = msgspec.json.decode(text, type=Problem)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return self.unreachable(f"HTTP status {status} without a reason that modelkeeper knows")
-        known = to_error(problem)
-        if known is not None:
-            return known
-        message = "".join(each for each in problem.message[:300] if each.isprintable())
+        error = to_error(problem, status)
+        if error is not None:
+            return error
+        message = "".join(letter for letter in problem.message[:300] if letter.isprintable())
         return self.unreachable(f"{message} (HTTP status {status}, request {problem.request[:40]!r})")
 
     def unreachable(self, problem: str) -> CoordinatorUnreachable:

@@ -15,11 +15,12 @@ from pathlib import Path
 import httpx
 
 from modelkeeper.coordinator.remote.calls import PAUSES, Calls
-from modelkeeper.errors import CoordinatorUnreachable, InvalidWeights, ZooUnusable
+from modelkeeper.errors import CoordinatorUnreachable, InvalidWeights
 from modelkeeper.graph import Graph
 from modelkeeper.weights import MAX_HEADER, Array, Header, map_file
 from modelkeeper.write_buffers import Behind
 from modelkeeper.zoo.records import Record
+from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.zoo import stored_tensors
 
 SLOWEST = 10_000  # bytes per second; whoever sends less holds up a training more than it helps
@@ -165,4 +166,4 @@ def _room(folder: str) -> Iterator[None]:
         yield
     except OSError as problem:
         advice = "Make room there; the variable TMPDIR names another folder for what is temporary."
-        raise ZooUnusable(folder, problem.strerror or str(problem), advice) from problem
+        raise zoo_unusable(folder, problem.strerror or str(problem), advice, problem) from problem

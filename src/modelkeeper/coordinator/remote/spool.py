@@ -17,10 +17,10 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.coordinator.wire import UploadRequest
-from modelkeeper.errors import ZooUnusable
 from modelkeeper.graph import Graph, to_json
 from modelkeeper.weights import Array, Header, stream, without_nan
 from modelkeeper.zoo.records import Registration, is_id, new_id
+from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.zoo import stored_tensors
 
 _REQUEST, _WEIGHTS = "request.json", "model.safetensors"
@@ -125,7 +125,8 @@ class Spool:
             scratch.rename(place)
         except OSError as problem:
             advice = "Give another folder: spool=... or MODELKEEPER_SPOOL."
-            raise ZooUnusable(str(self.folder), os.strerror(problem.errno or 0), advice) from problem
+            text = os.strerror(problem.errno or 0)
+            raise zoo_unusable(str(self.folder), text, advice, problem) from problem
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         return Entry(place, waiting)
