@@ -3,18 +3,16 @@
 import numpy as np
 import pytest
 
-from modelkeeper.coordinator.local import Coordinator
-from modelkeeper.coordinator.remote import RemoteCoordinator
+from modelkeeper.coordinator import Coordinator
 from modelkeeper.errors import InvalidWeights, ModelRefused, UnknownModel
 from modelkeeper.meta import Query
 from modelkeeper.zoo.records import Filter
 from tests.helpers.service import network, tensors, told
 
-Either = Coordinator | RemoteCoordinator
 ASKED = Query(data="digits", task="classification")
 
 
-def test_a_registered_model_lends_its_weights(coordinator: Either) -> None:
+def test_a_registered_model_lends_its_weights(coordinator: Coordinator) -> None:
     graph = network()
     mine = tensors(graph)
     done = coordinator.register(graph, told("first"), mine.items(), owner="ada")
@@ -28,7 +26,7 @@ def test_a_registered_model_lends_its_weights(coordinator: Either) -> None:
     assert coordinator.show("first").hits == 1
 
 
-def test_a_wider_model_gets_gathered_weights(coordinator: Either) -> None:
+def test_a_wider_model_gets_gathered_weights(coordinator: Coordinator) -> None:
     graph = network(8)
     coordinator.register(graph, told(), tensors(graph).items())
     found = coordinator.query(network(12), ASKED)
@@ -39,13 +37,13 @@ def test_a_wider_model_gets_gathered_weights(coordinator: Either) -> None:
     }
 
 
-def test_an_empty_zoo_is_a_cold_start(coordinator: Either) -> None:
+def test_an_empty_zoo_is_a_cold_start(coordinator: Coordinator) -> None:
     found = coordinator.query(network(), ASKED)
     assert found.answer.cold
     assert dict(found.weights()) == {}
 
 
-def test_a_dry_run_counts_nothing(coordinator: Either) -> None:
+def test_a_dry_run_counts_nothing(coordinator: Coordinator) -> None:
     graph = network()
     coordinator.register(graph, told("net"), tensors(graph).items())
     found = coordinator.query(graph, ASKED, dry_run=True, runners_up=True)
@@ -55,7 +53,7 @@ def test_a_dry_run_counts_nothing(coordinator: Either) -> None:
     assert coordinator.show("net").hits == 0
 
 
-def test_the_same_model_sent_twice_is_registered_once(coordinator: Either) -> None:
+def test_the_same_model_sent_twice_is_registered_once(coordinator: Coordinator) -> None:
     graph, identity = network(), "0123456789abcdef"
     once = coordinator.register(graph, told(), tensors(graph).items(), model_id=identity)
     again = coordinator.register(graph, told(), tensors(graph).items(), model_id=identity)
@@ -63,7 +61,7 @@ def test_the_same_model_sent_twice_is_registered_once(coordinator: Either) -> No
     assert len(coordinator.models()) == 1
 
 
-def test_weights_that_hold_nan_are_an_error(coordinator: Either) -> None:
+def test_weights_that_hold_nan_are_an_error(coordinator: Coordinator) -> None:
     graph = network()
     mine = tensors(graph)
     next(iter(mine.values())).flat[0] = np.nan
@@ -72,7 +70,7 @@ def test_weights_that_hold_nan_are_an_error(coordinator: Either) -> None:
     assert coordinator.models() == []
 
 
-def test_missing_tensors_are_an_error(coordinator: Either) -> None:
+def test_missing_tensors_are_an_error(coordinator: Coordinator) -> None:
     graph = network()
     mine = tensors(graph)
     mine.popitem()
@@ -80,7 +78,7 @@ def test_missing_tensors_are_an_error(coordinator: Either) -> None:
         coordinator.register(graph, told(), mine.items())
 
 
-def test_an_outlier_is_refused(coordinator: Either) -> None:
+def test_an_outlier_is_refused(coordinator: Coordinator) -> None:
     graph = network()
     for number in range(5):
         coordinator.register(graph, told(f"net{number}", 0.9 + number / 1000), tensors(graph, number).items())
@@ -88,7 +86,7 @@ def test_an_outlier_is_refused(coordinator: Either) -> None:
         coordinator.register(graph, told("failed", 0.1), tensors(graph, 9).items())
 
 
-def test_models_can_be_listed_shown_pinned_and_removed(coordinator: Either) -> None:
+def test_models_can_be_listed_shown_pinned_and_removed(coordinator: Coordinator) -> None:
     graph = network()
     first = coordinator.register(graph, told("a", tags=["x"]), tensors(graph).items(), owner="ada").record
     second = coordinator.register(

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from modelkeeper.coordinator.local import MOST_GENERATIONS, Coordinator
+from modelkeeper.coordinator.local import MOST_GENERATIONS, LocalCoordinator
 from modelkeeper.errors import UnknownModel, ZooUnusable
 from modelkeeper.matching import prepare
 from modelkeeper.meta import Query
@@ -19,8 +19,8 @@ from tests.helpers import zoos
 SMALL = [zoos.net(4, width) for width in (4, 5, 6, 7)]
 
 
-def opened(home: Path | str, **more: object) -> Coordinator:
-    return Coordinator(Settings(home=str(home), threads=1, admission="off", **more))  # type: ignore[arg-type]
+def opened(home: Path | str, **more: object) -> LocalCoordinator:
+    return LocalCoordinator(Settings(home=str(home), threads=1, admission="off", **more))  # type: ignore[arg-type]
 
 
 def size_of(graph: object) -> int:

@@ -1,7 +1,9 @@
-"""How much may one caller ask for, so that others are not kept waiting?"""
+"""How much may one caller ask for, so that others are not kept waiting? Rates, threads, and turns."""
 
+import asyncio
 import threading
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
@@ -42,7 +44,7 @@ class Rates:
             raise TooManyRequests(f"more than {rate:g} requests per second", "Ask less often.", wait)
 
 
-class Matching:
+class MatchingThreads:
     """Threads for matching: as many as there are cores, of which no user may take the last one."""
 
     def __init__(self, slots: int) -> None:
@@ -65,3 +67,17 @@ class Matching:
             self._waiting -= 1
             if not own.borrowed_tokens and not own.statistics().tasks_waiting:
                 self._own.pop(user, None)
+
+
+class Turns:
+    """A lock for each upload: one request at a time works on it. For one event loop."""
+
+    def __init__(self) -> None:
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+
+    def of(self, identity: str) -> asyncio.Lock:
+        """The lock of an upload; it lives as long as somebody holds it."""
+        lock = self._locks.get(identity)
+        if lock is None:
+            lock = self._locks[identity] = asyncio.Lock()
+        return lock

@@ -15,7 +15,7 @@ import msgspec
 
 from modelkeeper.coordinator.wire import PREFIX, Problem, to_error
 from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, TooManyRequests
-from modelkeeper.settings import PORT, is_address
+from modelkeeper.settings import PORT
 
 T = TypeVar("T")
 
@@ -25,14 +25,12 @@ ADVICE = "Check that it runs and that its address is right."
 _BUSY = frozenset({502, 503, 504})  # what proxies say while the service behind them restarts
 
 
-def address(uri: str) -> str | None:
-    """The URL of a coordinator, if `uri` names one (see `is_address`); None: it is a folder.
+def address(uri: str) -> str:
+    """The URL of a coordinator that `uri` names: see `settings.is_address`.
 
     Raises:
         InvalidSetting: It looks like an address, but is none.
     """
-    if not is_address(uri):
-        return None
     if re.match(r"https?://", uri, re.IGNORECASE):
         try:
             url = httpx.URL(uri.rstrip("/"))

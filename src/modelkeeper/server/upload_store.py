@@ -38,7 +38,7 @@ class Announced(Struct, frozen=True):
     request: UploadRequest
 
 
-class Uploads:
+class UploadStore:
     """The models that are being sent. One thread at a time may write to one of them."""
 
     def __init__(self, folder: Path) -> None:
@@ -62,7 +62,7 @@ class Uploads:
                 if msgspec.json.encode(known) == text:
                     return offset
                 self.forget(request.id)  # another announcement under the same id: begin anew
-            if sum(each.owner == owner for each in self.open()) >= MOST_OPEN:
+            if sum(announced.owner == owner for announced in self.open()) >= MOST_OPEN:
                 problem = f"{MOST_OPEN} models are being sent already"
                 raise TooManyRequests(problem, "Finish or delete some first, or wait.", "60")
             scratch = place.with_name(place.name + ".new")
@@ -83,12 +83,12 @@ class Uploads:
 
     def open(self) -> list[Announced]:
         """All that is announced and not finished."""
-        found = []
+        uploads = []
         for place in self._folder.glob(f"{_PREFIX}*"):
             identity = place.name.removeprefix(_PREFIX)
             if is_id(identity) and (announced := self._read(identity)) is not None:
-                found.append(announced)
-        return found
+                uploads.append(announced)
+        return uploads
 
     def get(self, identity: str, owner: str | None) -> tuple[Announced, int]:
         """What was announced, and how many bytes are there. `owner` None may see everyone's.
