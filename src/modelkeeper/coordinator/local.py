@@ -189,9 +189,7 @@ class LocalCoordinator:
         Descendants of more than MOST_GENERATIONS are left out: nested so deep, no JSON can be read.
         """
         record = self.show(name, viewer)
-        below: dict[
-            str, list[Lineage]
-        ] = {}  # from the last generation up: each model finds its children made
+        below: dict[str, list[Lineage]] = {}  # by parent; from the last generation up, so that all are there
         for generation in reversed(self._generations(record, viewer)):
             for member in generation:
                 lineage = Lineage(member, (), tuple(below.pop(member.id, ())))

@@ -64,27 +64,30 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        seen = _Seen(scope, send)
-        scope.setdefault("state", {})["request"] = seen.id
+        exchange = _Exchange(scope, send)
+        scope.setdefault("state", {})["request"] = exchange.id
         try:
             headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
             self._check_host(headers.get("host", ""))
             if headers.get("content-encoding", "identity") != "identity":
-                problem = Problem(error="Unsupported", message="send bodies as they are", request=seen.id)
-                await seen.fail(415, problem)
+                problem = Problem(error="Unsupported", message="send bodies as they are", request=exchange.id)
+                await exchange.fail(415, problem)
             else:
                 holder = await self._holder(scope["path"], headers.get("authorization", ""))
-                scope["state"]["holder"], seen.user = holder, holder.user.name if holder else ""
-                await self._app(scope, receive, seen.send)
+                scope["state"]["holder"], exchange.user = holder, holder.user.name if holder else ""
+                await self._app(scope, receive, exchange.send)
         except ModelKeeperError as error:
-            await seen.fail(error.status, to_problem(public(error), seen.id), headers_of(error))
+            if error.status >= 500:
+                log.error("request %s failed: %s", exchange.id, error, exc_info=error)
+            await exchange.fail(error.status, to_problem(public(error), exchange.id), headers_of(error))
         except asyncio.CancelledError:
             raise
         except Exception:
-            log.exception("request %s failed", seen.id)
-            await seen.fail(500, Problem(error="Internal", message="the coordinator failed", request=seen.id))
+            log.exception("request %s failed", exchange.id)
+            failed = Problem(error="Internal", message="the coordinator failed", request=exchange.id)
+            await exchange.fail(500, failed)
         finally:
-            seen.note(self._service)
+            exchange.note(self._service)
 
     def _check_host(self, host: str) -> None:
         name = re.sub(r":[0-9]+$", "", host).lower()
@@ -123,8 +126,8 @@ class Guard:
         return holder
 
 
-class _Seen:
-    """A request, and what became of it."""
+class _Exchange:
+    """A request and its reply: counts it, and writes a line about it into the log."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self.id, self.user = secrets.token_hex(8), ""
@@ -147,8 +150,8 @@ class _Seen:
         if self._status:
             return
         body = msgspec.json.encode(problem)
-        told = {"content-type": "application/json", "content-length": str(len(body)), **(extra or {})}
-        headers = [(name.encode(), value.encode()) for name, value in told.items()]
+        named = {"content-type": "application/json", "content-length": str(len(body)), **(extra or {})}
+        headers = [(name.encode(), value.encode()) for name, value in named.items()]
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
 

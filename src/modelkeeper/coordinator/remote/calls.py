@@ -43,8 +43,8 @@ def address(uri: str) -> str:
             raise InvalidSetting("uri", repr(str(url.copy_with(userinfo=b""))), advice)
         return str(url)
     host, port = uri, ""
-    if found := re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", uri):
-        host, port = found.groups()
+    if parts := re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", uri):
+        host, port = parts.groups()
         if not 0 < int(port) < 65536:
             raise InvalidSetting("uri", repr(uri), "a port is a number from 1 to 65535")
     if ":" in host and not host.startswith("["):

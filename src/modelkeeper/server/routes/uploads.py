@@ -11,7 +11,7 @@ from modelkeeper.coordinator.wire import SAFETENSORS, UploadRequest, UploadState
 from modelkeeper.server.bodies import read_json, reply, takes
 from modelkeeper.server.dependencies import Id, TheService, Writer
 from modelkeeper.server.upload_store import UploadStore
-from modelkeeper.write_buffers import Batch
+from modelkeeper.write_buffers import Buffer
 
 run = anyio.to_thread.run_sync
 router = APIRouter(tags=["uploads"])
@@ -72,11 +72,11 @@ async def complete(model: Id, service: TheService, who: Writer) -> Response:
 
 
 async def _receive(uploads: UploadStore, request: Request, identity: str, at: int, size: int) -> int:
-    """Write what comes, while more is coming; two batches are all that is held, in buffers that stay.
+    """Write what comes, while more is coming; two buffers, which stay, are all that is held.
 
     What was written is flushed to the disk meanwhile, so that whoever completes has little to wait for.
     """
-    filling, spare = Batch(size - at), Batch(size - at)
+    filling, spare = Buffer(size - at), Buffer(size - at)
     writing: asyncio.Task[None] | None = None
     flushing: asyncio.Task[None] | None = None
     flushed = at
