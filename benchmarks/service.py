@@ -38,7 +38,7 @@ import numpy as np
 
 from benchmarks.helpers.soaking import network
 from benchmarks.helpers.synthetic_zoo import make_zoo, resized
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.errors import CoordinatorUnreachable
 from modelkeeper.graph import Graph, from_json
@@ -160,13 +160,13 @@ def measure_queries(folder: Path, records: int, seconds: float) -> dict[str, Any
     rng = random.Random(1)
     base = from_json((folder / "relative.json").read_bytes())
     asked = [resized(base, rng.uniform(0.7, 1.4), rng) for _ in range(32)]
-    embedded = Coordinator(Settings(home=str(folder / "zoo")))
+    embedded = LocalCoordinator(Settings(home=str(folder / "zoo")))
     wanted = Query(data="CIFAR-10")
     found: dict[str, Any] = {"records": records}
     with service(folder / "zoo") as running:
         remote = RemoteCoordinator(running.url, timeout=300, spool=folder / "spool")
 
-        def ask(coordinator: Coordinator | RemoteCoordinator, number: int) -> None:
+        def ask(coordinator: LocalCoordinator | RemoteCoordinator, number: int) -> None:
             coordinator.query(asked[number % len(asked)], wanted, dry_run=True)
 
         ask(embedded, 0)  # the index is made

@@ -17,7 +17,7 @@ from torch import nn
 
 from modelkeeper import ModelKeeperClient
 from modelkeeper.client import KeeperWarning
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import (
     CorruptWeights,
     InvalidMeta,
@@ -232,7 +232,7 @@ def test_who_may_see_a_parent(client: ModelKeeperClient) -> None:
     give(client, net(seed=2), 0.92, name="project", visibility="project", project="p")
     give(client, net(seed=3), 0.94, name="private", visibility="private")
     graph = describe(net())
-    assert isinstance(client.coordinator, Coordinator)
+    assert isinstance(client.coordinator, LocalCoordinator)
     for viewer, expected in (
         (None, "private"),
         (Viewer("ann"), "private"),
@@ -454,7 +454,7 @@ def test_gc_finds_damage(tmp_path: Path) -> None:
         assert client.coordinator.gc().damaged == (cut_one.id,)
         assert client.coordinator.gc(verify=True).damaged == (flipped_one.id,)
         coordinator = ModelKeeperClient(tmp_path).coordinator
-        assert isinstance(coordinator, Coordinator)
+        assert isinstance(coordinator, LocalCoordinator)
         with pytest.raises(CorruptWeights):
             coordinator.zoo.weights(flipped_one)
 

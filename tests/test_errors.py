@@ -1,6 +1,7 @@
 """Errors: one root, picklable, and messages that do not change on the way."""
 
 import pickle
+import re
 
 import pytest
 
@@ -24,11 +25,14 @@ EXAMPLES = [
     errors.InvalidMeta("tags", "5", "give a list of names"),
     errors.ModelRefused("resnet20", "accuracy 0.1 is far below its peers", "Train it longer."),
     errors.UnknownModel("resnet20", ("0123", "4567")),
-    errors.ZooUnusable("zoo/", "the disk is full", "Free some room."),
+    errors.ZooUnusable("zoo/", "it is no database", "Choose another."),
+    errors.DiskFull("zoo/", "no space left", "Free some room."),
     errors.CorruptWeights("0123", "the file is missing"),
     errors.CoordinatorUnreachable("http://10.0.0.7", "Connection refused", "Check its address."),
-    errors.NotAllowed("the token is not valid", "Give another."),
-    errors.QuotaExceeded("more than 5 requests per second", "Ask less often.", "0.2"),
+    errors.NotAllowed("this needs the scope write", "Ask for one."),
+    errors.NotAuthenticated("the token is not valid", "Give another."),
+    errors.QuotaExceeded("you keep 5 models, 5 are allowed", "Remove some."),
+    errors.TooManyRequests("more than 5 requests per second", "Ask less often.", "0.2"),
     errors.CannotLoadFactory("models:net", "no module 'models' is installed"),
 ]
 
@@ -58,3 +62,21 @@ def test_a_message_names_all_that_the_error_holds(error: ModelKeeperError) -> No
     ]
     assert fields
     assert all(field in str(error) or repr(field) in str(error) for field in fields)
+
+
+def test_every_error_has_a_code_of_its_own_and_a_status_of_http() -> None:
+    codes = [type(error).code for error in EXAMPLES]
+    assert len({*codes, ModelKeeperError.code}) == len(codes) + 1
+    assert all(re.fullmatch(r"[a-z]+(_[a-z]+)*", code) for code in codes)
+    assert all(400 <= type(error).status < 600 for error in EXAMPLES)
+    statuses: dict[type[errors.ModelKeeperError], int] = {
+        errors.NotAllowed: 403,
+        errors.NotAuthenticated: 401,
+        errors.QuotaExceeded: 403,
+        errors.TooManyRequests: 429,
+        errors.UnknownModel: 404,
+        errors.ZooUnusable: 503,
+        errors.DiskFull: 507,
+        errors.UnknownFramework: 500,
+    }
+    assert {kind: kind.status for kind in statuses} == statuses

@@ -25,8 +25,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from modelkeeper.coordinator.local import Coordinator
-from modelkeeper.coordinator.remote import RemoteCoordinator, address
+from modelkeeper.coordinator import Coordinator, target
 from modelkeeper.errors import (
     InvalidMeta,
     InvalidMetric,
@@ -39,7 +38,7 @@ from modelkeeper.errors import (
 from modelkeeper.frontends import frontend_for
 from modelkeeper.meta import ONLY_QUERY, read_query, read_registration
 from modelkeeper.policy.quality import number
-from modelkeeper.settings import MEMORY, Settings
+from modelkeeper.settings import MEMORY
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.records import Record
 from modelkeeper.zoo.zoo import MAX_PROGRAM
@@ -47,8 +46,6 @@ from modelkeeper.zoo.zoo import MAX_PROGRAM
 M = TypeVar("M")
 _log = logging.getLogger("modelkeeper")
 
-URI = "MODELKEEPER_URI"
-TOKEN = "MODELKEEPER_TOKEN"
 # What the caller did wrong, as opposed to what happened to the keeper.
 _WRONG_USE: tuple[type[Exception], ...] = (
     InvalidMeta,
@@ -93,32 +90,20 @@ class ModelKeeperClient:
     ) -> None:
         if on_error not in ("cold", "raise"):
             raise InvalidSetting("on_error", repr(on_error), 'choose "cold" or "raise"')
-        unknown = set(settings) - set(Settings.__struct_fields__) | ({"home"} & set(settings))
-        if unknown:
-            known = ", ".join(name for name in Settings.__struct_fields__ if name != "home")
-            raise InvalidSetting("settings", ", ".join(sorted(unknown)), f"known are {known}")
-        self.uri = os.fspath(uri) if uri is not None else os.environ.get(URI, "")
-        self._address = address(self.uri)
-        if self._address and (foreign := set(settings) - {"timeout", "spool"}):
-            advice = f"the coordinator at {self._address} has its own; set them there"
-            raise InvalidSetting("settings", ", ".join(sorted(foreign)), advice)
-        self.settings = Settings.read(home=None if self._address else self.uri or None, **settings)
+        self._target = target(uri, token=token, **settings)
+        self.uri, self.settings = self._target.uri, self._target.settings
         self._on_error, self._user = on_error, user or login()
-        self._token = token or os.environ.get(TOKEN, "")
-        self._opened: Coordinator | RemoteCoordinator | None = None
+        self._opened: Coordinator | None = None
         self._opening = threading.Lock()
         # Which parent a model started from.
         self._started: weakref.WeakKeyDictionary[Any, Answer] = weakref.WeakKeyDictionary()
 
     @property
-    def coordinator(self) -> Coordinator | RemoteCoordinator:
+    def coordinator(self) -> Coordinator:
         """What the client talks to; opened when it is first needed."""
         with self._opening:
-            if self._opened is None and self._address:
-                wait, spool = self.settings.timeout, self.settings.spool
-                self._opened = RemoteCoordinator(self._address, token=self._token, timeout=wait, spool=spool)
-            elif self._opened is None:
-                self._opened = Coordinator(self.settings)
+            if self._opened is None:
+                self._opened = self._target.open()
             return self._opened
 
     def query_for_model(

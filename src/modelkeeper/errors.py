@@ -18,24 +18,35 @@ ModelKeeperError
 ├── ModelRefused         the zoo did not take a model
 ├── UnknownModel         no model of the zoo is called that
 ├── ZooUnusable          the zoo's catalog or its store cannot be opened, read or written
+│   └── DiskFull         there is no room for what was to be written
 ├── CorruptWeights       the bytes in the store are not what was registered
 ├── InvalidMetric        how good a model is was not said, or cannot be so
 ├── CoordinatorUnreachable  the service did not answer, or answered nonsense
-├── NotAllowed           the service does not know the token, or the token may not do this
-├── QuotaExceeded        a user asks too often, or keeps too much
+├── NotAllowed           the token may not do this
+│   └── NotAuthenticated  there is no token, or none that the service knows
+├── QuotaExceeded        a user keeps too much
+│   └── TooManyRequests  a user asks too often, or the service is busy: waiting helps
 └── CannotLoadFactory    a `module:factory` on the command line gave no model
 
 A message says what happened, with the value that caused it, and then what to do. All fields go to
-`Exception.__init__`, which keeps every error picklable, as worker processes need.
+`Exception.__init__`, which keeps every error picklable, as worker processes need. Programs decide by the
+class, or by its `code` and `status`; never by a message.
 """
+
+from typing import ClassVar
 
 
 class ModelKeeperError(Exception):
     """The root: `except ModelKeeperError` catches all that modelkeeper raises on purpose."""
 
+    code: ClassVar[str] = "error"  # names the class on the wire; no other class has it, and it never changes
+    status: ClassVar[int] = 500  # of HTTP; 500: nothing that a service says to those who call it
+
 
 class InvalidGraph(ModelKeeperError):
     """A graph breaks its own rules, or its bytes are no graph."""
+
+    code, status = "invalid_graph", 422
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(where, problem)
@@ -47,6 +58,8 @@ class InvalidGraph(ModelKeeperError):
 
 class UnknownFramework(ModelKeeperError):
     """No front end takes this model."""
+
+    code = "unknown_framework"
 
     def __init__(self, kind: str, known: tuple[str, ...]) -> None:
         super().__init__(kind, known)
@@ -60,6 +73,8 @@ class UnknownFramework(ModelKeeperError):
 class CannotDescribe(ModelKeeperError):
     """The model did not run on the inputs there were."""
 
+    code = "cannot_describe"
+
     def __init__(self, model: str, problem: str, advice: str) -> None:
         super().__init__(model, problem, advice)
         self.model, self.problem, self.advice = model, problem, advice
@@ -70,6 +85,8 @@ class CannotDescribe(ModelKeeperError):
 
 class NoProgram(ModelKeeperError):
     """A model cannot be written down as a program. Without one it can lend its weights, uncalibrated."""
+
+    code = "no_program"
 
     def __init__(self, model: str, problem: str) -> None:
         super().__init__(model, problem)
@@ -84,6 +101,8 @@ class NoProgram(ModelKeeperError):
 class InvalidProgram(ModelKeeperError):
     """A program breaks its own rules, or cannot run on what it is given."""
 
+    code = "invalid_program"
+
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(where, problem)
         self.where, self.problem = where, problem
@@ -94,6 +113,8 @@ class InvalidProgram(ModelKeeperError):
 
 class CannotCalibrate(ModelKeeperError):
     """Examples or models do not serve to calibrate. The child is as it was."""
+
+    code = "cannot_calibrate"
 
     def __init__(self, problem: str, advice: str) -> None:
         super().__init__(problem, advice)
@@ -106,6 +127,8 @@ class CannotCalibrate(ModelKeeperError):
 class CannotProbe(ModelKeeperError):
     """Batches, a loss or an optimizer do not serve to let starts race. The model is as it was."""
 
+    code = "cannot_probe"
+
     def __init__(self, problem: str, advice: str) -> None:
         super().__init__(problem, advice)
         self.problem, self.advice = problem, advice
@@ -117,6 +140,8 @@ class CannotProbe(ModelKeeperError):
 class InvalidWeights(ModelKeeperError):
     """Weights do not fit the model they were meant for. Nothing was written."""
 
+    code, status = "invalid_weights", 422
+
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(name, problem)
         self.name, self.problem = name, problem
@@ -127,6 +152,8 @@ class InvalidWeights(ModelKeeperError):
 
 class InvalidPairs(ModelKeeperError):
     """An alignment names layers that are not there, or one of them twice."""
+
+    code = "invalid_pairs"
 
     def __init__(self, pair: str, problem: str) -> None:
         super().__init__(pair, problem)
@@ -141,6 +168,8 @@ class InvalidPairs(ModelKeeperError):
 class CannotGather(ModelKeeperError, ValueError):
     """A tensor cannot be filled from another one in the way that was asked for. Nothing was written."""
 
+    code = "cannot_gather"
+
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
         self.problem = problem
@@ -151,6 +180,8 @@ class CannotGather(ModelKeeperError, ValueError):
 
 class TooLargeToMatch(ModelKeeperError):
     """A graph has more layers or edges than an alignment takes."""
+
+    code, status = "too_large_to_match", 422
 
     def __init__(self, nodes: str, edges: str, max_nodes: str, max_edges: str) -> None:
         super().__init__(nodes, edges, max_nodes, max_edges)
@@ -166,6 +197,8 @@ class TooLargeToMatch(ModelKeeperError):
 class InvalidIndex(ModelKeeperError):
     """The files of a search index cannot be used. It is made anew from the catalog."""
 
+    code = "invalid_index"
+
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
         self.path, self.problem = path, problem
@@ -178,6 +211,8 @@ class InvalidIndex(ModelKeeperError):
 class InvalidSetting(ModelKeeperError):
     """A setting has a value that cannot work."""
 
+    code, status = "invalid_setting", 422
+
     def __init__(self, name: str, value: str, advice: str) -> None:
         super().__init__(name, value, advice)
         self.name, self.value, self.advice = name, value, advice
@@ -188,6 +223,8 @@ class InvalidSetting(ModelKeeperError):
 
 class InvalidMeta(ModelKeeperError):
     """What was said of a model cannot be so."""
+
+    code, status = "invalid_meta", 422
 
     def __init__(self, field: str, value: str, advice: str) -> None:
         super().__init__(field, value, advice)
@@ -200,6 +237,8 @@ class InvalidMeta(ModelKeeperError):
 class ModelRefused(ModelKeeperError):
     """The zoo did not take a model: it would be of no use as a parent, or there is no room for it."""
 
+    code, status = "model_refused", 409
+
     def __init__(self, name: str, reason: str, advice: str) -> None:
         super().__init__(name, reason, advice)
         self.name, self.reason, self.advice = name, reason, advice
@@ -210,6 +249,8 @@ class ModelRefused(ModelKeeperError):
 
 class UnknownModel(ModelKeeperError):
     """No model of the zoo is called that, or several are."""
+
+    code, status = "unknown_model", 404
 
     def __init__(self, name: str, several: tuple[str, ...] = (), near: tuple[str, ...] = ()) -> None:
         super().__init__(name, several, near)
@@ -225,6 +266,8 @@ class UnknownModel(ModelKeeperError):
 class ZooUnusable(ModelKeeperError):
     """The zoo's catalog or its store cannot be opened, read or written."""
 
+    code, status = "zoo_unusable", 503
+
     def __init__(self, where: str, problem: str, advice: str) -> None:
         super().__init__(where, problem, advice)
         self.where, self.problem, self.advice = where, problem, advice
@@ -233,8 +276,16 @@ class ZooUnusable(ModelKeeperError):
         return f"the zoo at {self.where} cannot be used: {self.problem}. {self.advice}"
 
 
+class DiskFull(ZooUnusable):
+    """There is no room for what was to be written: the disk is full, or a quota of it is used up."""
+
+    code, status = "disk_full", 507
+
+
 class CorruptWeights(ModelKeeperError):
     """The bytes in the store are not what was registered."""
+
+    code, status = "corrupt_weights", 410
 
     def __init__(self, model: str, problem: str) -> None:
         super().__init__(model, problem)
@@ -249,6 +300,8 @@ class CorruptWeights(ModelKeeperError):
 class InvalidMetric(ModelKeeperError):
     """How good a model is was not said, or cannot be so."""
 
+    code, status = "invalid_metric", 422
+
     def __init__(self, name: str, problem: str, advice: str) -> None:
         super().__init__(name, problem, advice)
         self.name, self.problem, self.advice = name, problem, advice
@@ -260,6 +313,8 @@ class InvalidMetric(ModelKeeperError):
 class CoordinatorUnreachable(ModelKeeperError):
     """The service did not answer, or answered nonsense."""
 
+    code = "coordinator_unreachable"
+
     def __init__(self, url: str, problem: str, advice: str) -> None:
         super().__init__(url, problem, advice)
         self.url, self.problem, self.advice = url, problem, advice
@@ -269,7 +324,9 @@ class CoordinatorUnreachable(ModelKeeperError):
 
 
 class NotAllowed(ModelKeeperError):
-    """The service does not know the token, or the token may not do this."""
+    """The token may not do this."""
+
+    code, status = "not_allowed", 403
 
     def __init__(self, problem: str, advice: str) -> None:
         super().__init__(problem, advice)
@@ -279,25 +336,47 @@ class NotAllowed(ModelKeeperError):
         return f"not allowed: {self.problem}. {self.advice}"
 
 
-class QuotaExceeded(ModelKeeperError):
-    """A user asks too often, or keeps too much."""
+class NotAuthenticated(NotAllowed):
+    """There is no token, or none that the service knows."""
 
-    def __init__(self, problem: str, advice: str, seconds: str = "") -> None:
-        super().__init__(problem, advice, seconds)
+    code, status = "not_authenticated", 401
+
+
+class QuotaExceeded(ModelKeeperError):
+    """A user keeps too much."""
+
+    code, status = "quota_exceeded", 403
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(problem, advice)
+        self.problem, self.advice = problem, advice
+
+    def __str__(self) -> str:
+        return f"quota exceeded: {self.problem}. {self.advice}"
+
+
+class TooManyRequests(QuotaExceeded):
+    """A user asks too often, or the service is busy: it may be tried again after so many seconds."""
+
+    code, status = "too_many_requests", 429
+
+    def __init__(self, problem: str, advice: str, seconds: str) -> None:
+        ModelKeeperError.__init__(self, problem, advice, seconds)
         self.problem, self.advice, self.seconds = problem, advice, seconds
 
     @property
     def wait(self) -> float:
-        """Seconds after which it may be tried again; 0: waiting does not help."""
-        return float(self.seconds or 0)
+        """Seconds after which it may be tried again."""
+        return float(self.seconds)
 
     def __str__(self) -> str:
-        again = f" It may be tried again after {self.seconds} s." if self.seconds else ""
-        return f"quota exceeded: {self.problem}. {self.advice}{again}"
+        return f"{super().__str__()} It may be tried again after {self.seconds} s."
 
 
 class CannotLoadFactory(ModelKeeperError):
     """A `module:factory` on the command line gave no model."""
+
+    code = "cannot_load_factory"
 
     def __init__(self, factory: str, problem: str) -> None:
         super().__init__(factory, problem)

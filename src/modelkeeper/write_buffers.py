@@ -11,15 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import IO
 
-BATCH = 2 * 2**20  # bytes; large enough that a thread is worth waking, small enough for a cache
+BUFFER_BYTES = 2 * 2**20  # bytes; large enough that a thread is worth waking, small enough for a cache
 
 
-class Batch:
-    """A buffer that fills."""
+class Buffer:
+    """Memory that fills, is written, and is filled again."""
 
-    def __init__(self, most: int = BATCH) -> None:
-        """`most` is how much can come at all; no more than that is held, nor more than BATCH."""
-        self._buffer = memoryview(bytearray(max(1, min(BATCH, most))))
+    def __init__(self, most: int = BUFFER_BYTES) -> None:
+        """`most` is how much can come at all; no more than that is held, nor more than BUFFER_BYTES."""
+        self._buffer = memoryview(bytearray(max(1, min(BUFFER_BYTES, most))))
         self.held = 0
 
     @property
@@ -39,17 +39,17 @@ class Batch:
         return self._buffer[: self.held]
 
 
-class Behind:
-    """Writes to a file, and hashes, behind the back of whoever receives. Used as a context manager.
+class BackgroundWriter:
+    """Writes to a file and hashes in another thread, while more bytes come. Used as a context manager.
 
     Raises:
         OSError: The file cannot be written to; said by the next `add`, or at the end.
     """
 
-    def __init__(self, file: IO[bytes], most: int = BATCH) -> None:
+    def __init__(self, file: IO[bytes], most: int = BUFFER_BYTES) -> None:
         self.digest = hashlib.sha256()
         self._file = file
-        self._filling, self._spare = Batch(most), Batch(most)
+        self._filling, self._spare = Buffer(most), Buffer(most)
         self._thread = ThreadPoolExecutor(1, "modelkeeper-writing")
         self._writing: Future[None] | None = None
 
@@ -61,7 +61,7 @@ class Behind:
             if self._filling.full:
                 self._hand_over()
 
-    def __enter__(self) -> "Behind":
+    def __enter__(self) -> "BackgroundWriter":
         return self
 
     def __exit__(

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from safetensors.numpy import load_file, save_file
 
 from modelkeeper.cli import main
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.settings import Settings
 from modelkeeper.weights import open_file
 from modelkeeper.zoo.records import Event
@@ -116,7 +116,7 @@ def test_what_is_registered_is_listed_and_shown(family: dict[str, str]) -> None:
 
 
 def test_json_is_what_the_python_objects_say(family: dict[str, str]) -> None:
-    coordinator = Coordinator(Settings(home="zoo"))
+    coordinator = LocalCoordinator(Settings(home="zoo"))
 
     def plain(value: object) -> object:
         return json.loads(json.dumps(value))
@@ -367,7 +367,7 @@ def test_only_register_and_query_make_a_zoo(here: str) -> None:
 
 
 def test_what_others_registered_does_not_steer_the_terminal(family: dict[str, str]) -> None:
-    coordinator = Coordinator(Settings(home="zoo"))
+    coordinator = LocalCoordinator(Settings(home="zoo"))
     evil = "\x1b[2J\x9b31m[red]"
     coordinator.zoo.catalog.update(family["child"], name=f"child{evil}", reason=evil, data=evil, tags=[evil])
     coordinator.zoo.catalog.note(Event(at=0.0, action=evil, detail=evil, user=evil))

@@ -1,34 +1,39 @@
 """The contract of a coordinator: every test runs in process and over HTTP, with the same results."""
 
+import inspect
+
 import numpy as np
 import pytest
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator import Coordinator, Loan
+from modelkeeper.coordinator.base import ServedCoordinator, ServedLoan
+from modelkeeper.coordinator.local import LocalCoordinator
+from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.coordinator.remote import RemoteCoordinator
+from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.errors import InvalidWeights, ModelRefused, UnknownModel
 from modelkeeper.meta import Query
 from modelkeeper.zoo.records import Filter
 from tests.helpers.service import network, tensors, told
 
-Either = Coordinator | RemoteCoordinator
 ASKED = Query(data="digits", task="classification")
 
 
-def test_a_registered_model_lends_its_weights(coordinator: Either) -> None:
+def test_a_registered_model_lends_its_weights(coordinator: Coordinator) -> None:
     graph = network()
-    mine = tensors(graph)
-    done = coordinator.register(graph, told("first"), mine.items(), owner="ada")
+    weights = tensors(graph)
+    done = coordinator.register(graph, told("first"), weights.items(), owner="ada")
     assert (done.record.name, done.record.owner, done.admission.verdict) == ("first", "ada", "admitted")
     found = coordinator.query(graph, ASKED)
     assert (found.answer.parent, found.answer.similarity) == (done.record.id, 1.0)
     lent = dict(found.weights())
-    assert lent.keys() == mine.keys()
+    assert lent.keys() == weights.keys()
     for name, array in lent.items():
-        np.testing.assert_array_equal(array, mine[name])
+        np.testing.assert_array_equal(array, weights[name])
     assert coordinator.show("first").hits == 1
 
 
-def test_a_wider_model_gets_gathered_weights(coordinator: Either) -> None:
+def test_a_wider_model_gets_gathered_weights(coordinator: Coordinator) -> None:
     graph = network(8)
     coordinator.register(graph, told(), tensors(graph).items())
     found = coordinator.query(network(12), ASKED)
@@ -40,13 +45,13 @@ def test_a_wider_model_gets_gathered_weights(coordinator: Either) -> None:
     }
 
 
-def test_an_empty_zoo_is_a_cold_start(coordinator: Either) -> None:
+def test_an_empty_zoo_is_a_cold_start(coordinator: Coordinator) -> None:
     found = coordinator.query(network(), ASKED)
     assert found.answer.cold
     assert dict(found.weights()) == {}
 
 
-def test_a_dry_run_counts_nothing(coordinator: Either) -> None:
+def test_a_dry_run_counts_nothing(coordinator: Coordinator) -> None:
     graph = network()
     coordinator.register(graph, told("net"), tensors(graph).items())
     found = coordinator.query(graph, ASKED, dry_run=True, runners_up=True)
@@ -56,7 +61,7 @@ def test_a_dry_run_counts_nothing(coordinator: Either) -> None:
     assert coordinator.show("net").hits == 0
 
 
-def test_the_same_model_sent_twice_is_registered_once(coordinator: Either) -> None:
+def test_the_same_model_sent_twice_is_registered_once(coordinator: Coordinator) -> None:
     graph, identity = network(), "0123456789abcdef"
     once = coordinator.register(graph, told(), tensors(graph).items(), model_id=identity)
     again = coordinator.register(graph, told(), tensors(graph).items(), model_id=identity)
@@ -64,24 +69,24 @@ def test_the_same_model_sent_twice_is_registered_once(coordinator: Either) -> No
     assert len(coordinator.models()) == 1
 
 
-def test_weights_that_hold_nan_are_an_error(coordinator: Either) -> None:
+def test_weights_that_hold_nan_are_an_error(coordinator: Coordinator) -> None:
     graph = network()
-    mine = tensors(graph)
-    next(iter(mine.values())).flat[0] = np.nan
+    weights = tensors(graph)
+    next(iter(weights.values())).flat[0] = np.nan
     with pytest.raises(InvalidWeights, match="NaN"):
-        coordinator.register(graph, told(), mine.items())
+        coordinator.register(graph, told(), weights.items())
     assert coordinator.models() == []
 
 
-def test_missing_tensors_are_an_error(coordinator: Either) -> None:
+def test_missing_tensors_are_an_error(coordinator: Coordinator) -> None:
     graph = network()
-    mine = tensors(graph)
-    mine.popitem()
+    weights = tensors(graph)
+    weights.popitem()
     with pytest.raises(InvalidWeights, match="missing"):
-        coordinator.register(graph, told(), mine.items())
+        coordinator.register(graph, told(), weights.items())
 
 
-def test_an_outlier_is_refused(coordinator: Either) -> None:
+def test_an_outlier_is_refused(coordinator: Coordinator) -> None:
     graph = network()
     for number in range(5):
         coordinator.register(graph, told(f"net{number}", 0.9 + number / 1000), tensors(graph, number).items())
@@ -89,7 +94,7 @@ def test_an_outlier_is_refused(coordinator: Either) -> None:
         coordinator.register(graph, told("failed", 0.1), tensors(graph, 9).items())
 
 
-def test_models_can_be_listed_shown_pinned_and_removed(coordinator: Either) -> None:
+def test_models_can_be_listed_shown_pinned_and_removed(coordinator: Coordinator) -> None:
     graph = network()
     first = coordinator.register(graph, told("a", tags=["x"]), tensors(graph).items(), owner="ada").record
     second = coordinator.register(
@@ -120,3 +125,54 @@ def test_models_can_be_listed_shown_pinned_and_removed(coordinator: Either) -> N
     assert actions.count("registered") == 2
     assert [event.model for event in coordinator.log(action="removed")] == [first.id]
     assert coordinator.gc(grace=0).folders == ()
+
+
+def test_the_parent_itself_can_be_had(coordinator: Coordinator) -> None:
+    """What lends can be run beside the child: with its own tensors, the plan, and its program."""
+    graph = network(8)
+    weights = tensors(graph)
+    coordinator.register(graph, told(), weights.items(), program=b"a program")
+    with coordinator.query(network(12), ASKED).lender() as lender:
+        assert lender is not None
+        assert lender.program == b"a program"
+        assert lender.plan.parent == graph
+        assert lender.plan.child == network(12)
+        for name, array in weights.items():
+            np.testing.assert_array_equal(lender.tensors[name], array)
+
+
+def test_a_cold_start_and_a_dry_run_have_no_lender(coordinator: Coordinator) -> None:
+    graph = network()
+    with coordinator.query(graph, ASKED).lender() as lender:
+        assert lender is None
+    coordinator.register(graph, told(), tensors(graph).items())
+    with coordinator.query(graph, ASKED, dry_run=True).lender() as lender:
+        assert lender is None
+
+
+@pytest.mark.parametrize("ask", ["show", "tree", "remove", "pin"])
+def test_a_model_that_is_not_there_is_the_same_error(coordinator: Coordinator, ask: str) -> None:
+    with pytest.raises(UnknownModel, match="no model 'nobody' is in the zoo"):
+        getattr(coordinator, ask)("nobody")
+
+
+def test_both_coordinators_are_what_the_protocols_say() -> None:
+    """Assignments that mypy checks; parameters have the same names and defaults, so that keywords work."""
+    kinds: list[type[Coordinator]] = [LocalCoordinator, RemoteCoordinator]
+    served: type[ServedCoordinator] = LocalCoordinator
+    loans: list[type[Loan]] = [LocalLoan, RemoteLoan]
+    for protocol, implementations in (
+        (Coordinator, kinds),
+        (ServedCoordinator, [served]),
+        (Loan, loans),
+        (ServedLoan, [LocalLoan]),
+    ):
+        methods = {name: value for name, value in vars(protocol).items() if inspect.isfunction(value)}
+        for name in methods.keys() - {"__init__", "__subclasshook__"}:
+            said = inspect.signature(methods[name]).parameters
+            for implementation in implementations:
+                done = inspect.signature(getattr(implementation, name)).parameters
+                assert list(said) == [argument for argument in done if argument in said], name
+                for argument, parameter in said.items():
+                    assert done[argument].kind == parameter.kind, f"{implementation}.{name}: {argument}"
+                    assert done[argument].default == parameter.default, f"{implementation}.{name}: {argument}"

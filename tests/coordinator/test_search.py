@@ -6,42 +6,43 @@ from typing import Any
 import pytest
 
 from modelkeeper.coordinator import search as module
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.search import Clock, Request, Search
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.matching import prepare
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
+from modelkeeper.transform import make_plan
 from tests.helpers import zoos
 
 GRAPH = zoos.net(8, 16)
 
 
 @pytest.fixture
-def coordinator() -> Iterator[Coordinator]:
-    opened = Coordinator(Settings(home=":memory:", threads=1))
+def coordinator() -> Iterator[LocalCoordinator]:
+    opened = LocalCoordinator(Settings(home=":memory:", threads=1))
     yield opened
     opened.close()
 
 
-def asked(coordinator: Coordinator, **query: Any) -> Search:
+def asked(coordinator: LocalCoordinator, **query: Any) -> Search:
     request = Request(GRAPH, prepare(GRAPH), Query(data=zoos.DATA, **query))
     return Search(coordinator.zoo, coordinator.settings, request, Clock())
 
 
-def test_making_a_search_does_nothing(monkeypatch: pytest.MonkeyPatch, coordinator: Coordinator) -> None:
+def test_making_a_search_does_nothing(monkeypatch: pytest.MonkeyPatch, coordinator: LocalCoordinator) -> None:
     zoo = coordinator.zoo
     for owner, name in ((zoo.catalog, "keys"), (zoo.catalog, "with_keys"), (zoo, "index")):
         monkeypatch.setattr(owner, name, lambda *_: pytest.fail("it was asked"))
     asked(coordinator)
 
 
-def test_a_policy_that_is_not_there_is_told_before_the_search(coordinator: Coordinator) -> None:
+def test_a_policy_that_is_not_there_is_told_before_the_search(coordinator: LocalCoordinator) -> None:
     with pytest.raises(InvalidSetting, match="policy cannot be 'best'"):
         asked(coordinator, policy="best")
 
 
-def test_step_by_step(coordinator: Coordinator) -> None:
+def test_step_by_step(coordinator: LocalCoordinator) -> None:
     like = zoos.register(coordinator, GRAPH, "like", 0.9)
     wider = zoos.register(coordinator, zoos.net(8, 17), "wider", 0.9)
     search = asked(coordinator)
@@ -64,11 +65,11 @@ def test_step_by_step(coordinator: Coordinator) -> None:
 
 @pytest.mark.parametrize("policy", ["benefit", "buckets"])
 def test_models_of_one_graph_share_a_plan(
-    monkeypatch: pytest.MonkeyPatch, coordinator: Coordinator, policy: str
+    monkeypatch: pytest.MonkeyPatch, coordinator: LocalCoordinator, policy: str
 ) -> None:
     for number in range(4):
         zoos.register(coordinator, GRAPH, f"net {number}", 0.9 - number / 1000)
-    made, make_plan = [], module.make_plan
+    made: list[tuple[Any, ...]] = []
 
     def counted(*arguments: Any, **options: Any) -> Any:
         made.append(arguments)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.server.serve import serving
 from modelkeeper.settings import ServiceSettings, Settings
@@ -13,8 +14,8 @@ from tests.helpers.service import Team, team
 
 
 @pytest.fixture(params=["in-process", "over-http"])
-def coordinator(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Coordinator | RemoteCoordinator]:
-    local = Coordinator(Settings(home=str(tmp_path / "zoo"), minimum_peers=3))
+def coordinator(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Coordinator]:
+    local = LocalCoordinator(Settings(home=str(tmp_path / "zoo"), minimum_peers=3))
     if request.param == "in-process":
         yield local
     else:

@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import ZooUnusable
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
@@ -42,7 +42,7 @@ def child(home: str, acknowledged: int, begun: int) -> None:
     def tell(*words: str) -> None:
         os.write(acknowledged, (" ".join(words) + "\n").encode())  # O_APPEND: whole lines
 
-    coordinator = Coordinator(Settings(home=home))
+    coordinator = LocalCoordinator(Settings(home=home))
     os.write(begun, b"!")
     registered: list[str] = []
     while True:
@@ -70,7 +70,7 @@ def child(home: str, acknowledged: int, begun: int) -> None:
 def main(home: str, path: str, kills: int) -> None:
     """Keep some children going, and kill them one after the other."""
     with tempfile.TemporaryDirectory(dir=Path(home).parent) as warm:
-        coordinator = Coordinator(Settings(home=warm))
+        coordinator = LocalCoordinator(Settings(home=warm))
         zoos.register(coordinator, GRAPHS[0])  # what is imported late is imported here, once
         start = time.monotonic()
         for graph in GRAPHS:

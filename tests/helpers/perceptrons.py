@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from modelkeeper.graph import Atom, Axis, Edge, Fixed, Graph, Layer, Space, Tensor
+from modelkeeper.graph import Atom, Axis, Edge, Fixed, Graph, Layer, Pin, Space, Tensor
 from modelkeeper.weights import Array
 
 INPUTS, CLASSES = 3, 2
@@ -10,7 +10,7 @@ INPUTS, CLASSES = 3, 2
 
 def chain(*widths: int, dtype: str = "float64") -> Graph:
     """Linear layers with biases and rectifiers between them, from INPUTS to CLASSES."""
-    spaces = (*(Space(width) for width in widths), Space(CLASSES, ("output",)))
+    spaces = (*(Space(width) for width in widths), Space(CLASSES, (Pin("output"),)))
     layers, taken = [Layer("image", "input")], Axis("in", Fixed(INPUTS, "input"))
     for number, space in enumerate(spaces):
         made, name = Atom(number, space.size), f"l{number}"

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.graph import Graph
 from modelkeeper.meta import read_registration
 from modelkeeper.server.serve import serving
 from modelkeeper.settings import ServiceSettings, Settings
 from modelkeeper.weights import Array, dtype_of
-from modelkeeper.zoo.accounts import Accounts
 from modelkeeper.zoo.records import Registration
 from modelkeeper.zoo.zoo import stored_tensors
 from tests.helpers.generated import vgg
@@ -39,8 +38,8 @@ def told(name: str = "net", accuracy: float = 0.9, **more: Any) -> Registration:
 class Team:
     """A service with users."""
 
-    def __init__(self, coordinator: Coordinator, url: str, spool: Path) -> None:
-        self.coordinator, self.url, self.accounts = coordinator, url, Accounts(coordinator.zoo.catalog)
+    def __init__(self, coordinator: LocalCoordinator, url: str, spool: Path) -> None:
+        self.coordinator, self.url, self.accounts = coordinator, url, coordinator.accounts
         self._spool = spool
         self._joined: list[RemoteCoordinator] = []
 
@@ -61,7 +60,7 @@ class Team:
 @contextlib.contextmanager
 def team(folder: Path, **settings: Any) -> Iterator[Team]:
     """A service with auth in a thread."""
-    local = Coordinator(Settings(home=str(folder / "zoo")))
+    local = LocalCoordinator(Settings(home=str(folder / "zoo")))
     with serving(local, ServiceSettings(port=0, **settings)) as url:
         found = Team(local, url, folder / "spool")
         yield found

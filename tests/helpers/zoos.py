@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.graph import Graph
 from modelkeeper.meta import read_registration
 from modelkeeper.weights import Array, Header, dtype_of, stream
@@ -49,7 +49,7 @@ def told(name: str = "net", accuracy: float = 0.9, **more: Any) -> Registration:
 
 
 def register(
-    coordinator: Coordinator,
+    coordinator: LocalCoordinator,
     graph: Graph,
     name: str = "net",
     accuracy: float = 0.9,

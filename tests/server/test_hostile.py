@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.wire import UploadRequest
 from modelkeeper.errors import InvalidMeta, InvalidWeights
 from modelkeeper.graph import to_json
@@ -258,7 +258,7 @@ def test_names_are_text_and_nothing_else(keeper: Team) -> None:
 
 
 def test_other_sites_get_nothing(tmp_path: Path) -> None:
-    local = Coordinator(Settings(home=str(tmp_path / "zoo")))
+    local = LocalCoordinator(Settings(home=str(tmp_path / "zoo")))
     with serving(local, ServiceSettings(port=0, auth=False)) as url:
         port = httpx.URL(url).port
         for host in ("evil.example.org", f"evil.example.org:{port}", "127.0.0.1.evil.org", ""):

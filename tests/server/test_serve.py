@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from modelkeeper.cli import main
 from modelkeeper.coordinator.remote import RemoteCoordinator
-from modelkeeper.errors import ModelKeeperError, ZooUnusable
+from modelkeeper.errors import DiskFull, ModelKeeperError
 from modelkeeper.graph import Graph
 from modelkeeper.meta import Query
 from tests.helpers.generated import Builder
@@ -233,7 +233,7 @@ def test_a_disk_that_is_full(small_disk: Path, tmp_path: Path) -> None:
     with process(small_disk / "zoo", "--no-auth") as service:
         coordinator = RemoteCoordinator(service.url, spool=tmp_path / "spool")
         first = coordinator.register(GRAPH, told("first"), tensors(GRAPH).items()).record
-        with pytest.raises(ZooUnusable, match=r"disk is full.*modelkeeper sync"):
+        with pytest.raises(DiskFull, match=r"disk is full.*modelkeeper sync"):
             coordinator.register(big, told("big"), numbers.items())
         assert [record.id for record in coordinator.models()] == [first.id]
         coordinator.download(first, tmp_path / "copy")

@@ -12,7 +12,7 @@ from benchmarks.helpers.permutation import randomise
 from benchmarks.helpers.replayed import EXACT, run_on_small, widened
 from benchmarks.helpers.widening import copies, new_size
 from modelkeeper.frontends.torch.inputs import Inputs
-from modelkeeper.graph import Space
+from modelkeeper.graph import Pin, Space
 from tests.helpers.networks import BLOCKS, SCENARIOS, Chain, network
 from tests.helpers.pitfalls import FREE, PITFALLS
 
@@ -101,6 +101,6 @@ def test_copies_keep_every_unit_and_their_shares_sum_to_one(old: int, more: int,
 
 def test_how_wide_a_space_may_become() -> None:
     assert new_size(Space(6), 1.5) == 9
-    assert new_size(Space(6, ("output",)), 1.5) == 6
+    assert new_size(Space(6, (Pin("output"),)), 1.5) == 6
     assert new_size(Space(6, (), averaged=True), 1.5) == 6
     assert new_size(Space(6, (), averaged=True), 2) == 12

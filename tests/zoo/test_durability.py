@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import InvalidMeta, InvalidWeights, ModelRefused, ZooUnusable
 from modelkeeper.matching import prepare
 from modelkeeper.meta import Query
@@ -58,7 +58,7 @@ def test_what_was_acknowledged_survives_kills_at_any_moment(quick: Path) -> None
     removed = {line[1] for line in lines if line[0] == "-"}
     assert len(registered) > KILLS / 20, "the children hardly came to register anything"
 
-    coordinator = Coordinator(Settings(home=str(home)))
+    coordinator = LocalCoordinator(Settings(home=str(home)))
     stored = {record.id: record for record in coordinator.models()}
     assert not registered.keys() - doubtful - stored.keys(), "acknowledged, and lost"
     assert not removed & stored.keys(), "removed, and still there"
@@ -85,12 +85,12 @@ def test_what_was_acknowledged_survives_kills_at_any_moment(quick: Path) -> None
 FULL = """
 import resource, signal, sys
 from tests.helpers import zoos
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import ZooUnusable
 from modelkeeper.settings import Settings
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-coordinator = Coordinator(Settings(home=sys.argv[1]))
+coordinator = LocalCoordinator(Settings(home=sys.argv[1]))
 zoos.register(coordinator, zoos.net(4), "small")
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 try:
@@ -113,7 +113,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     assert "File too large" in run.stdout
     assert "disk is not full" in run.stdout
-    coordinator = Coordinator(Settings(home=str(home)))
+    coordinator = LocalCoordinator(Settings(home=str(home)))
     assert [record.name for record in coordinator.models()] == ["small"]
     assert coordinator.gc(grace=0) == Swept(0, (), 0, (), ())
     assert [whole(home, record) for record in coordinator.models()] == [True]
@@ -122,7 +122,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_catalog_on_a_full_disk_leaves_a_folder_that_is_swept(tmp_path: Path) -> None:
-    coordinator = Coordinator(Settings(home=str(tmp_path)))
+    coordinator = LocalCoordinator(Settings(home=str(tmp_path)))
     zoos.register(coordinator, zoos.net(4), "first")
     pages = coordinator.zoo.catalog.database._engine.connect()
     pages.exec_driver_sql("PRAGMA max_page_count = 1")  # SQLite's own way to be full
@@ -136,7 +136,7 @@ def test_a_catalog_on_a_full_disk_leaves_a_folder_that_is_swept(tmp_path: Path) 
         fill()
     coordinator.close()
 
-    coordinator = Coordinator(Settings(home=str(tmp_path)))
+    coordinator = LocalCoordinator(Settings(home=str(tmp_path)))
     stored = coordinator.models()
     assert all(whole(tmp_path, record) for record in stored)
     coordinator.gc(grace=0)
@@ -146,7 +146,7 @@ def test_a_catalog_on_a_full_disk_leaves_a_folder_that_is_swept(tmp_path: Path) 
 
 
 def test_a_registration_may_be_sent_twice(tmp_path: Path) -> None:
-    coordinator = Coordinator(Settings(home=str(tmp_path), minimum_peers=1))
+    coordinator = LocalCoordinator(Settings(home=str(tmp_path), minimum_peers=1))
     key, graph = "0123456789abcdef", zoos.net(4)
     first = zoos.register(coordinator, graph, model_id=key)
     assert first.id == key
@@ -162,7 +162,7 @@ def test_a_registration_may_be_sent_twice(tmp_path: Path) -> None:
 
 
 def test_a_registration_that_died_on_the_way_may_be_sent_again(tmp_path: Path) -> None:
-    coordinator = Coordinator(Settings(home=str(tmp_path)))
+    coordinator = LocalCoordinator(Settings(home=str(tmp_path)))
     key = "0123456789abcdef"
     (tmp_path / "models" / key).mkdir(parents=True)
     (tmp_path / "models" / key / "model.safetensors").write_bytes(b"of another attempt")
@@ -175,7 +175,7 @@ def test_a_registration_that_died_on_the_way_may_be_sent_again(tmp_path: Path) -
 
 
 def test_the_same_registration_from_many_threads_is_one(tmp_path: Path) -> None:
-    coordinator = Coordinator(Settings(home=str(tmp_path)))
+    coordinator = LocalCoordinator(Settings(home=str(tmp_path)))
     graph, key = zoos.net(8, 16), "00000000000000aa"
     with ThreadPoolExecutor(4) as pool:
         made = list(pool.map(lambda _: zoos.register(coordinator, graph, model_id=key), range(8)))
@@ -190,7 +190,7 @@ def test_the_same_registration_from_many_threads_is_one(tmp_path: Path) -> None:
     "key", ["../../../../etc/x", "0123", "0123456789ABCDEF", "x" * 16, "0123456789abcdef\n"]
 )
 def test_an_id_is_no_path(tmp_path: Path, key: str) -> None:
-    coordinator = Coordinator(Settings(home=str(tmp_path)))
+    coordinator = LocalCoordinator(Settings(home=str(tmp_path)))
     with pytest.raises(InvalidMeta, match="16 hexadecimal digits"):
         zoos.register(coordinator, zoos.net(4), model_id=key)
     assert not list(tmp_path.rglob("*.safetensors"))
@@ -199,7 +199,7 @@ def test_an_id_is_no_path(tmp_path: Path, key: str) -> None:
 
 def test_weights_that_hold_nan_leave_nothing(tmp_path: Path) -> None:
     for home in (str(tmp_path), ":memory:"):
-        coordinator = Coordinator(Settings(home=home))
+        coordinator = LocalCoordinator(Settings(home=home))
         graph = zoos.net(4)
         tensors = zoos.weights(graph)
         last = list(tensors)[-1]
@@ -214,7 +214,10 @@ def test_weights_that_hold_nan_leave_nothing(tmp_path: Path) -> None:
 
 def test_what_is_being_registered_is_not_swept(tmp_path: Path) -> None:
     """With the usual grace, a sweep in the middle of a registration takes nothing of it."""
-    coordinator, other = Coordinator(Settings(home=str(tmp_path))), Coordinator(Settings(home=str(tmp_path)))
+    coordinator, other = (
+        LocalCoordinator(Settings(home=str(tmp_path))),
+        LocalCoordinator(Settings(home=str(tmp_path))),
+    )
     graph = zoos.net(4)
 
     def slowly() -> Iterator[tuple[str, Array]]:

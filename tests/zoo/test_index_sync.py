@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.matching import Index, prepare
 from modelkeeper.settings import Settings
 from modelkeeper.zoo import index_sync
@@ -53,7 +53,7 @@ def test_both_find_what_a_full_scan_finds(taken: list[tuple[str, int, int]]) -> 
     with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_sync, "SAVE_AFTER", 2)
         given = Settings(home=home, threads=1, admission="off")
-        both = [Coordinator(given), Coordinator(given)]
+        both = [LocalCoordinator(given), LocalCoordinator(given)]
         for step, who, which in taken:
             zoo = both[who].zoo
             stored = zoo.catalog.find(Filter(), order="created")
@@ -61,7 +61,7 @@ def test_both_find_what_a_full_scan_finds(taken: list[tuple[str, int, int]]) -> 
                 zoos.register(both[who], GRAPHS[which])
             elif step == "reopen":
                 both[who].close()
-                both[who] = Coordinator(given)
+                both[who] = LocalCoordinator(given)
             elif step == "search":
                 zoo.index()
             elif step == "sweep":
@@ -76,7 +76,7 @@ def test_both_find_what_a_full_scan_finds(taken: list[tuple[str, int, int]]) -> 
         assert found(both[0].zoo.index()) == found(both[1].zoo.index()) == expected
         for each in both:
             each.close()
-        again = Coordinator(given)
+        again = LocalCoordinator(given)
         assert found(again.zoo.index()) == expected
         again.close()
 
@@ -85,7 +85,7 @@ def test_both_find_what_a_full_scan_finds(taken: list[tuple[str, int, int]]) -> 
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     """A catalog of ten models whose index has been saved."""
     monkeypatch.setattr(index_sync, "SAVE_AFTER", 3)
-    coordinator = Coordinator(Settings(home=str(tmp_path), threads=1))
+    coordinator = LocalCoordinator(Settings(home=str(tmp_path), threads=1))
     for number in range(10):
         zoos.register(coordinator, GRAPHS[number % len(GRAPHS)])
     coordinator.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from modelkeeper.coordinator.local import MOST_GENERATIONS, Coordinator
+from modelkeeper.coordinator.local import MOST_GENERATIONS, LocalCoordinator
 from modelkeeper.errors import ModelRefused, UnknownModel, ZooUnusable
 from modelkeeper.matching import prepare
 from modelkeeper.meta import Query
@@ -18,8 +18,8 @@ from tests.helpers import zoos
 SMALL = [zoos.net(4, width) for width in (4, 5, 6, 7)]
 
 
-def opened(home: Path | str, **more: object) -> Coordinator:
-    return Coordinator(Settings(home=str(home), threads=1, admission="off", **more))  # type: ignore[arg-type]
+def opened(home: Path | str, **more: object) -> LocalCoordinator:
+    return LocalCoordinator(Settings(home=str(home), threads=1, admission="off", **more))  # type: ignore[arg-type]
 
 
 def size_of(graph: object) -> int:
@@ -138,7 +138,9 @@ def test_a_registration_stands_even_if_what_follows_it_fails(
 
 def test_every_action_is_written_to_the_log_under_its_name(tmp_path: Path) -> None:
     size = size_of(SMALL[0])
-    coordinator = Coordinator(Settings(home=str(tmp_path), threads=1, capacity=6 * size, minimum_peers=5))
+    coordinator = LocalCoordinator(
+        Settings(home=str(tmp_path), threads=1, capacity=6 * size, minimum_peers=5)
+    )
     for number in range(5):
         zoos.register(coordinator, SMALL[0], f"net {number}", 0.9)
     with pytest.raises(ModelRefused):

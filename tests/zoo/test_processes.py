@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import scipy.optimize  # noqa: F401  # what evicting needs is imported once, before the forks
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.records import Filter
@@ -39,7 +39,7 @@ def together(work: Callable[..., Any], *arguments: Any, processes: int = PROCESS
 
 def registering(number: int, barrier: Any, home: str) -> tuple[set[str], bool, bool]:
     """Register and query with all others; then look at once whether all of theirs can be found."""
-    coordinator = Coordinator(Settings(home=home, threads=1, admission="off"))
+    coordinator = LocalCoordinator(Settings(home=home, threads=1, admission="off"))
     barrier.wait(60)
     mine = set()
     for turn in range(EACH):
@@ -59,7 +59,7 @@ def test_eight_processes_lose_nothing_and_see_each_other(tmp_path: Path) -> None
     acknowledged = set().union(*(mine for mine, _, _ in found))
     assert len(acknowledged) == PROCESSES * EACH
     assert all(complete and searchable for _, complete, searchable in found)
-    coordinator = Coordinator(Settings(home=str(tmp_path)))
+    coordinator = LocalCoordinator(Settings(home=str(tmp_path)))
     records = coordinator.models()
     assert {record.id for record in records} == acknowledged
     assert sum(record.hits for record in records) == PROCESSES * EACH, "every loan is counted"
@@ -70,7 +70,7 @@ def test_eight_processes_lose_nothing_and_see_each_other(tmp_path: Path) -> None
 
 def watching(number: int, barrier: Any, home: str) -> list[float]:
     """The first registers; the second looks all the time. When did each know of each model?"""
-    coordinator = Coordinator(Settings(home=home, threads=1))
+    coordinator = LocalCoordinator(Settings(home=home, threads=1))
     times: list[float] = []
     barrier.wait(60)
     if number == 0:
@@ -98,7 +98,7 @@ def test_what_one_registers_another_sees_within_a_second(
 
 
 def crowding(number: int, barrier: Any, home: str, capacity: int) -> None:
-    coordinator = Coordinator(Settings(home=home, capacity=capacity, threads=1, admission="off"))
+    coordinator = LocalCoordinator(Settings(home=home, capacity=capacity, threads=1, admission="off"))
     barrier.wait(60)
     for turn in range(EACH):
         zoos.register(coordinator, GRAPHS[1], f"{number}-{turn}", 0.5 + number / 100 + turn / 1000)
@@ -106,7 +106,7 @@ def crowding(number: int, barrier: Any, home: str, capacity: int) -> None:
 
 @pytest.mark.parametrize("room", [1, 6])
 def test_many_at_the_capacity_neither_exceed_it_nor_evict_too_much(tmp_path: Path, room: int) -> None:
-    coordinator = Coordinator(Settings(home=str(tmp_path), admission="off"))
+    coordinator = LocalCoordinator(Settings(home=str(tmp_path), admission="off"))
     size = zoos.register(coordinator, GRAPHS[1]).bytes
     capacity = room * size + size // 2
     together(crowding, str(tmp_path), capacity, processes=4)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import InvalidSetting, ZooUnusable
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
@@ -71,14 +71,14 @@ def shelves() -> Iterator[dict[str, Shelf]]:
 
 def test_a_zoo_runs_on_a_store_that_was_added(shelves: dict[str, Shelf], tmp_path: Path) -> None:
     settings = Settings(home=str(tmp_path), blobs="shelf://oak/top")
-    coordinator = Coordinator(settings)
+    coordinator = LocalCoordinator(settings)
     graph = zoos.net(8, 16)
     record = zoos.register(coordinator, graph, "first")
     assert f"{record.folder}/model.safetensors" in shelves["shelf://oak/top"].items
     assert coordinator.location(record) == f"shelf://oak/top/{record.folder}"
     coordinator.close()
 
-    coordinator = Coordinator(settings)  # another process would read what the first has written
+    coordinator = LocalCoordinator(settings)  # another process would read what the first has written
     warmth = coordinator.query(graph, Query(data=zoos.DATA))
     assert warmth.answer.parent == record.id
     lent, registered = dict(warmth.weights()), dict(coordinator.zoo.weights(record).items())

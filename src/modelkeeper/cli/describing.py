@@ -55,11 +55,11 @@ def diff(parent: str, child: str, as_json: bool, shapes: tuple[Shape, ...]) -> N
 
     with users_code():
         first, second = graph_of(parent, shapes), graph_of(child, shapes)
-    found = align(first, second)
+    alignment = align(first, second)
     if as_json:
-        echo_json(to_dict(first, second, found))
+        echo_json(to_dict(first, second, alignment))
     else:
-        console().print(side_by_side((parent, first), (child, second), found))
+        console().print(side_by_side((parent, first), (child, second), alignment))
 
 
 COMMANDS = (describe, diff)

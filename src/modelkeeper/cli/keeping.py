@@ -68,14 +68,14 @@ def models(
     if limit is None and not as_json:
         limit = SHOWN
     with opened(zoo) as coordinator:
-        found = coordinator.models(wanted, order=sort, limit=limit or None)
-        total = len(found) if as_json else coordinator.count(wanted)
+        records = coordinator.models(wanted, order=sort, limit=limit or None)
+        total = len(records) if as_json else coordinator.count(wanted)
     if as_json:
-        echo_json([each.to_dict() for each in found])
+        echo_json([record.to_dict() for record in records])
     else:
         from modelkeeper.cli import tables
 
-        console().print(tables.records(found, total))
+        console().print(tables.records(records, total))
 
 
 @click.command()
@@ -93,19 +93,19 @@ def show(model: str, graph: bool, zoo: str | None, as_json: bool) -> None:
       modelkeeper show 3fa9 --graph > resnet20.json
     """
     with opened(zoo) as coordinator:
-        found = coordinator.show(model)
+        record = coordinator.show(model)
         if graph:
             from modelkeeper.graph import to_json
 
-            click.echo(to_json(coordinator.graph(found)))
+            click.echo(to_json(coordinator.graph(record)))
             return
-        files = coordinator.location(found)
+        files = coordinator.location(record)
     if as_json:
-        echo_json(found.to_dict())
+        echo_json(record.to_dict())
     else:
         from modelkeeper.cli import tables
 
-        console().print(tables.record(found, files))
+        console().print(tables.record(record, files))
 
 
 @click.command()
@@ -121,13 +121,13 @@ def tree(model: str, zoo: str | None, as_json: bool) -> None:
       modelkeeper tree resnet20
     """
     with opened(zoo) as coordinator:
-        found = coordinator.tree(model)
+        lineage = coordinator.tree(model)
     if as_json:
-        echo_json(found.to_dict())
+        echo_json(lineage.to_dict())
     else:
         from modelkeeper.cli import tables
 
-        console().print(tables.lineage(found))
+        console().print(tables.lineage(lineage))
 
 
 @click.command()
@@ -146,7 +146,7 @@ def remove(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
     from modelkeeper.client import login
 
     with opened(zoo) as coordinator:
-        _say("removed", [coordinator.remove(each, user=login()) for each in models], as_json)
+        _say("removed", [coordinator.remove(name, user=login()) for name in models], as_json)
 
 
 @click.command()
@@ -164,7 +164,7 @@ def pin(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
     from modelkeeper.client import login
 
     with opened(zoo) as coordinator:
-        _say("pinned", [coordinator.pin(each, user=login()) for each in models], as_json)
+        _say("pinned", [coordinator.pin(name, user=login()) for name in models], as_json)
 
 
 @click.command()
@@ -182,7 +182,7 @@ def unpin(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
     from modelkeeper.client import login
 
     with opened(zoo) as coordinator:
-        _say("unpinned", [coordinator.pin(each, False, user=login()) for each in models], as_json)
+        _say("unpinned", [coordinator.pin(name, False, user=login()) for name in models], as_json)
 
 
 @click.command()
@@ -202,14 +202,14 @@ def gc(verify: bool, grace: float | None, zoo: str | None, as_json: bool) -> Non
       modelkeeper gc
       modelkeeper gc --verify --grace 0
     """
-    with opened(zoo) as coordinator, progress("looking at weights", in_bytes=True) as told:
-        found = coordinator.gc(grace=grace, verify=verify, progress=told)
+    with opened(zoo) as coordinator, progress("looking at weights", in_bytes=True) as bar:
+        swept = coordinator.gc(grace=grace, verify=verify, progress=bar)
     if as_json:
-        echo_json(found.to_dict())
+        echo_json(swept.to_dict())
     else:
         from modelkeeper.cli import tables
 
-        console().print(tables.swept(found))
+        console().print(tables.swept(swept))
 
 
 @click.command()
@@ -223,13 +223,13 @@ def stats(zoo: str | None, as_json: bool) -> None:
       modelkeeper stats --zoo /shared/zoo --json
     """
     with opened(zoo) as coordinator:
-        found = coordinator.stats()
+        counts = coordinator.stats()
     if as_json:
-        echo_json(found)
+        echo_json(counts)
     else:
         from modelkeeper.cli import tables
 
-        console().print(tables.stats(found))
+        console().print(tables.stats(counts))
 
 
 @click.command()
@@ -246,23 +246,23 @@ def log(limit: int, model: str | None, action: str | None, zoo: str | None, as_j
       modelkeeper log --action evicted --limit 10
     """
     with opened(zoo) as coordinator:
-        found = coordinator.log(
-            limit=limit, model=coordinator.show(model).id if model else None, action=action
-        )
+        identity = coordinator.show(model).id if model else None
+        events = coordinator.log(limit=limit, model=identity, action=action)
     if as_json:
-        echo_json([each.to_dict() for each in found])
+        echo_json([event.to_dict() for event in events])
     else:
         from modelkeeper.cli import tables
 
-        console().print(tables.events(found))
+        console().print(tables.events(events))
 
 
-def _say(what: str, found: "list[Record]", as_json: bool) -> None:
+def _say(what: str, records: "list[Record]", as_json: bool) -> None:
+    """Print what was done to models."""
     if as_json:
-        echo_json([each.to_dict() for each in found])
+        echo_json([record.to_dict() for record in records])
     else:
-        for each in found:
-            click.echo(printable(f"{what} {each.name} ({each.id})"))
+        for record in records:
+            click.echo(printable(f"{what} {record.name} ({record.id})"))
 
 
 COMMANDS = (models, show, tree, remove, pin, unpin, gc, stats, log)

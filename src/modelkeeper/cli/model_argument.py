@@ -90,7 +90,7 @@ def load_model(factory: str) -> object:
         sys.path.insert(0, "")  # as `python -m` does: the current folder
     with _blame(factory, f"importing {module_name} raised"):
         try:
-            found: Any = importlib.import_module(module_name)
+            named: Any = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
                 raise  # the module is there; something that it imports is not
@@ -98,20 +98,20 @@ def load_model(factory: str) -> object:
                 factory, f"no module {error.name!r} is installed or in {os.getcwd()}"
             ) from error
     for name in path:
-        if not hasattr(found, name):
-            near = difflib.get_close_matches(name, dir(found), n=1)
+        if not hasattr(named, name):
+            near = difflib.get_close_matches(name, dir(named), n=1)
             hint = f" (but {near[0]!r})" if near else ""
-            raise CannotLoadFactory(factory, f"{getattr(found, '__name__', found)} has no {name!r}{hint}")
-        found = getattr(found, name)
+            raise CannotLoadFactory(factory, f"{getattr(named, '__name__', named)} has no {name!r}{hint}")
+        named = getattr(named, name)
     if call is None:
         with contextlib.suppress(UnknownFramework):
-            frontend_for(found)
-            return found  # a model already
-        if not callable(found):
-            return found  # no model, as the caller will find
+            frontend_for(named)
+            return named  # a model already
+        if not callable(named):
+            return named  # no model, as the caller will find
         call = (), {}
     with _blame(factory, "calling it raised"):
-        return found(*call[0], **call[1])
+        return named(*call[0], **call[1])
 
 
 Call = tuple[tuple[object, ...], dict[str, object]]
@@ -131,7 +131,7 @@ def _parse(factory: str) -> tuple[str, list[str], Call | None]:
             }
             if len(keywords) < len(node.keywords):
                 raise ValueError("**")
-            call = tuple(ast.literal_eval(each) for each in node.args), keywords
+            call = tuple(ast.literal_eval(argument) for argument in node.args), keywords
             node = node.func
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError) as error:
         raise CannotLoadFactory(factory, "after the colon there is no name with literal arguments") from error

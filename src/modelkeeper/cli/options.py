@@ -11,17 +11,15 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from modelkeeper.errors import ZooUnusable
-
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from modelkeeper.coordinator.local import Coordinator
-    from modelkeeper.coordinator.remote import RemoteCoordinator
+    from modelkeeper.coordinator import Coordinator
 
 zoo_option = click.option(
     "--zoo",
@@ -37,46 +35,16 @@ def json_option(text: str = "Print JSON instead of a table.") -> Callable[[Any],
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
-@contextlib.contextmanager
-def opened(uri: str | None, *, make: bool = False) -> "Iterator[Coordinator | RemoteCoordinator]":
-    """The coordinator of a zoo.
+def opened(uri: str | None, *, make: bool = False) -> "AbstractContextManager[Coordinator]":
+    """The coordinator of a zoo, closed at the end of a `with`.
 
     Args:
         uri: As `ModelKeeperClient` takes it.
         make: Make the zoo if it is not there. Otherwise that is an error: a typo is no empty zoo.
     """
-    from modelkeeper.coordinator.local import Coordinator
-    from modelkeeper.settings import MEMORY, Settings, is_address
+    from modelkeeper import coordinator
 
-    if uri and is_address(uri):
-        with _called(uri) as remote:
-            yield remote
-        return
-    settings = Settings.read(home=uri or None)
-    local = settings.home != MEMORY and not settings.catalog
-    if local and not make and not (settings.folder / "catalog.db").exists():
-        advice = "Register a model to make one, or say with --zoo or MODELKEEPER_URI where it is."
-        raise ZooUnusable(str(settings.folder), "there is no zoo", advice)
-    coordinator = Coordinator(settings)
-    try:
-        yield coordinator
-    finally:
-        coordinator.close()
-
-
-@contextlib.contextmanager
-def _called(uri: str) -> "Iterator[RemoteCoordinator]":
-    from modelkeeper.coordinator.remote import RemoteCoordinator, address
-    from modelkeeper.settings import Settings
-
-    settings, token = Settings.read(), os.environ.get("MODELKEEPER_TOKEN", "")
-    url = address(uri)
-    assert url is not None
-    coordinator = RemoteCoordinator(url, token=token, timeout=settings.timeout, spool=settings.spool or None)
-    try:
-        yield coordinator
-    finally:
-        coordinator.close()
+    return contextlib.closing(coordinator.open(uri, make=make))
 
 
 def echo_json(data: Any) -> None:

@@ -22,10 +22,12 @@ from modelkeeper.errors import InvalidMeta, InvalidWeights
 from modelkeeper.plugins import POLICIES
 
 if TYPE_CHECKING:
-    from modelkeeper.coordinator.local import Warmth
-    from modelkeeper.coordinator.remote.coordinator import RemoteWarmth
+    from modelkeeper.coordinator import Loan
     from modelkeeper.graph import Graph
     from modelkeeper.weights import Array, Weights
+    from modelkeeper.zoo.records import Registration
+
+    Trained = tuple[Graph, Registration, Iterable[tuple[str, Array]]]  # what is registered
 
 COLD_START = 3  # exit code of a query that found no parent
 _WEIGHTS, _GRAPH, _CONFIG = "model.safetensors", "graph.json", "config.json"  # as in a folder of the zoo
@@ -93,8 +95,8 @@ def query(
       modelkeeper query "my_models:make(width=64)" --output warm.safetensors
       modelkeeper query resnet20.json --dry-run --json
     """
-    warmth = _ask(model, shapes, zoo, meta, output=None if dry_run else output)
-    _report(warmth, as_json)
+    loan = _ask(model, shapes, zoo, meta, output=None if dry_run else output)
+    _report(loan, as_json)
 
 
 @click.command()
@@ -121,7 +123,8 @@ def _ask(
     *,
     output: str | None = None,
     runners_up: bool = False,
-) -> "Warmth | RemoteWarmth":
+) -> "Loan":
+    """Query the zoo for a model, and write the weights to a file if one is named."""
     from modelkeeper.meta import read_query
 
     asked = read_query({key: value for key, value in meta.items() if value not in (None, ())})
@@ -133,14 +136,15 @@ def _ask(
             model = load_model(source)
             graph = described(model, shapes)
     with opened(zoo, make=True) as coordinator:
-        warmth = coordinator.query(graph, asked, dry_run=output is None, runners_up=runners_up)
-        if output is not None and not warmth.answer.cold:
-            _write(output, graph, warmth, model)
-    return warmth
+        loan = coordinator.query(graph, asked, dry_run=output is None, runners_up=runners_up)
+        if output is not None and not loan.answer.cold:
+            _write(output, graph, loan, model)
+    return loan
 
 
-def _report(warmth: "Warmth | RemoteWarmth", as_json: bool, most: int | None = None) -> None:
-    answer = warmth.answer
+def _report(loan: "Loan", as_json: bool, most: int | None = None) -> None:
+    """Print the answer to a query; a cold start has an exit code of its own."""
+    answer = loan.answer
     if as_json:
         echo_json(answer.to_dict())
     else:
@@ -151,11 +155,11 @@ def _report(warmth: "Warmth | RemoteWarmth", as_json: bool, most: int | None = N
         click.get_current_context().exit(COLD_START)
 
 
-def _write(path: str, graph: "Graph", warmth: "Warmth | RemoteWarmth", model: object) -> None:
+def _write(path: str, graph: "Graph", loan: "Loan", model: object) -> None:
     """Write the weights beside, and rename: a file is whole or not there."""
     from modelkeeper.weights import Header, stream
 
-    lent = dict(warmth.weights())
+    lent = dict(loan.weights())
     tensors: Iterable[tuple[str, Array]] = lent.items()
     if model is not None:
         from modelkeeper.frontends import frontend_for
@@ -225,41 +229,58 @@ def register(
       modelkeeper register other_zoo/models/3fa9c2d1e0b4a567
     """
     from modelkeeper.client import login
-    from modelkeeper.meta import read_registration
-    from modelkeeper.weights import Header, open_file
+    from modelkeeper.weights import Header
     from modelkeeper.zoo.zoo import stored_tensors
 
-    path = Path(model)
-    file = path / _WEIGHTS if path.is_dir() else path
     given = {key: value for key, value in meta.items() if value not in (None, ())} | _measured(metrics)
-    if file.is_file() or model.endswith(".safetensors") or path.is_dir():
-        weights = open_file(file)
-        given = _beside(file, bool(set(given) & {"accuracy", "metric", "metrics"})) | given
-        told = read_registration(given, file.parent.absolute().name if path.is_dir() else file.stem)
-        graph, tensors = _fitted(file, weights, architecture, shapes)
+    path = Path(model)
+    if path.exists() or model.endswith(".safetensors"):
+        graph, registration, tensors = _from_file(path, given, architecture, shapes)
+    elif architecture is None:
+        graph, registration, tensors = _from_factory(model, given, shapes)
     else:
-        if architecture is not None:
-            raise click.UsageError("--model goes with a file of weights; a factory is the model already.")
-        from modelkeeper.frontends import frontend_for
-
-        with users_code():
-            made = load_model(model)
-            told = read_registration(given, type(made).__name__)
-            graph, tensors = described(made, shapes), frontend_for(made).read(made)
+        raise click.UsageError("--model goes with a file of weights; a factory is the model already.")
     total = Header.of(stored_tensors(graph)).data_bytes
     with opened(zoo, make=True) as coordinator, progress("registering", in_bytes=True) as bar:
-        found = coordinator.register(graph, told, _counted(tensors, total, bar), owner=login())
+        registered = coordinator.register(graph, registration, _counted(tensors, total, bar), owner=login())
     if as_json:
-        echo_json(found.to_dict())
+        echo_json(registered.to_dict())
     else:
         from modelkeeper.cli import tables
 
-        console().print(tables.registered(found))
+        console().print(tables.registered(registered))
+
+
+def _from_file(
+    path: Path, given: dict[str, Any], architecture: str | None, shapes: tuple[Shape, ...]
+) -> "Trained":
+    """A trained model from a file of weights, or from a folder as those of a zoo."""
+    from modelkeeper.meta import read_registration
+    from modelkeeper.weights import open_file
+
+    file = path / _WEIGHTS if path.is_dir() else path
+    weights = open_file(file)
+    given = _beside(file, bool(set(given) & {"accuracy", "metric", "metrics"})) | given
+    name = file.parent.absolute().name if path.is_dir() else file.stem
+    registration = read_registration(given, name)
+    graph, tensors = _fitted(file, weights, architecture, shapes)
+    return graph, registration, tensors
+
+
+def _from_factory(factory: str, given: dict[str, Any], shapes: tuple[Shape, ...]) -> "Trained":
+    """A trained model that the user's own code makes."""
+    from modelkeeper.frontends import frontend_for
+    from modelkeeper.meta import read_registration
+
+    with users_code():
+        model = load_model(factory)
+        registration = read_registration(given, type(model).__name__)
+        return described(model, shapes), registration, frontend_for(model).read(model)
 
 
 def _measured(metrics: tuple[str, ...]) -> dict[str, Any]:
     """`val_loss=0.31` and `elo=1510:higher`, as `meta` says them."""
-    found: dict[str, Any] = {}
+    meta: dict[str, Any] = {}
     for text in metrics:
         name, equals, rest = text.partition("=")
         value, colon, direction = rest.partition(":")
@@ -272,10 +293,10 @@ def _measured(metrics: tuple[str, ...]) -> dict[str, Any]:
                 "--metric", repr(text), "give NAME=VALUE, e.g. val_loss=0.31 or elo=1510:higher"
             )
         if colon:
-            found["metric"] = {"name": name, "value": number, "lower_is_better": direction == "lower"}
+            meta["metric"] = {"name": name, "value": number, "lower_is_better": direction == "lower"}
         else:
-            found.setdefault("metrics", {})[name] = number
-    return found
+            meta.setdefault("metrics", {})[name] = number
+    return meta
 
 
 def _beside(file: Path, measured: bool) -> dict[str, Any]:
@@ -289,16 +310,16 @@ def _beside(file: Path, measured: bool) -> dict[str, Any]:
         raise InvalidMeta("config.json", str(path), f"it cannot be read: {problem}") from problem
     if not isinstance(config, dict) or config.get("format") != "modelkeeper.model":
         return {}
-    found = {key: config.get(key) for key in ("name", "data", "task", "tags")}
+    meta = {key: config.get(key) for key in ("name", "data", "task", "tags")}
     if not measured:
-        found["metrics"] = config.get("metrics")
+        meta["metrics"] = config.get("metrics")
         if config.get("value") is not None:
-            found["metric"] = {
+            meta["metric"] = {
                 "name": config.get("metric"),
                 "value": config["value"],
                 "lower_is_better": config.get("lower_is_better"),
             }
-    return found
+    return meta
 
 
 def _fitted(
@@ -326,13 +347,14 @@ def _fitted(
 
 
 def _counted(
-    tensors: "Iterable[tuple[str, Array]]", total: int, told: Callable[[float, float], None]
+    tensors: "Iterable[tuple[str, Array]]", total: int, bar: Callable[[float, float], None]
 ) -> "Iterator[tuple[str, Array]]":
+    """The same tensors, while a bar shows how many bytes have gone."""
     done = 0
     for name, array in tensors:
         yield name, array
         done += array.nbytes
-        told(done, total)
+        bar(done, total)
 
 
 COMMANDS = (query, explain, register)

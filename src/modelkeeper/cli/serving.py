@@ -1,10 +1,8 @@
 """Commands around a service: serve, sync, and who may use it."""
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +11,9 @@ from modelkeeper.cli.options import console, echo_json, json_option
 from modelkeeper.errors import InvalidSetting, ModelKeeperError
 
 if TYPE_CHECKING:
+    from modelkeeper.coordinator.remote.spool import Entry
     from modelkeeper.zoo.accounts import Accounts
+    from modelkeeper.zoo.zoo import Registered
 
 home_option = click.option(
     "--home", metavar="FOLDER", help="The folder of the zoo. Default: MODELKEEPER_HOME, or ~/.modelkeeper."
@@ -57,23 +57,20 @@ def serve(
     except ImportError as problem:
         advice = f"{problem}; install it: pip install 'modelkeeper[server]'"
         raise InvalidSetting("a service", "run", advice) from problem
-    from modelkeeper.coordinator.local import Coordinator
-    from modelkeeper.settings import ServiceSettings, Settings
+    from modelkeeper.coordinator import open_local
+    from modelkeeper.settings import ServiceSettings
 
     service = ServiceSettings.read(host=host, port=port, hosts=hosts, auth=False if no_auth else None)
-    settings = Settings.read(home=home, catalog=catalog, blobs=blobs, capacity=capacity)
-    listening = service_runner.listen(service)
-    coordinator = Coordinator(settings)
-    service_runner.log_to_stderr()
-    try:
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(contextlib.closing(service_runner.listen(service)))
+        coordinator = open_local(home, catalog=catalog, blobs=blobs, capacity=capacity)
+        stack.callback(coordinator.close)
+        service_runner.log_to_stderr()
         if service.auth and (token := service_runner.first_token(coordinator)) is not None:
             click.echo(f"The first administrator's token, shown only now:\n\n    {token}\n", err=True)
         application = Application(coordinator, service)
         click.echo(f"ModelKeeper listens at {service_runner.address(listening)}", err=True)
         service_runner.run(application, listening)
-    finally:
-        coordinator.close()
-        listening.close()
 
 
 @click.command()
@@ -87,35 +84,31 @@ def sync(spool: str | None, as_json: bool) -> None:
     \b
       modelkeeper sync
     """
-    from modelkeeper.coordinator.remote import RemoteCoordinator, Spool, default_spool
+    from modelkeeper.coordinator import open_remote
+    from modelkeeper.coordinator.remote import Spool
     from modelkeeper.settings import Settings
 
-    settings = Settings.read(spool=spool)
-    waiting = Spool(default_spool() if not settings.spool else Path(settings.spool).expanduser()).entries()
+    waiting = Spool.of(Settings.read(spool=spool).spool).entries()
     rows: list[dict[str, Any]] = []
     for url in dict.fromkeys(entry.waiting.url for entry in waiting):
-        coordinator = RemoteCoordinator(
-            url,
-            token=os.environ.get("MODELKEEPER_TOKEN", ""),
-            timeout=settings.timeout,
-            spool=settings.spool or None,
-        )
-        for entry, result in coordinator.sync():
-            failed = isinstance(result, ModelKeeperError)
-            told = entry.waiting.request
-            rows.append(
-                {
-                    "id": told.id,
-                    "name": told.registration.name,
-                    "to": url,
-                    "result": str(result) if failed else "registered",
-                    "sent": not failed,
-                }
-            )
-        coordinator.close()
+        with contextlib.closing(open_remote(url, spool=spool)) as coordinator:
+            rows += [_sent(entry, result) for entry, result in coordinator.sync()]
     _print(rows, as_json, "Nothing waits.")
     if not all(row["sent"] for row in rows):
         sys.exit(1)
+
+
+def _sent(entry: "Entry", result: "Registered | ModelKeeperError") -> dict[str, Any]:
+    """What became of a model that waited, as a row."""
+    failed = isinstance(result, ModelKeeperError)
+    request = entry.waiting.request
+    return {
+        "id": request.id,
+        "name": request.registration.name,
+        "to": entry.waiting.url,
+        "result": str(result) if failed else "registered",
+        "sent": not failed,
+    }
 
 
 @click.group()
@@ -163,7 +156,7 @@ def list_users(home: str | None, catalog: str | None, as_json: bool) -> None:
     import msgspec
 
     with _accounts(home, catalog) as accounts:
-        _print([msgspec.to_builtins(each) for each in accounts.users()], as_json, "There are no users.")
+        _print([msgspec.to_builtins(account) for account in accounts.users()], as_json, "There are no users.")
 
 
 @user.command("remove")
@@ -298,7 +291,7 @@ def list_tokens(home: str | None, catalog: str | None, as_json: bool) -> None:
     import msgspec
 
     with _accounts(home, catalog) as accounts:
-        _print([msgspec.to_builtins(each) for each in accounts.tokens()], as_json, "There are no tokens.")
+        _print([msgspec.to_builtins(known) for known in accounts.tokens()], as_json, "There are no tokens.")
 
 
 @token.command("revoke")
@@ -318,22 +311,15 @@ def revoke_token(id: str, home: str | None, catalog: str | None) -> None:  # noq
 @contextlib.contextmanager
 def _accounts(home: str | None, catalog: str | None) -> "Iterator[Accounts]":
     """The accounts of a zoo; a new home is made."""
-    from modelkeeper.settings import Settings
-    from modelkeeper.zoo.accounts import Accounts
-    from modelkeeper.zoo.catalog import Catalog
+    from modelkeeper.coordinator import open_local
 
-    settings = Settings.read(home=home, catalog=catalog)
-    if not settings.catalog and not settings.in_memory:
-        settings.folder.mkdir(parents=True, exist_ok=True)
-    opened = Catalog(settings.catalog_url)
-    try:
-        yield Accounts(opened)
-    finally:
-        opened.close()
+    with contextlib.closing(open_local(home, catalog=catalog)) as coordinator:
+        yield coordinator.accounts
 
 
-def _done(found: bool, done: str, missing: str) -> None:
-    if not found:
+def _done(was_there: bool, done: str, missing: str) -> None:
+    """Say what was done, or fail because it was not there."""
+    if not was_there:
         raise click.ClickException(missing)
     click.echo(done)
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from modelkeeper.coordinator.local import Lineage
+from modelkeeper.coordinator.base import Lineage
 from modelkeeper.text import ago, count, printable, size
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
@@ -22,69 +22,69 @@ from modelkeeper.zoo.zoo import Registered
 _RIGHT = {"parameters", "size", "lent", "models", "similarity"}
 
 
-def records(found: Sequence[Record], total: int) -> RenderableType:
+def records(shown: Sequence[Record], total: int) -> RenderableType:
     """Models, one a line."""
     now = time.time()
     table = _table(
         "id", "name", "data", "task", "quality", "parameters", "size", "lent", "registered", "state"
     )
-    for each in found:
+    for model in shown:
         _row(
             table,
-            each.id,
-            each.name,
-            each.data,
-            each.task,
-            quality(each),
-            count(each.parameters),
-            size(each.bytes),
-            f"{each.hits:,}",
-            ago(now - each.created),
-            _state(each),
+            model.id,
+            model.name,
+            model.data,
+            model.task,
+            quality(model),
+            count(model.parameters),
+            size(model.bytes),
+            f"{model.hits:,}",
+            ago(now - model.created),
+            _state(model),
         )
-    shown = "" if len(found) == total else f", {len(found):,} of them shown: --limit 0 shows all"
-    return Group(table, Text(f"{total:,} models{shown}"))
+    part = "" if len(shown) == total else f", {len(shown):,} of them shown: --limit 0 shows all"
+    return Group(table, Text(f"{total:,} models{part}"))
 
 
-def record(found: Record, files: str) -> RenderableType:
+def record(model: Record, files: str) -> RenderableType:
     """All that the zoo knows of one model."""
     now = time.time()
-    parent = found.parent
-    if parent and found.similarity is not None:
-        parent += f", similarity {found.similarity:.3f}"
+    parent = model.parent
+    if parent and model.similarity is not None:
+        parent += f", similarity {model.similarity:.3f}"
     lines = {
-        "id": found.id,
-        "name": found.name,
-        "state": _state(found) + (f": {found.reason}" if found.reason else ""),
-        "data": found.data,
-        "task": found.task,
-        "tags": ", ".join(found.tags),
-        "quality": quality(found) + (", lower is better" if found.lower_is_better else ""),
-        "metrics": ", ".join(f"{name} {value:.6g}" for name, value in sorted(found.metrics.items())),
-        "framework": found.framework,
-        "parameters": f"{found.parameters:,}",
-        "size": f"{size(found.bytes)} ({found.bytes:,} bytes)",
+        "id": model.id,
+        "name": model.name,
+        "state": _state(model) + (f": {model.reason}" if model.reason else ""),
+        "data": model.data,
+        "task": model.task,
+        "tags": ", ".join(model.tags),
+        "quality": quality(model) + (", lower is better" if model.lower_is_better else ""),
+        "metrics": ", ".join(f"{name} {value:.6g}" for name, value in sorted(model.metrics.items())),
+        "framework": model.framework,
+        "parameters": f"{model.parameters:,}",
+        "size": f"{size(model.bytes)} ({model.bytes:,} bytes)",
         "started from": parent or "its own initial values",
-        "lent": f"{found.hits:,} times" + (f", last {ago(now - found.last_used)}" if found.hits else ""),
-        "registered": f"{_date(found.created)} ({ago(now - found.created)}) by {found.owner}",
-        "seen by": found.visibility + (f", project {found.project}" if found.project else ""),
-        "better twin": f"{found.twin}, similarity {found.twin_similarity:.3f}" if found.twin else "",
-        "fingerprint": found.fingerprint,
-        "checksum": found.checksum,
+        "lent": f"{model.hits:,} times" + (f", last {ago(now - model.last_used)}" if model.hits else ""),
+        "registered": f"{_date(model.created)} ({ago(now - model.created)}) by {model.owner}",
+        "seen by": model.visibility + (f", project {model.project}" if model.project else ""),
+        "better twin": f"{model.twin}, similarity {model.twin_similarity:.3f}" if model.twin else "",
+        "fingerprint": model.fingerprint,
+        "checksum": model.checksum,
         "files": files,
     }
     return _list({name: value for name, value in lines.items() if value})
 
 
-def lineage(found: Lineage) -> RenderableType:
+def lineage(family: Lineage) -> RenderableType:
     """A model below all that it descends from, above all that descends from it."""
     root: Tree | None = None
     at: Tree | None = None
-    for each in reversed(found.ancestors):
-        at = _branch(at, each)
+    for ancestor in reversed(family.ancestors):
+        at = _branch(at, ancestor)
         root = root or at
-    here = _branch(at, found.record, "bold")
-    waiting = [(here, child) for child in reversed(found.descendants)]
+    here = _branch(at, family.record, "bold")
+    waiting = [(here, child) for child in reversed(family.descendants)]
     while waiting:
         above, child = waiting.pop()
         branch = _branch(above, child.record)
@@ -92,73 +92,73 @@ def lineage(found: Lineage) -> RenderableType:
     return root or here
 
 
-def registered(found: Registered) -> RenderableType:
+def registered(outcome: Registered) -> RenderableType:
     """What became of a registration."""
-    each = found.record
-    lines = [f"Registered {each.name} as {each.id}: {quality(each)}, {size(each.bytes)}."]
-    if found.admission.verdict == "not_a_parent":
-        lines.append(f"It lends to nobody: {found.admission.reason}.")
-    if found.evicted:
-        lines.append(f"To make room, these were evicted: {', '.join(found.evicted)}.")
+    model = outcome.record
+    lines = [f"Registered {model.name} as {model.id}: {quality(model)}, {size(model.bytes)}."]
+    if outcome.admission.verdict == "not_a_parent":
+        lines.append(f"It lends to nobody: {outcome.admission.reason}.")
+    if outcome.evicted:
+        lines.append(f"To make room, these were evicted: {', '.join(outcome.evicted)}.")
     return _text("\n".join(lines))
 
 
-def swept(found: Swept) -> RenderableType:
+def swept(result: Swept) -> RenderableType:
     """What gc did."""
     return _list(
         {
-            "unfinished writes deleted": f"{found.staging:,}",
-            "folders without a record deleted": f"{len(found.folders):,}",
-            "graphs without a model deleted": f"{found.graphs:,}",
-            "damaged models taken out": ", ".join(found.damaged) or "0",
-            "repaired models taken back": ", ".join(found.repaired) or "0",
-            "models evicted": ", ".join(found.evicted) or "0",
+            "unfinished writes deleted": f"{result.staging:,}",
+            "folders without a record deleted": f"{len(result.folders):,}",
+            "graphs without a model deleted": f"{result.graphs:,}",
+            "damaged models taken out": ", ".join(result.damaged) or "0",
+            "repaired models taken back": ", ".join(result.repaired) or "0",
+            "models evicted": ", ".join(result.evicted) or "0",
         }
     )
 
 
-def stats(found: Mapping[str, Any]) -> RenderableType:
+def stats(counts: Mapping[str, Any]) -> RenderableType:
     """Counts over the zoo."""
-    capacity = found["capacity"]
-    room = f" of {size(capacity)} ({100 * found['bytes'] / capacity:.0f} %)" if capacity else ""
+    capacity = counts["capacity"]
+    room = f" of {size(capacity)} ({100 * counts['bytes'] / capacity:.0f} %)" if capacity else ""
     totals = {
-        "models": f"{found['models']:,}",
-        "architectures": f"{found['architectures']:,}",
-        "parameters": count(found["parameters"]),
-        "size": size(found["bytes"]) + room,
-        "warm starts": f"{found['hits']:,}",
-        "states": ", ".join(f"{name} {number:,}" for name, number in sorted(found["states"].items())),
+        "models": f"{counts['models']:,}",
+        "architectures": f"{counts['architectures']:,}",
+        "parameters": count(counts["parameters"]),
+        "size": size(counts["bytes"]) + room,
+        "warm starts": f"{counts['hits']:,}",
+        "states": ", ".join(f"{name} {number:,}" for name, number in sorted(counts["states"].items())),
     }
     table = _table("task", "data", "models", "lent")
-    for group in found["groups"]:
+    for group in counts["groups"]:
         _row(table, group["task"], group["data"], f"{group['models']:,}", f"{group['hits']:,}")
-    return Group(_list(totals), table) if found["groups"] else _list(totals)
+    return Group(_list(totals), table) if counts["groups"] else _list(totals)
 
 
-def events(found: Iterable[Event]) -> RenderableType:
+def events(happened: Iterable[Event]) -> RenderableType:
     """What happened, one event a line."""
     now = time.time()
     table = _table("when", "what", "model", "user", "detail")
-    for each in found:
-        _row(table, ago(now - each.at), each.action, each.model, each.user, each.detail)
+    for event in happened:
+        _row(table, ago(now - event.at), event.action, event.model, event.user, event.detail)
     return table
 
 
-def quality(found: Record) -> str:
+def quality(model: Record) -> str:
     """How good a model is."""
-    return f"{found.metric} {found.value:.4g}" if found.value is not None else ""
+    return f"{model.metric} {model.value:.4g}" if model.value is not None else ""
 
 
-def _branch(above: Tree | None, found: Record, style: str = "") -> Tree:
-    near = f", similarity {found.similarity:.3f}" if found.similarity is not None else ""
-    data = f" on {found.data}" if found.data else ""
-    state = "" if found.state == ACTIVE else f" [{found.state}]"
-    label = Text(printable(f"{found.name} ({found.id}): {quality(found)}{data}{near}{state}"), style)
+def _branch(above: Tree | None, model: Record, style: str = "") -> Tree:
+    near = f", similarity {model.similarity:.3f}" if model.similarity is not None else ""
+    data = f" on {model.data}" if model.data else ""
+    state = "" if model.state == ACTIVE else f" [{model.state}]"
+    label = Text(printable(f"{model.name} ({model.id}): {quality(model)}{data}{near}{state}"), style)
     return Tree(label) if above is None else above.add(label)
 
 
-def _state(found: Record) -> str:
-    return found.state + (", pinned" if found.pinned else "")
+def _state(model: Record) -> str:
+    return model.state + (", pinned" if model.pinned else "")
 
 
 def _date(seconds: float) -> str:

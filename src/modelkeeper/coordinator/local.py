@@ -1,24 +1,26 @@
-"""The coordinator: query, register, list and remove over one zoo, in one process.
+"""The coordinator in this process: query, register, list and remove over one zoo.
 
-    coordinator = Coordinator(Settings(home="zoo/"))
-    found = coordinator.query(graph, Query(task="classification", data="Flowers102"))
-    found.answer                     parent or cold start, why, and what will be transferred
-    found.weights()                  the child's tensors, gathered one by one from the parent's
+    coordinator = LocalCoordinator(Settings(home="zoo/"))
+    loan = coordinator.query(graph, Query(task="classification", data="Flowers102"))
+    loan.answer                      parent or cold start, why, and what will be transferred
+    loan.weights()                   the child's tensors, gathered one by one from the parent's
 
 It knows graphs and arrays, no framework; whoever holds a model (a client) describes it first. What only
 queries and registrations need (NumPy, matching, transforming) is imported when they come.
 """
 
-import contextlib
 import math
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
+from modelkeeper.coordinator.base import Lineage, Progress
+from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel
 from modelkeeper.graph import Graph
 from modelkeeper.settings import Settings
@@ -40,92 +42,19 @@ from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
     from modelkeeper.meta import Query
-    from modelkeeper.transform import Plan
-    from modelkeeper.warmstart.lender import Lender
-    from modelkeeper.weights import Array, Header, Weights
+    from modelkeeper.weights import Array
+    from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.staged import Staged
 
 MOST_GENERATIONS = 200  # of descendants in one tree; whoever wants more asks for a descendant's
 ATTEMPTS = 3  # parents to try if one turns out to be damaged
 
 
-class Lineage(Struct, frozen=True):
-    """A model, its ancestors (the nearest first) and its descendants."""
-
-    record: Record
-    ancestors: tuple[Record, ...]
-    descendants: tuple["Lineage", ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `--json` prints it."""
-        return {
-            "record": self.record.to_dict(),
-            "ancestors": [each.to_dict() for each in self.ancestors],
-            "descendants": [each.to_dict() for each in self.descendants],
-        }
-
-
-class Warmth:
-    """What a query found: the answer, and the weights that go with it."""
-
-    def __init__(
-        self,
-        answer: Answer,
-        plan: "Plan | None" = None,
-        source: "Weights | None" = None,
-        program: Callable[[], bytes | None] = lambda: None,
-    ) -> None:
-        self.answer, self.plan, self._source, self._program = answer, plan, source, program
-
-    @contextlib.contextmanager
-    def lender(self) -> "Iterator[Lender | None]":
-        """The parent itself; None for a cold start, or a dry run."""
-        if self.plan is None or self._source is None:
-            yield None
-        else:
-            from modelkeeper.warmstart.lender import Lender
-
-            yield Lender(self.plan, self._source, self._program())
-
-    def weights(self) -> "Iterator[tuple[str, Array]]":
-        """The child's tensors by name, each made when it is asked for; none for a cold start.
-
-        Raises:
-            InvalidWeights: The parent's weights do not fit its graph, or hold NaN.
-        """
-        if self.plan is not None and self._source is not None:
-            from modelkeeper.transform import apply
-
-            yield from apply(self.plan, self._source)
-
-    @property
-    def header(self) -> "Header":
-        """Where each tensor lies in a file of these weights."""
-        from modelkeeper.weights import Header
-
-        if self.plan is None:
-            return Header({})
-        tensors = self.plan.child.tensors
-        made = [tensors[entry.tensor] for entry in self.plan.entries if entry.action != "kept"]
-        return Header.of((tensor.name, tensor.dtype, tensor.shape) for tensor in made)
-
-    def stream(self) -> Iterator[memoryview | bytes]:
-        """The bytes of that file. Tensors are made in its order, so that none has to wait for another."""
-        if self.plan is not None and self._source is not None:
-            from modelkeeper.transform import apply
-            from modelkeeper.weights import stream
-
-            header = self.header
-            place = {name: number for number, name in enumerate(header.tensors)}
-            ordered = sorted(self.plan.entries, key=lambda entry: place.get(entry.tensor, -1))
-            plan = msgspec.structs.replace(self.plan, entries=tuple(ordered))
-            yield from stream(header, apply(plan, self._source))
-
-
-class Coordinator:
-    """One zoo and all that can be asked of it. Safe to use from several threads."""
+class LocalCoordinator:
+    """One zoo in this process and all that can be asked of it: a `ServedCoordinator`."""
 
     def __init__(self, settings: Settings) -> None:
+        """Open a zoo; a new home is made."""
         self.settings = settings
         self.zoo = Zoo(settings)
 
@@ -144,7 +73,7 @@ class Coordinator:
         dry_run: bool = False,
         runners_up: bool = False,
         seconds: float = math.inf,
-    ) -> Warmth:
+    ) -> LocalLoan:
         """Find a parent for a model, and plan what it lends.
 
         Args:
@@ -183,10 +112,10 @@ class Coordinator:
             if not dry_run:
                 self._lent(parent, pool.candidates[parent.id].similarity, viewer)
             answer = search.answer(pool, choice, plan, warnings)
-            return Warmth(answer, plan, source, partial(self.zoo.program, parent))
-        return Warmth(search.answer(pool, choice, warnings=warnings))
+            return LocalLoan(answer, plan, source, partial(self.zoo.program, parent))
+        return LocalLoan(search.answer(pool, choice, warnings=warnings))
 
-    def lend(self, graph: Graph, query: "Query", parent: str, viewer: Viewer | None = None) -> Warmth:
+    def lend(self, graph: Graph, query: "Query", parent: str, viewer: Viewer | None = None) -> LocalLoan:
         """What a parent that is known by its id lends to a model: the weights that `query` found, again.
 
         Raises:
@@ -199,7 +128,7 @@ class Coordinator:
         if record.state != ACTIVE:
             raise UnknownModel(parent)
         plan = plan_from(record, self.zoo.catalog.graph(record.graph), graph, query)
-        return Warmth(Answer(parent=record.id), plan, self.zoo.weights(record))
+        return LocalLoan(Answer(parent=record.id), plan, self.zoo.weights(record))
 
     def _lent(self, parent: Record, similarity: float, viewer: Viewer | None) -> None:
         """Count that a parent lent its weights, and write it into the log."""
@@ -213,7 +142,7 @@ class Coordinator:
     def register(
         self,
         graph: Graph,
-        told: Registration,
+        registration: Registration,
         tensors: "Iterable[tuple[str, Array]] | Staged",
         *,
         owner: str = "",
@@ -225,9 +154,9 @@ class Coordinator:
         Raises:
             UnknownModel: No model is called as its parent is said to be.
         """
-        if told.parent and not is_id(told.parent):
-            told = msgspec.structs.replace(told, parent=self.show(told.parent).id)
-        return self.zoo.register(graph, told, tensors, owner, model_id, program)
+        if registration.parent and not is_id(registration.parent):
+            registration = msgspec.structs.replace(registration, parent=self.show(registration.parent).id)
+        return self.zoo.register(graph, registration, tensors, owner, model_id, program)
 
     def models(
         self,
@@ -262,26 +191,32 @@ class Coordinator:
         Descendants of more than MOST_GENERATIONS are left out: nested so deep, no JSON can be read.
         """
         record = self.show(name, viewer)
-        catalog, ancestors, seen = self.zoo.catalog, [], {record.id}
-        at = record
-        while at.parent and at.parent not in seen:
-            seen.add(at.parent)
-            found = catalog.with_ids([at.parent], viewer)
-            if not found:
+        below: dict[str, list[Lineage]] = {}  # by parent; from the last generation up, so that all are there
+        for generation in reversed(self._generations(record, viewer)):
+            for member in generation:
+                lineage = Lineage(member, (), tuple(below.pop(member.id, ())))
+                below.setdefault(member.parent if member is not record else "", []).append(lineage)
+        return msgspec.structs.replace(below[""][0], ancestors=self._ancestors(record, viewer))
+
+    def _ancestors(self, record: Record, viewer: Viewer | None) -> tuple[Record, ...]:
+        """The models that a model descends from, the nearest first; up to one that may not be seen."""
+        ancestors, seen = [record], {record.id}
+        while (parent := ancestors[-1].parent) and parent not in seen:
+            seen.add(parent)
+            known = self.zoo.catalog.with_ids([parent], viewer)
+            if not known:
                 break
-            at = found[at.parent]
-            ancestors.append(at)
+            ancestors.append(known[parent])
+        return tuple(ancestors[1:])
+
+    def _generations(self, record: Record, viewer: Viewer | None) -> list[list[Record]]:
+        """A model, its children, their children, and so on; of each model once."""
         generations, seen = [[record]], {record.id}
         while generations[-1] and len(generations) <= MOST_GENERATIONS:
-            children = catalog.children([each.id for each in generations[-1]], viewer)
+            children = self.zoo.catalog.children([member.id for member in generations[-1]], viewer)
             generations.append([child for child in children if child.id not in seen])
             seen |= {child.id for child in children}
-        below: dict[str, list[Lineage]] = {}  # from the last generation up: each finds its children made
-        for generation in reversed(generations):
-            for each in generation:
-                made = Lineage(each, (), tuple(below.pop(each.id, ())))
-                below.setdefault(each.parent if each is not record else "", []).append(made)
-        return msgspec.structs.replace(below[""][0], ancestors=tuple(ancestors))
+        return generations
 
     def remove(self, name: str, *, user: str = "", viewer: Viewer | None = None) -> Record:
         """Take a model out of the zoo. Its record stays, for those who descend from it."""
@@ -303,7 +238,7 @@ class Coordinator:
         *,
         grace: float | None = None,
         verify: bool = False,
-        progress: Callable[[float, float], None] | None = None,
+        progress: Progress | None = None,
     ) -> Swept:
         """Sweep what was left behind: see `zoo.gc`."""
         return sweep(self.zoo, grace=grace, verify=verify, progress=progress)
@@ -322,3 +257,56 @@ class Coordinator:
     ) -> list[Event]:
         """What happened in the zoo, the newest first."""
         return self.zoo.catalog.log(limit=limit, model=model, action=action, viewer=viewer)
+
+    # -- what a service needs besides -----------------------------------------------------------
+
+    @property
+    def accounts(self) -> "Accounts":
+        """Who may use a service of this zoo, and for what."""
+        from modelkeeper.zoo.accounts import Accounts
+
+        return Accounts(self.zoo.catalog)
+
+    def ready(self) -> None:
+        """Return if the catalog answers.
+
+        Raises:
+            ZooUnusable: It does not.
+        """
+        self.zoo.catalog.clock()
+
+    def upload_folder(self) -> Path:
+        """Where models lie while they are sent; on the disk of the store, if that is local."""
+        staging = self.zoo.blobs.staging
+        if staging is not None:
+            return staging
+        if self.settings.in_memory:
+            return Path(tempfile.mkdtemp(prefix="modelkeeper-uploads-"))
+        return self.settings.folder / "uploads"
+
+    def known(self, ids: Collection[str], viewer: Viewer | None = None) -> dict[str, Record]:
+        """Records by id, in whatever state; ids of which there is none are left out."""
+        return self.zoo.catalog.with_ids(ids, viewer)
+
+    def kept_by(self, owner: str) -> tuple[int, int]:
+        """How many models a user keeps, and how many bytes of weights."""
+        return self.zoo.catalog.kept_by(owner)
+
+    def graph_bytes(self, record: Record) -> bytes:
+        """The graph of a model as JSON, as it was registered."""
+        return self.zoo.catalog.graph_bytes(record.graph)
+
+    def program(self, record: Record) -> bytes | None:
+        """The program that a model was registered with, or None."""
+        return self.zoo.program(record)
+
+    def weights_bytes(self, record: Record, start: int = 0) -> Iterator[bytes]:
+        """The safetensors file of a model from a byte on, piece by piece.
+
+        Raises:
+            CorruptWeights: At once: it is missing, or not as long as it was.
+        """
+        from modelkeeper.zoo.blobs import WEIGHTS
+
+        self.zoo.blobs.weights(record.folder, record.bytes)
+        return self.zoo.blobs.chunks(f"{record.folder}/{WEIGHTS}", start)

@@ -34,20 +34,11 @@ MAX_JSON = 20 * 2**20  # a graph, and some words about it
 MAX_LISTED = 1000  # records in one reply
 REQUEST_ID = "x-request-id"
 
-# What may travel as an error, and the HTTP status that goes with it.
-STATUS: dict[str, int] = {
-    "InvalidGraph": 422,
-    "InvalidWeights": 422,
-    "InvalidMeta": 422,
-    "InvalidMetric": 422,
-    "InvalidSetting": 422,
-    "TooLargeToMatch": 422,
-    "ModelRefused": 409,
-    "UnknownModel": 404,
-    "CorruptWeights": 410,
-    "NotAllowed": 403,  # 401 if there is no valid token
-    "QuotaExceeded": 403,  # 429 if waiting helps
-    "ZooUnusable": 503,
+# What may travel as an error: all that a service says to those who call it.
+_TRAVELLING: dict[str, type[ModelKeeperError]] = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, ModelKeeperError) and kind.status != 500
 }
 
 
@@ -92,7 +83,8 @@ class UploadState(Struct, frozen=True, kw_only=True):
 class Problem(Struct, frozen=True, kw_only=True):
     """An error on its way: its class, its fields, its text, and the request that failed."""
 
-    error: str
+    error: str  # the name of the class right below ModelKeeperError: peers of any age know it
+    code: str = ""  # of the class itself; "": the peer is older than codes are
     fields: tuple[Any, ...] = ()
     message: str = ""
     request: str = ""
@@ -100,25 +92,43 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 def to_problem(error: ModelKeeperError, request: str = "") -> Problem:
     """An error as what travels."""
-    return Problem(error=type(error).__name__, fields=tuple(error.args), message=str(error), request=request)
+    family = [kind for kind in type(error).__mro__ if issubclass(kind, ModelKeeperError)][:-1]
+    return Problem(
+        error=family[-1].__name__ if family else "ModelKeeperError",
+        code=error.code,
+        fields=tuple(error.args),
+        message=str(error),
+        request=request,
+    )
 
 
-def to_error(problem: Problem) -> ModelKeeperError | None:
-    """The error that was raised on the other side; None if there is no such error."""
-    if problem.error not in STATUS:
+def to_error(problem: Problem, status: int = 0) -> ModelKeeperError | None:
+    """The error that was raised on the other side, with this HTTP status; None if there is no such error."""
+    kind = _TRAVELLING.get(problem.code) or _class_of(problem.error, status)
+    if kind is None:
         return None
-    fields = [tuple(each) if isinstance(each, list) else each for each in problem.fields]
-    kind: type[ModelKeeperError] = getattr(errors, problem.error)
+    fields = [tuple(field) if isinstance(field, list) else field for field in problem.fields]
+    if kind is errors.QuotaExceeded:
+        fields = fields[:2]  # an older peer adds that waiting does not help
     try:
-        made = kind(*fields)
-        if not str(made) or (isinstance(made, errors.QuotaExceeded) and not 0 <= made.wait < math.inf):
+        error = kind(*fields)
+        if not str(error) or (isinstance(error, errors.TooManyRequests) and not 0 <= error.wait < math.inf):
             return None
     except (TypeError, ValueError, AttributeError):  # somebody else's idea of an error
         return None
-    return made
+    return error
+
+
+def _class_of(name: str, status: int) -> type[ModelKeeperError] | None:
+    """The class of an error by its name; of those below it, the one that has this HTTP status."""
+    named = next((kind for kind in _TRAVELLING.values() if kind.__name__ == name), None)
+    if named is None:
+        return None
+    below = (kind for kind in _TRAVELLING.values() if issubclass(kind, named) and kind.status == status)
+    return next(below, named)
 
 
 def weights_key(parent_checksum: str, graph: bytes, query: Query) -> str:
     """Names what `POST /v1/weights` streams: the same key is the same bytes."""
-    told = f"{parent_checksum}\n{query.data}\n{query.task}\n".encode()
-    return hashlib.sha256(told + graph).hexdigest()
+    asked = f"{parent_checksum}\n{query.data}\n{query.task}\n".encode()
+    return hashlib.sha256(asked + graph).hexdigest()

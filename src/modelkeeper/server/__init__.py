@@ -1,4 +1,5 @@
 """A coordinator behind HTTP, for a team or a cluster. Needs no deep-learning framework.
 
-`app` puts the parts together, `running` runs them; `modelkeeper.coordinator.wire` says what travels.
+`app` puts the parts together, `serve` runs them, `routes` answer requests;
+`modelkeeper.coordinator.wire` says what travels.
 """

@@ -3,20 +3,18 @@
 import logging
 from typing import Any
 
-import anyio.to_thread
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 import modelkeeper
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.coordinator.wire import PREFIX, Problem, to_problem
 from modelkeeper.errors import InvalidMeta, ModelKeeperError
-from modelkeeper.server.bodies import Reader, reply
-from modelkeeper.server.guard import App, Guard, public, status_of
-from modelkeeper.server.routes import queries, records
+from modelkeeper.server.bodies import reply
+from modelkeeper.server.guard import App, Guard, headers_of, public
+from modelkeeper.server.routes import models, operations, queries, uploads
 from modelkeeper.server.service import Service
-from modelkeeper.server.upload_routes import uploads
 from modelkeeper.settings import ServiceSettings
 
 log = logging.getLogger("modelkeeper.server")
@@ -25,7 +23,7 @@ log = logging.getLogger("modelkeeper.server")
 class Application:
     """What uvicorn runs. `routes` is the FastAPI application inside the guard."""
 
-    def __init__(self, coordinator: Coordinator, settings: ServiceSettings) -> None:
+    def __init__(self, coordinator: ServedCoordinator, settings: ServiceSettings) -> None:
         self.service = Service(coordinator, settings)
         self.routes = FastAPI(
             title="ModelKeeper",
@@ -34,9 +32,10 @@ class Application:
             docs_url=None,  # pages that load scripts from elsewhere
             redoc_url=None,
         )
-        for part in (queries, records, uploads):
-            self.routes.include_router(part(self.service), prefix=PREFIX)
-        self.routes.include_router(_operations(self.service))
+        self.routes.state.service = self.service  # routes ask for it: see `dependencies`
+        for part in (queries, models, uploads, operations):
+            self.routes.include_router(part.router, prefix=PREFIX)
+        self.routes.include_router(operations.probes)
         self.routes.add_exception_handler(ModelKeeperError, _known)
         self.routes.add_exception_handler(HTTPException, _plain)
         self.routes.add_exception_handler(RequestValidationError, _invalid)
@@ -47,60 +46,28 @@ class Application:
         await self._guarded(scope, receive, send)
 
 
-def _operations(service: Service) -> APIRouter:
-    router = APIRouter(tags=["operations"])
-
-    @router.get("/healthz")
-    async def healthz() -> Response:
-        """Is the process there?"""
-        return reply({"status": "ok"})
-
-    @router.get("/readyz")
-    async def readyz() -> Response:
-        """Does the catalog answer?"""
-        await anyio.to_thread.run_sync(service.coordinator.zoo.catalog.clock)
-        return reply({"status": "ok"})
-
-    @router.get("/version")
-    async def version() -> Response:
-        """Which modelkeeper is it?"""
-        return reply({"version": modelkeeper.__version__, "api": PREFIX})
-
-    @router.get("/metrics")
-    async def metrics(who: Reader) -> Response:
-        """Numbers for Prometheus."""
-        text = await anyio.to_thread.run_sync(service.metrics.text)
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    return router
-
-
 async def _known(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, ModelKeeperError)
-    status = status_of(problem)
-    if status >= 500:
+    if problem.status >= 500:
         log.error("request %s failed: %s", request.state.request, problem, exc_info=problem)
-    headers = {}
-    if status == 429:
-        headers["retry-after"] = str(int(float(problem.args[-1])) + 1)
-    return reply(to_problem(public(problem), request.state.request), status, headers)
+    return reply(to_problem(public(problem), request.state.request), problem.status, headers_of(problem))
 
 
 async def _plain(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)
-    told = Problem(error="HTTP", message=str(problem.detail), request=request.state.request)
-    return reply(told, problem.status_code, dict(problem.headers or {}))
+    plain = Problem(error="HTTP", message=str(problem.detail), request=request.state.request)
+    return reply(plain, problem.status_code, dict(problem.headers or {}))
 
 
 async def _unknown(request: Request, problem: Exception) -> Response:
     """Something that nobody thought of; the guard logs it."""
-    told = Problem(error="Internal", message="the coordinator failed", request=request.state.request)
-    return reply(told, 500)
+    failed = Problem(error="Internal", message="the coordinator failed", request=request.state.request)
+    return reply(failed, 500)
 
 
 async def _invalid(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, RequestValidationError)
     first = problem.errors()[0]
     where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-    told = InvalidMeta(where, repr(first.get("input"))[:80], str(first["msg"]))
-    return reply(to_problem(told, request.state.request), 422)
+    error = InvalidMeta(where, repr(first.get("input"))[:80], str(first["msg"]))
+    return reply(to_problem(error, request.state.request), error.status)

@@ -2,18 +2,22 @@
 
 import asyncio
 import re
-from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 import msgspec
-from fastapi import Depends, HTTPException, Request, Response
+from fastapi import HTTPException, Request, Response
+from fastapi.responses import StreamingResponse
 
-from modelkeeper.coordinator.wire import MAX_JSON
-from modelkeeper.errors import InvalidMeta, NotAllowed
-from modelkeeper.zoo.accounts import ADMIN, READ, WRITE, Holder
+from modelkeeper.coordinator.wire import MAX_JSON, SAFETENSORS
+from modelkeeper.errors import InvalidMeta
 
 T = TypeVar("T")
 PATIENCE = 30.0  # seconds in which the JSON of a request must have arrived
+STREAMED: dict[int | str, dict[str, Any]] = {  # what the API description says of a stream
+    200: {"content": {SAFETENSORS: {}}},
+    206: {"description": "a part"},
+}
 
 
 async def read_json(request: Request, kind: type[T]) -> T:
@@ -58,7 +62,7 @@ def _inlined(schema: Any, known: dict[str, Any], depth: int) -> Any:
             return _inlined(known[schema["$ref"].rpartition("/")[2]], known, depth + 1)
         return {key: _inlined(value, known, depth) for key, value in schema.items() if key != "$defs"}
     if isinstance(schema, list):
-        return [_inlined(each, known, depth) for each in schema]
+        return [_inlined(part, known, depth) for part in schema]
     return schema
 
 
@@ -68,25 +72,21 @@ def wanted_range(request: Request, total: int, etag: str) -> int | None:
     A range of something that has changed meanwhile (`If-Range`) is all of it, as HTTP has it.
     """
     text = request.headers.get("range", "")
-    found = re.fullmatch(r"bytes=([0-9]{1,18})-", text.strip())
-    if found is None or request.headers.get("if-range", etag) != etag:
+    asked = re.fullmatch(r"bytes=([0-9]{1,18})-", text.strip())
+    if asked is None or request.headers.get("if-range", etag) != etag:
         return None
-    start = int(found[1])
+    start = int(asked[1])
     if start >= total:
         raise HTTPException(416, f"there are {total:,} bytes", headers={"content-range": f"bytes */{total}"})
     return start
 
 
-def _allowed(scope: str) -> Callable[[Request], Holder]:
-    async def check(request: Request) -> Holder:
-        holder: Holder = request.state.holder
-        if not holder.may(scope):
-            raise NotAllowed(f"this needs the scope {scope}, yours is {holder.scope}", "Ask for one.")
-        return holder
-
-    return check  # type: ignore[return-value]
-
-
-Reader = Annotated[Holder, Depends(_allowed(READ))]
-Writer = Annotated[Holder, Depends(_allowed(WRITE))]
-Admin = Annotated[Holder, Depends(_allowed(ADMIN))]
+def stream_reply(
+    chunks: Iterator[bytes] | Iterator[memoryview], total: int, start: int | None, etag: str
+) -> Response:
+    """Bytes as they are made: all of them, or from `start` on."""
+    headers = {"etag": etag, "accept-ranges": "bytes", "content-length": str(total - (start or 0))}
+    if start is not None:
+        headers["content-range"] = f"bytes {start}-{total - 1}/{total}"
+    status = 200 if start is None else 206
+    return StreamingResponse(chunks, status, headers=headers, media_type=SAFETENSORS)

@@ -14,14 +14,21 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 import anyio.to_thread
 import msgspec
 
-from modelkeeper.coordinator.wire import REQUEST_ID, STATUS, Problem, to_problem
-from modelkeeper.errors import ModelKeeperError, NotAllowed, QuotaExceeded, ZooUnusable
+from modelkeeper.coordinator.wire import REQUEST_ID, Problem, to_problem
+from modelkeeper.errors import (
+    DiskFull,
+    ModelKeeperError,
+    NotAllowed,
+    NotAuthenticated,
+    TooManyRequests,
+    ZooUnusable,
+)
 from modelkeeper.server.service import Service
 from modelkeeper.settings import is_loopback
 from modelkeeper.zoo.accounts import ADMIN, Holder, User
@@ -57,26 +64,30 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        seen = _Seen(scope, send)
-        scope.setdefault("state", {})["request"] = seen.id
+        exchange = _Exchange(scope, send)
+        scope.setdefault("state", {})["request"] = exchange.id
         try:
             headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
             self._check_host(headers.get("host", ""))
             if headers.get("content-encoding", "identity") != "identity":
-                await seen.fail(415, Problem(error="Unsupported", message="send bodies as they are"))
+                problem = Problem(error="Unsupported", message="send bodies as they are", request=exchange.id)
+                await exchange.fail(415, problem)
             else:
                 holder = await self._holder(scope["path"], headers.get("authorization", ""))
-                scope["state"]["holder"], seen.user = holder, holder.user.name if holder else ""
-                await self._app(scope, receive, seen.send)
-        except ModelKeeperError as problem:
-            await seen.fail(status_of(problem), to_problem(problem, seen.id))
+                scope["state"]["holder"], exchange.user = holder, holder.user.name if holder else ""
+                await self._app(scope, receive, exchange.send)
+        except ModelKeeperError as error:
+            if error.status >= 500:
+                log.error("request %s failed: %s", exchange.id, error, exc_info=error)
+            await exchange.fail(error.status, to_problem(public(error), exchange.id), headers_of(error))
         except asyncio.CancelledError:
             raise
         except Exception:
-            log.exception("request %s failed", seen.id)
-            await seen.fail(500, Problem(error="Internal", message="the coordinator failed", request=seen.id))
+            log.exception("request %s failed", exchange.id)
+            failed = Problem(error="Internal", message="the coordinator failed", request=exchange.id)
+            await exchange.fail(500, failed)
         finally:
-            seen.note(self._service)
+            exchange.note(self._service)
 
     def _check_host(self, host: str) -> None:
         name = re.sub(r":[0-9]+$", "", host).lower()
@@ -96,7 +107,7 @@ class Guard:
         holder = await self._look_up(token.strip()) if kind.lower() == "bearer" else None
         if holder is None:
             problem = "the token is not valid (any more)" if token else "no token was sent"
-            raise NotAllowed(problem, "Give a token: token=... or MODELKEEPER_TOKEN.")
+            raise NotAuthenticated(problem, "Give a token: token=... or MODELKEEPER_TOKEN.")
         rate = holder.user.rate or self._service.settings.rate
         self._service.rates.take(holder.user.name, rate)
         return holder
@@ -115,8 +126,8 @@ class Guard:
         return holder
 
 
-class _Seen:
-    """A request, and what became of it."""
+class _Exchange:
+    """A request and its reply: counts it, and writes a line about it into the log."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self.id, self.user = secrets.token_hex(8), ""
@@ -134,16 +145,13 @@ class _Seen:
             self._bytes += len(message.get("body", b""))
         await self._send(message)
 
-    async def fail(self, status: int, problem: Problem) -> None:
+    async def fail(self, status: int, problem: Problem, extra: Mapping[str, str] | None = None) -> None:
         """Reply with an error, if nothing was replied yet."""
         if self._status:
             return
-        body = msgspec.json.encode(msgspec.structs.replace(problem, request=self.id))
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        if status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
-        if status == 429:
-            headers.append((b"retry-after", str(int(float(problem.fields[-1])) + 1).encode()))
+        body = msgspec.json.encode(problem)
+        named = {"content-type": "application/json", "content-length": str(len(body)), **(extra or {})}
+        headers = [(name.encode(), value.encode()) for name, value in named.items()]
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
 
@@ -171,19 +179,18 @@ class _Seen:
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE"})
 
 
-def status_of(problem: ModelKeeperError) -> int:
-    """The HTTP status that goes with an error."""
-    if isinstance(problem, NotAllowed) and "token" in problem.problem.split(" ")[:3]:
-        return 401
-    if isinstance(problem, QuotaExceeded) and problem.wait:
-        return 429
-    return STATUS.get(type(problem).__name__, 500)
+def headers_of(error: ModelKeeperError) -> dict[str, str]:
+    """The HTTP headers that go with an error: what to authenticate with, or how long to wait."""
+    if isinstance(error, NotAuthenticated):
+        return {"www-authenticate": "Bearer"}
+    if isinstance(error, TooManyRequests):
+        return {"retry-after": str(int(error.wait) + 1)}
+    return {}
 
 
-def public(problem: ModelKeeperError) -> ModelKeeperError:
+def public(error: ModelKeeperError) -> ModelKeeperError:
     """The same error without what is nobody's business: paths and addresses inside the service."""
-    if isinstance(problem, ZooUnusable):
-        full = "No space left" in problem.problem or "disk is full" in problem.problem
-        text = "its disk is full" if full else "its catalog or its store failed"
-        return ZooUnusable("the coordinator", text, "Tell whoever runs it; its log says more.")
-    return problem
+    if isinstance(error, ZooUnusable):
+        text = "its disk is full" if isinstance(error, DiskFull) else "its catalog or its store failed"
+        return type(error)("the coordinator", text, "Tell whoever runs it; its log says more.")
+    return error

@@ -1,7 +1,9 @@
-"""How much may one caller ask for, so that others are not kept waiting?"""
+"""How much may one caller ask for, so that others are not kept waiting? Rates, threads, and turns."""
 
+import asyncio
 import threading
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeVar
@@ -9,7 +11,7 @@ from typing import TypeVar
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from modelkeeper.errors import QuotaExceeded
+from modelkeeper.errors import TooManyRequests
 
 T = TypeVar("T")
 
@@ -28,7 +30,7 @@ class Rates:
         """Count a request.
 
         Raises:
-            QuotaExceeded: The bucket is empty; the error says how long to wait.
+            TooManyRequests: The bucket is empty; the error says how long to wait.
         """
         now, most = time.monotonic(), max(1.0, 2 * rate)
         with self._lock:
@@ -39,10 +41,10 @@ class Rates:
                 self._buckets.popitem(last=False)
         if level < 1:
             wait = f"{(1 - level) / rate:.3f}"
-            raise QuotaExceeded(f"more than {rate:g} requests per second", "Ask less often.", wait)
+            raise TooManyRequests(f"more than {rate:g} requests per second", "Ask less often.", wait)
 
 
-class Matching:
+class MatchingThreads:
     """Threads for matching: as many as there are cores, of which no user may take the last one."""
 
     def __init__(self, slots: int) -> None:
@@ -54,7 +56,7 @@ class Matching:
     async def run(self, user: str, work: Callable[[], T]) -> T:
         """Run work in a thread, when it is its user's turn."""
         if self._waiting >= MOST_WAITING:
-            raise QuotaExceeded(f"{self._waiting} queries are waiting", "The service is busy.", "1")
+            raise TooManyRequests(f"{self._waiting} queries are waiting", "The service is busy.", "1")
         most = self._slots - 1 if user else self._slots
         own = self._own.setdefault(user, CapacityLimiter(most))
         self._waiting += 1
@@ -65,3 +67,17 @@ class Matching:
             self._waiting -= 1
             if not own.borrowed_tokens and not own.statistics().tasks_waiting:
                 self._own.pop(user, None)
+
+
+class Turns:
+    """A lock for each upload: one request at a time works on it. For one event loop."""
+
+    def __init__(self) -> None:
+        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+
+    def of(self, identity: str) -> asyncio.Lock:
+        """The lock of an upload; it lives as long as somebody holds it."""
+        lock = self._locks.get(identity)
+        if lock is None:
+            lock = self._locks[identity] = asyncio.Lock()
+        return lock

@@ -6,7 +6,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.warmstart.answer import Answer
 
 _TENTHS = [tenth / 10 for tenth in range(1, 11)]
@@ -16,7 +16,7 @@ _SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 3
 class Metrics:
     """The counters of one service."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: ServedCoordinator) -> None:
         self._registry = registry = CollectorRegistry()
         self.requests = Counter(
             "modelkeeper_requests", "Requests.", ["method", "route", "status"], registry=registry
@@ -56,7 +56,7 @@ class Metrics:
 class _Zoo:
     """The size of the zoo, counted when it is asked for."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: ServedCoordinator) -> None:
         self._coordinator = coordinator
 
     def describe(self) -> Iterator[Metric]:

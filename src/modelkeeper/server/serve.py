@@ -12,19 +12,19 @@ from collections.abc import Iterator
 
 import uvicorn
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.server.app import Application
 from modelkeeper.settings import ServiceSettings
-from modelkeeper.zoo.accounts import ADMIN, Accounts
+from modelkeeper.zoo.accounts import ADMIN
 
 BACKLOG = 2048
 FIRST_USER = "admin"
 
 
-def first_token(coordinator: Coordinator) -> str | None:
+def first_token(coordinator: ServedCoordinator) -> str | None:
     """The token of a first administrator, if nobody has one yet. It is shown once, and nowhere kept."""
-    accounts = Accounts(coordinator.zoo.catalog)
+    accounts = coordinator.accounts
     if accounts.tokens():
         return None
     accounts.add_user(FIRST_USER)
@@ -96,7 +96,7 @@ def run(application: Application, listening: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def serving(coordinator: Coordinator, settings: ServiceSettings) -> Iterator[str]:
+def serving(coordinator: ServedCoordinator, settings: ServiceSettings) -> Iterator[str]:
     """Serve in a thread; gives the URL."""
     listening = listen(settings)
     serves = server(Application(coordinator, settings))

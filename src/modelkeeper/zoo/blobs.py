@@ -31,6 +31,7 @@ from modelkeeper.errors import CorruptWeights, ZooUnusable
 from modelkeeper.weights import CHUNK, Weights, map_file
 from modelkeeper.zoo.records import is_id
 from modelkeeper.zoo.stores import Store, open_store
+from modelkeeper.zoo.unusable import zoo_unusable
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
@@ -66,7 +67,7 @@ class Blobs:
                 store = LocalStore(store)
             self._store: Store = store
         except (StoreError, OSError, ValueError) as problem:
-            raise ZooUnusable(self.url, _line(problem), _ADVICE) from problem
+            raise zoo_unusable(self.url, _line(problem), _ADVICE, problem) from problem
 
     @property
     def staging(self) -> Path | None:
@@ -86,7 +87,7 @@ class Blobs:
             finally:
                 files.close()
         except (StoreError, OSError) as problem:
-            raise ZooUnusable(self.url, f"writing {folder} failed: {_line(problem)}", _ADVICE) from problem
+            raise self._failed(f"writing {folder}", problem) from problem
 
     def delete(self, folder: str) -> None:
         """Delete a folder and all its files; one that is not there is no error."""
@@ -101,7 +102,7 @@ class Blobs:
                 if paths:
                     self._store.delete(paths)
         except (StoreError, OSError) as problem:
-            raise ZooUnusable(self.url, f"deleting {folder} failed: {_line(problem)}", _ADVICE) from problem
+            raise self._failed(f"deleting {folder}", problem) from problem
 
     def read(self, path: str) -> bytes:
         """A whole small file.
@@ -114,7 +115,7 @@ class Blobs:
         except (NotFoundError, FileNotFoundError) as problem:
             raise FileNotFoundError(path) from problem
         except (StoreError, OSError) as problem:
-            raise ZooUnusable(self.url, f"reading {path} failed: {_line(problem)}", _ADVICE) from problem
+            raise self._failed(f"reading {path}", problem) from problem
 
     def weights(self, folder: str, size: int) -> Weights:
         """The tensors of a model, each read when it is asked for; local ones are mapped into memory.
@@ -136,7 +137,7 @@ class Blobs:
         except (NotFoundError, FileNotFoundError, ValueError) as problem:
             raise CorruptWeights(model, "the file is missing or empty") from problem
         except (StoreError, OSError) as problem:
-            raise ZooUnusable(self.url, f"reading {path} failed: {_line(problem)}", _ADVICE) from problem
+            raise self._failed(f"reading {path}", problem) from problem
         raise CorruptWeights(model, f"the file has {actual:,} bytes, registered were {size:,}")
 
     def chunks(self, path: str, start: int = 0) -> Iterator[bytes]:
@@ -157,7 +158,7 @@ class Blobs:
         except (NotFoundError, FileNotFoundError) as problem:
             raise CorruptWeights(path.split("/")[-2], f"{path} is missing") from problem
         except (StoreError, OSError) as problem:
-            raise ZooUnusable(self.url, f"reading {path} failed: {_line(problem)}", _ADVICE) from problem
+            raise self._failed(f"reading {path}", problem) from problem
 
     def checksum(self, folder: str) -> str:
         """The SHA-256 of a model's weights as they are in the store."""
@@ -194,13 +195,17 @@ class Blobs:
                     swept += 1
         return swept
 
+    def _failed(self, what: str, problem: Exception) -> ZooUnusable:
+        """The error for a store that did not do what it was asked for."""
+        return zoo_unusable(self.url, f"{what} failed: {_line(problem)}", _ADVICE, problem)
+
     def _range(self, path: str, offset: int, length: int) -> Any:
         if not length:
             return b""
         try:
             return self._store.get_range(path, start=offset, length=length)
         except (StoreError, OSError) as problem:
-            raise ZooUnusable(self.url, f"reading {path} failed: {_line(problem)}", _ADVICE) from problem
+            raise self._failed(f"reading {path}", problem) from problem
 
 
 class Folder:

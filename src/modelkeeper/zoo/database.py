@@ -23,6 +23,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from modelkeeper.errors import ZooUnusable
 from modelkeeper.zoo import schema
+from modelkeeper.zoo.unusable import zoo_unusable
 
 BUSY = 60.0  # seconds to wait for other writers
 
@@ -75,7 +76,7 @@ class Database:
             advice = "Check that it is reachable, that its disk is not full, and that you may write to it."
             if isinstance(problem, IntegrityError):
                 advice = "Another process may have written the same record."
-            raise ZooUnusable(self.where, text, advice) from problem
+            raise zoo_unusable(self.where, text, advice, problem) from problem
 
     def _prepare_schema(self) -> None:
         if self._version() == schema.VERSION:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.errors import CorruptWeights, InvalidMeta, ModelKeeperError, ModelRefused, ZooUnusable
+from modelkeeper.errors import CorruptWeights, InvalidMeta, ModelKeeperError, ModelRefused
 from modelkeeper.graph import Graph
 from modelkeeper.policy.admission import Admission, admit
 from modelkeeper.policy.quality import Metric
@@ -42,6 +42,7 @@ from modelkeeper.zoo.records import (
     Registration,
     is_id,
 )
+from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.valuation import better_twins, items
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class Zoo:
                 settings.folder.mkdir(parents=True, exist_ok=True)
             except OSError as problem:
                 advice = "Choose another folder, or make this one yours."
-                raise ZooUnusable(str(settings.folder), problem.strerror or str(problem), advice) from problem
+                text = problem.strerror or str(problem)
+                raise zoo_unusable(str(settings.folder), text, advice, problem) from problem
         self.catalog = Catalog(settings.catalog_url)
         self._opening = threading.Lock()
         self._blobs: Blobs | None = None

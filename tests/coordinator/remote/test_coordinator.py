@@ -19,14 +19,14 @@ import torch
 from torch import nn
 
 from modelkeeper import KeeperWarning, ModelKeeperClient
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.remote import RemoteCoordinator, address
-from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelRefused, ZooUnusable
+from modelkeeper.errors import CoordinatorUnreachable, DiskFull, InvalidSetting, ModelRefused, ZooUnusable
 from modelkeeper.frontends.torch import describe
 from modelkeeper.meta import Query
 from modelkeeper.server.serve import serving
-from modelkeeper.server.uploads import Uploads
-from modelkeeper.settings import ServiceSettings, Settings
+from modelkeeper.server.upload_store import UploadStore
+from modelkeeper.settings import ServiceSettings, Settings, is_address
 from tests.helpers.service import network, tensors, told
 
 GRAPH = network(32)
@@ -92,7 +92,7 @@ def relay(target: str, **spoil: Callable[..., bytes]) -> Iterator[Relay]:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[str]:
-    local = Coordinator(Settings(home=str(tmp_path / "zoo")))
+    local = LocalCoordinator(Settings(home=str(tmp_path / "zoo")))
     local.register(GRAPH, told(), tensors(GRAPH).items())
     with serving(local, OPEN) as url:
         yield url
@@ -172,7 +172,7 @@ def test_spoilt_bytes_are_noticed(service: str, tmp_path: Path) -> None:
 
 
 def test_a_restart_between_the_question_and_the_weights(tmp_path: Path) -> None:
-    local = Coordinator(Settings(home=str(tmp_path / "zoo")))
+    local = LocalCoordinator(Settings(home=str(tmp_path / "zoo")))
     local.register(GRAPH, told(), tensors(GRAPH).items())
     with serving(local, OPEN) as url:
         port = httpx.URL(url).port
@@ -246,7 +246,7 @@ def test_nobody_there_and_sent_later(tmp_path: Path) -> None:
         record = client.register_model(model, META | {"accuracy": 0.9}, example_inputs=torch.zeros(1, 4))
     assert record is None
     assert len(caught) == 1
-    local = Coordinator(Settings(home=str(tmp_path / "zoo")))
+    local = LocalCoordinator(Settings(home=str(tmp_path / "zoo")))
     with serving(local, ServiceSettings(port=port, auth=False)):
         coordinator = client.coordinator
         assert isinstance(coordinator, RemoteCoordinator)
@@ -303,12 +303,12 @@ def test_a_full_disk_is_said_and_the_model_waits(
     service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
-        raise ZooUnusable("/secret/path", "No space left on device", "") from OSError(errno.ENOSPC, "full")
+        raise DiskFull("/secret/path", "nothing fits any more", "") from OSError(errno.ENOSPC, "full")
 
     with remote(service, tmp_path) as coordinator:
         with monkeypatch.context() as patch:
-            patch.setattr(Uploads, "write", full)
-            with pytest.raises(ZooUnusable, match="disk is full") as caught:
+            patch.setattr(UploadStore, "write", full)
+            with pytest.raises(DiskFull, match="disk is full") as caught:
                 coordinator.register(GRAPH, told("later"), tensors(GRAPH).items())
         assert "/secret/path" not in str(caught.value)
         assert "modelkeeper sync" in str(caught.value)
@@ -340,7 +340,7 @@ def test_what_is_an_address() -> None:
     assert address("[::1]:80") == "http://[::1]:80"
     assert address("https://keeper.example.org/team/") == "https://keeper.example.org/team"
     for folder in ("zoo/", "zoo", "", ":memory:", "/tmp/10.0.0.7", "./a:b", "C:\\zoo", "~/zoo"):
-        assert address(folder) is None, folder
+        assert not is_address(folder), folder
     for wrong in ("http://", "http://user:secret@host", "https://host?token=secret", "host:99999"):
         with pytest.raises(InvalidSetting) as caught:
             address(wrong)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from modelkeeper.coordinator.local import Coordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import InvalidMeta, InvalidSetting
 from modelkeeper.matching.similarity import BUCKETS
 from modelkeeper.meta import Query, read_query
@@ -69,8 +69,8 @@ def packages(clean: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 @pytest.fixture
-def coordinator() -> Iterator[Coordinator]:
-    opened = Coordinator(Settings(home=":memory:"))
+def coordinator() -> Iterator[LocalCoordinator]:
+    opened = LocalCoordinator(Settings(home=":memory:"))
     yield opened
     opened.close()
 
@@ -83,7 +83,9 @@ def test_every_built_in_policy_is_what_it_is_called() -> None:
     assert ALL_BUCKETS == BUCKETS
 
 
-def test_a_policy_that_was_added_chooses_and_its_words_are_in_the_answer(coordinator: Coordinator) -> None:
+def test_a_policy_that_was_added_chooses_and_its_words_are_in_the_answer(
+    coordinator: LocalCoordinator,
+) -> None:
     zoos.register(coordinator, zoos.net(8, 16), "first", 0.8)
     zoos.register(coordinator, zoos.net(8, 24), "second", 0.9)
     register(OLDEST)
@@ -97,7 +99,7 @@ def test_a_policy_that_was_added_chooses_and_its_words_are_in_the_answer(coordin
 
 def test_a_policy_that_was_added_can_be_the_setting_of_a_zoo_and_ask_for_plans() -> None:
     register(CAREFUL)
-    coordinator = Coordinator(Settings(home=":memory:", policy="careful"))
+    coordinator = LocalCoordinator(Settings(home=":memory:", policy="careful"))
     zoos.register(coordinator, zoos.net(4, 4), "unlike", 0.8)
     child = zoos.net(8, 24, 32)
     cold = coordinator.query(child, Query(data="other"), dry_run=True).answer
@@ -109,7 +111,7 @@ def test_a_policy_that_was_added_can_be_the_setting_of_a_zoo_and_ask_for_plans()
     coordinator.close()
 
 
-def test_a_name_that_nobody_knows_is_told_with_those_that_are_known(coordinator: Coordinator) -> None:
+def test_a_name_that_nobody_knows_is_told_with_those_that_are_known(coordinator: LocalCoordinator) -> None:
     register(OLDEST)
     known = "choose one of benefit, buckets, oldest"
     with pytest.raises(InvalidSetting, match=known):
@@ -135,7 +137,7 @@ def test_what_is_built_in_cannot_be_replaced_and_what_was_added_can() -> None:
 
 
 def test_packages_add_policies_by_entry_points(
-    packages: Path, caplog: pytest.LogCaptureFixture, coordinator: Coordinator
+    packages: Path, caplog: pytest.LogCaptureFixture, coordinator: LocalCoordinator
 ) -> None:
     about = packages / "others-1.0.dist-info"
     about.mkdir()

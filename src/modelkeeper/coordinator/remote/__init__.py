@@ -2,6 +2,6 @@
 
 from modelkeeper.coordinator.remote.calls import address
 from modelkeeper.coordinator.remote.coordinator import RemoteCoordinator
-from modelkeeper.coordinator.remote.spool import Spool, default_spool
+from modelkeeper.coordinator.remote.spool import Spool
 
-__all__ = ["RemoteCoordinator", "Spool", "address", "default_spool"]
+__all__ = ["RemoteCoordinator", "Spool", "address"]

@@ -14,8 +14,8 @@ import httpx
 import msgspec
 
 from modelkeeper.coordinator.wire import PREFIX, Problem, to_error
-from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, QuotaExceeded
-from modelkeeper.settings import PORT, is_address
+from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, TooManyRequests
+from modelkeeper.settings import PORT
 
 T = TypeVar("T")
 
@@ -25,14 +25,12 @@ ADVICE = "Check that it runs and that its address is right."
 _BUSY = frozenset({502, 503, 504})  # what proxies say while the service behind them restarts
 
 
-def address(uri: str) -> str | None:
-    """The URL of a coordinator, if `uri` names one (see `is_address`); None: it is a folder.
+def address(uri: str) -> str:
+    """The URL of a coordinator that `uri` names: see `settings.is_address`.
 
     Raises:
         InvalidSetting: It looks like an address, but is none.
     """
-    if not is_address(uri):
-        return None
     if re.match(r"https?://", uri, re.IGNORECASE):
         try:
             url = httpx.URL(uri.rstrip("/"))
@@ -45,8 +43,8 @@ def address(uri: str) -> str | None:
             raise InvalidSetting("uri", repr(str(url.copy_with(userinfo=b""))), advice)
         return str(url)
     host, port = uri, ""
-    if found := re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", uri):
-        host, port = found.groups()
+    if parts := re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", uri):
+        host, port = parts.groups()
         if not 0 < int(port) < 65536:
             raise InvalidSetting("uri", repr(uri), "a port is a number from 1 to 65535")
     if ":" in host and not host.startswith("["):
@@ -120,7 +118,7 @@ class Calls:
                 if reply.is_success:
                     return text
                 problem: Exception = self.failure(reply.status_code, text)
-                wait = problem.wait if isinstance(problem, QuotaExceeded) else 0.0  # until it fills again
+                wait = problem.wait if isinstance(problem, TooManyRequests) else 0.0  # until it fills again
                 if reply.status_code not in _BUSY and not wait:
                     raise problem
             except httpx.TimeoutException as late:
@@ -148,10 +146,10 @@ class Calls:
             problem = msgspec.json.decode(text, type=Problem)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return self.unreachable(f"HTTP status {status} without a reason that modelkeeper knows")
-        known = to_error(problem)
-        if known is not None:
-            return known
-        message = "".join(each for each in problem.message[:300] if each.isprintable())
+        error = to_error(problem, status)
+        if error is not None:
+            return error
+        message = "".join(letter for letter in problem.message[:300] if letter.isprintable())
         return self.unreachable(f"{message} (HTTP status {status}, request {problem.request[:40]!r})")
 
     def unreachable(self, problem: str) -> CoordinatorUnreachable:

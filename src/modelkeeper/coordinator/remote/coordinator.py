@@ -1,26 +1,24 @@
-"""RemoteCoordinator: query, register, list and remove over a zoo behind HTTP.
+"""The coordinator behind HTTP: query, register, list and remove over a zoo of another process.
 
     coordinator = RemoteCoordinator("http://10.0.0.7:7433", token="mk_...")
 
-The methods are those of `modelkeeper.coordinator.local.Coordinator`, and so are results and errors; one more
-error says that the coordinator cannot be reached. Who asks is known by the token.
+It is a `modelkeeper.coordinator.base.Coordinator`: methods, results and errors are those of one in this
+process; one more error says that it cannot be reached. Who asks is known by the token.
 """
 
-import contextlib
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 
-from modelkeeper.coordinator.local import Lineage
+from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.remote.calls import Calls
-from modelkeeper.coordinator.remote.downloads import download, receive
-from modelkeeper.coordinator.remote.spool import Entry, Spool, default_spool
-from modelkeeper.coordinator.search import plan_from
-from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, QueryRequest, UploadState, WeightsRequest
+from modelkeeper.coordinator.remote.downloads import download
+from modelkeeper.coordinator.remote.loan import RemoteLoan
+from modelkeeper.coordinator.remote.spool import Entry, Spool
+from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, QueryRequest, UploadState
 from modelkeeper.errors import (
     CoordinatorUnreachable,
     CorruptWeights,
@@ -35,8 +33,7 @@ from modelkeeper.errors import (
 from modelkeeper.graph import Graph, from_json, to_json
 from modelkeeper.meta import Query
 from modelkeeper.warmstart.answer import Answer
-from modelkeeper.warmstart.lender import Lender
-from modelkeeper.weights import Array, open_file
+from modelkeeper.weights import Array
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import Event, Filter, Record, Registration
 from modelkeeper.zoo.zoo import Registered
@@ -48,44 +45,6 @@ COMPLETING = 120.0  # seconds: the model is checked and flushed to the disk
 FINAL = (InvalidGraph, InvalidMeta, InvalidMetric, InvalidWeights, ModelRefused, TooLargeToMatch)
 
 
-class RemoteWarmth:
-    """What a query found: the answer, and the weights that go with it."""
-
-    def __init__(self, answer: Answer, calls: Calls, graph: Graph, query: Query) -> None:
-        self.answer, self._calls, self._graph, self._query = answer, calls, graph, query
-
-    def weights(self) -> Iterator[tuple[str, Array]]:
-        """The child's tensors by name, each as it arrives; none for a cold start, or a dry run.
-
-        Raises:
-            CoordinatorUnreachable: They do not come; or, at the very end, were damaged on their way.
-        """
-        if self.answer.parent is not None and not self.answer.dry_run:
-            graph = msgspec.Raw(to_json(self._graph))
-            request = WeightsRequest(graph=graph, query=self._query, parent=self.answer.parent)
-            yield from receive(self._calls, msgspec.json.encode(request), self._graph)
-
-    @contextlib.contextmanager
-    def lender(self) -> Iterator[Lender | None]:
-        """The parent itself, for whoever wants to run it; None for a cold start, or a dry run.
-
-        Raises:
-            CoordinatorUnreachable: It does not come.
-        """
-        if self.answer.parent is None or self.answer.dry_run:
-            yield None
-            return
-        place = f"/models/{self.answer.parent}"
-        record = self._calls.ask("GET", place, Record)
-        theirs = from_json(bytes(self._calls.ask("GET", f"{place}/graph", msgspec.Raw)))
-        program = self._calls.ask("GET", f"{place}/program", bytes | None)  # type: ignore[arg-type]
-        with tempfile.TemporaryDirectory(prefix="modelkeeper-") as folder:
-            path = Path(folder) / "model.safetensors"
-            download(self._calls, record, path)
-            plan = plan_from(record, theirs, self._graph, self._query)
-            yield Lender(plan, open_file(path), program)
-
-
 class RemoteCoordinator:
     """One zoo behind HTTP. Safe to use from several threads."""
 
@@ -94,7 +53,7 @@ class RemoteCoordinator:
     ) -> None:
         """`url` as `address` gives it; `spool` is where models wait that could not be sent."""
         self.url = url
-        self.spool = Spool(Path(spool).expanduser() if spool else default_spool())
+        self.spool = Spool.of(spool)
         self._calls = Calls(url, token, timeout)
 
     def close(self) -> None:
@@ -105,19 +64,19 @@ class RemoteCoordinator:
 
     def query(
         self, graph: Graph, query: Query, *, dry_run: bool = False, runners_up: bool = False
-    ) -> RemoteWarmth:
+    ) -> RemoteLoan:
         """Find a parent for a model, and plan what it lends."""
         raw = msgspec.Raw(to_json(graph))
         request = QueryRequest(graph=raw, query=query, dry_run=dry_run, runners_up=runners_up)
         answer = self._calls.ask("POST", "/query", Answer, body=msgspec.json.encode(request))
-        return RemoteWarmth(answer, self._calls, graph, query)
+        return RemoteLoan(answer, self._calls, graph, query)
 
     # -- register -------------------------------------------------------------------------------
 
     def register(
         self,
         graph: Graph,
-        told: Registration,
+        registration: Registration,
         tensors: Iterable[tuple[str, Array]],
         *,
         owner: str = "",
@@ -131,7 +90,7 @@ class RemoteCoordinator:
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
             CoordinatorUnreachable, ZooUnusable, NotAllowed, QuotaExceeded: It waits in the spool.
         """
-        entry = self.spool.keep(self.url, graph, told, tensors, owner, model_id, program)
+        entry = self.spool.keep(self.url, graph, registration, tensors, owner, model_id, program)
         with entry.alone():
             return self.send(entry)
 
@@ -139,8 +98,8 @@ class RemoteCoordinator:
         """Send what waits for this coordinator. Of each model: what became of it."""
         for entry in self.spool.entries():
             if entry.waiting.url == self.url:
-                with entry.alone() as mine:
-                    if mine:
+                with entry.alone() as free:
+                    if free:
                         try:
                             yield entry, self.send(entry)
                         except ModelKeeperError as problem:
@@ -211,15 +170,15 @@ class RemoteCoordinator:
     ) -> list[Record]:
         """Records, the newest first unless another order is asked for."""
         params = _filters(wanted or Filter()) | {"order": order}
-        found: list[Record] = []
-        while limit is None or len(found) < limit:
-            most = MAX_LISTED if limit is None else min(MAX_LISTED, limit - len(found))
-            page = params | {"limit": most, "offset": offset + len(found)}
-            some = self._calls.ask("GET", "/models", list[Record], params=page)
-            found += some
-            if len(some) < most:
+        records: list[Record] = []
+        while limit is None or len(records) < limit:
+            most = MAX_LISTED if limit is None else min(MAX_LISTED, limit - len(records))
+            where = params | {"limit": most, "offset": offset + len(records)}
+            page = self._calls.ask("GET", "/models", list[Record], params=where)
+            records += page
+            if len(page) < most:
                 break
-        return found
+        return records
 
     def count(self, wanted: Filter | None = None) -> int:
         """How many records there are."""
@@ -255,7 +214,7 @@ class RemoteCoordinator:
         *,
         grace: float | None = None,
         verify: bool = False,
-        progress: Callable[[float, float], None] | None = None,
+        progress: Progress | None = None,
     ) -> Swept:
         """Sweep what was left behind. How far that is, is not told over HTTP."""
         params: dict[str, Any] = {"verify": verify} | ({} if grace is None else {"grace": grace})

@@ -15,11 +15,12 @@ from pathlib import Path
 import httpx
 
 from modelkeeper.coordinator.remote.calls import PAUSES, Calls
-from modelkeeper.errors import CoordinatorUnreachable, InvalidWeights, ZooUnusable
+from modelkeeper.errors import CoordinatorUnreachable, InvalidWeights
 from modelkeeper.graph import Graph
 from modelkeeper.weights import MAX_HEADER, Array, Header, map_file
-from modelkeeper.write_buffers import Behind
+from modelkeeper.write_buffers import BackgroundWriter
 from modelkeeper.zoo.records import Record
+from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.zoo import stored_tensors
 
 SLOWEST = 10_000  # bytes per second; whoever sends less holds up a training more than it helps
@@ -105,10 +106,10 @@ def receive(calls: Calls, body: bytes, graph: Graph) -> Iterator[tuple[str, Arra
     most = MAX_HEADER + Header.of(stored_tensors(graph)).data_bytes
     stream = Stream(calls, "POST", "/weights", body, most=most)
     with _room(tempfile.gettempdir()), tempfile.TemporaryFile(prefix="modelkeeper-", buffering=0) as file:
-        with Behind(file, most) as behind:
+        with BackgroundWriter(file, most) as writer:
             for chunk in stream:
-                behind.add(chunk)
-        _verify(calls, body, stream, behind.digest.hexdigest())
+                writer.add(chunk)
+        _verify(calls, body, stream, writer.digest.hexdigest())
         try:
             weights = map_file(file, private=True)
         except InvalidWeights as problem:
@@ -123,12 +124,12 @@ def _verify(calls: Calls, body: bytes, stream: Stream, checksum: str) -> None:
     """Is it what was sent? A coordinator that has restarted since makes the weights again to tell."""
     path = f"/weights/{stream.etag.strip(chr(34))}/checksum"
     try:
-        told = calls.ask("GET", path, dict[str, str])
+        reply = calls.ask("GET", path, dict[str, str])
     except CoordinatorUnreachable:
         for _ in Stream(calls, "POST", "/weights", body, most=stream.total, start=stream.total - 1):
             pass
-        told = calls.ask("GET", path, dict[str, str])
-    if told.get("checksum") != checksum:
+        reply = calls.ask("GET", path, dict[str, str])
+    if reply.get("checksum") != checksum:
         raise calls.unreachable("the weights were damaged on their way")
 
 
@@ -145,14 +146,14 @@ def download(calls: Calls, record: Record, path: Path) -> None:
         start = min(file.seek(0, 2), record.bytes)
         file.truncate(start)
         file.seek(0)
-        with Behind(file, record.bytes) as behind:
+        with BackgroundWriter(file, record.bytes) as writer:
             while piece := file.read(2**20):
-                behind.digest.update(piece)
+                writer.digest.update(piece)
             stream = Stream(calls, "GET", source, most=record.bytes, start=start)
             stream.total, stream.etag = record.bytes, f'"{record.checksum}"'
             for chunk in stream:
-                behind.add(chunk)
-    if behind.digest.hexdigest() != record.checksum:
+                writer.add(chunk)
+    if writer.digest.hexdigest() != record.checksum:
         part.unlink()
         raise calls.unreachable("the weights were damaged on their way")
     part.replace(path)
@@ -165,4 +166,4 @@ def _room(folder: str) -> Iterator[None]:
         yield
     except OSError as problem:
         advice = "Make room there; the variable TMPDIR names another folder for what is temporary."
-        raise ZooUnusable(folder, problem.strerror or str(problem), advice) from problem
+        raise zoo_unusable(folder, problem.strerror or str(problem), advice, problem) from problem

@@ -17,18 +17,13 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.coordinator.wire import UploadRequest
-from modelkeeper.errors import ZooUnusable
 from modelkeeper.graph import Graph, to_json
 from modelkeeper.weights import Array, Header, stream, without_nan
 from modelkeeper.zoo.records import Registration, is_id, new_id
+from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.zoo import stored_tensors
 
 _REQUEST, _WEIGHTS = "request.json", "model.safetensors"
-
-
-def default_spool() -> Path:
-    """The spool of whoever does not say which."""
-    return Path.home() / ".modelkeeper" / "spool"
 
 
 class Waiting(Struct, frozen=True):
@@ -81,11 +76,16 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    @classmethod
+    def of(cls, folder: str | Path | None) -> "Spool":
+        """The spool in a folder; of whoever does not say which, the one in ~/.modelkeeper."""
+        return cls(Path(folder).expanduser() if folder else Path.home() / ".modelkeeper" / "spool")
+
     def keep(
         self,
         url: str,
         graph: Graph,
-        told: Registration,
+        registration: Registration,
         tensors: Iterable[tuple[str, Array]],
         owner: str,
         model_id: str,
@@ -111,7 +111,7 @@ class Spool:
             request = UploadRequest(
                 id=identity,
                 graph=msgspec.Raw(to_json(graph)),
-                registration=told,
+                registration=registration,
                 size=size,
                 checksum=digest.hexdigest(),
                 owner=owner,
@@ -125,17 +125,19 @@ class Spool:
             scratch.rename(place)
         except OSError as problem:
             advice = "Give another folder: spool=... or MODELKEEPER_SPOOL."
-            raise ZooUnusable(str(self.folder), os.strerror(problem.errno or 0), advice) from problem
+            text = os.strerror(problem.errno or 0)
+            raise zoo_unusable(str(self.folder), text, advice, problem) from problem
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         return Entry(place, waiting)
 
     def entries(self) -> list[Entry]:
         """All that waits, the oldest first."""
-        found = []
+        waiting = []
         for folder in self.folder.iterdir() if self.folder.is_dir() else ():
             if is_id(folder.name):
                 with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError):
                     text = (folder / _REQUEST).read_bytes()
-                    found.append((folder.stat().st_mtime, folder, msgspec.json.decode(text, type=Waiting)))
-        return [Entry(folder, waiting) for _, folder, waiting in sorted(found, key=lambda each: each[:2])]
+                    entry = Entry(folder, msgspec.json.decode(text, type=Waiting))
+                    waiting.append((folder.stat().st_mtime, folder.name, entry))
+        return [entry for _, _, entry in sorted(waiting, key=lambda aged: aged[:2])]

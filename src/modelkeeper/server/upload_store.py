@@ -21,10 +21,11 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.coordinator.wire import UploadRequest
-from modelkeeper.errors import InvalidWeights, QuotaExceeded, UnknownModel, ZooUnusable
+from modelkeeper.errors import InvalidWeights, TooManyRequests, UnknownModel, ZooUnusable
 from modelkeeper.zoo.blobs import Written
 from modelkeeper.zoo.records import is_id
 from modelkeeper.zoo.staged import Staged
+from modelkeeper.zoo.unusable import zoo_unusable
 
 MOST_OPEN = 32  # uploads of one user at a time
 _PREFIX, _REQUEST, _WEIGHTS = "upload-", "request.json", "weights"
@@ -37,7 +38,7 @@ class Announced(Struct, frozen=True):
     request: UploadRequest
 
 
-class Uploads:
+class UploadStore:
     """The models that are being sent. One thread at a time may write to one of them."""
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +52,7 @@ class Uploads:
 
         Raises:
             UnknownModel: Another user sends a model under this id.
-            QuotaExceeded: The user sends too many models at once.
+            TooManyRequests: The user sends too many models at once.
         """
         text = msgspec.json.encode(Announced(owner, request))
         with self._announcing:
@@ -61,9 +62,9 @@ class Uploads:
                 if msgspec.json.encode(known) == text:
                     return offset
                 self.forget(request.id)  # another announcement under the same id: begin anew
-            if sum(each.owner == owner for each in self.open()) >= MOST_OPEN:
+            if sum(announced.owner == owner for announced in self.open()) >= MOST_OPEN:
                 problem = f"{MOST_OPEN} models are being sent already"
-                raise QuotaExceeded(problem, "Finish or delete some first, or wait.", "60")
+                raise TooManyRequests(problem, "Finish or delete some first, or wait.", "60")
             scratch = place.with_name(place.name + ".new")
             try:
                 shutil.rmtree(scratch, ignore_errors=True)
@@ -82,12 +83,12 @@ class Uploads:
 
     def open(self) -> list[Announced]:
         """All that is announced and not finished."""
-        found = []
+        uploads = []
         for place in self._folder.glob(f"{_PREFIX}*"):
             identity = place.name.removeprefix(_PREFIX)
             if is_id(identity) and (announced := self._read(identity)) is not None:
-                found.append(announced)
-        return found
+                uploads.append(announced)
+        return uploads
 
     def get(self, identity: str, owner: str | None) -> tuple[Announced, int]:
         """What was announced, and how many bytes are there. `owner` None may see everyone's.
@@ -190,4 +191,5 @@ class Uploads:
 
 
 def _unusable(problem: OSError) -> ZooUnusable:
-    return ZooUnusable("staging", problem.strerror or str(problem), "Check that its disk is not full.")
+    text, advice = problem.strerror or str(problem), "Check that its disk is not full."
+    return zoo_unusable("staging", text, advice, problem)

@@ -1,0 +1,277 @@
+"""What can be asked of a coordinator, wherever it is?
+
+    Coordinator          query, register, list, remove: in this process (`local`) and over HTTP (`remote`)
+    Loan                 what a query found: the answer, and what its parent lends
+    ServedCoordinator    what a service needs besides: whose eyes see, bytes as they lie, accounts
+
+All of them are safe to use from several threads. Whoever holds one takes it by these types, so that mypy and
+the contract suite (tests/coordinator/test_contract.py) see that both coordinators are alike.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+
+from modelkeeper.zoo.records import Record
+
+if TYPE_CHECKING:
+    from modelkeeper.graph import Graph
+    from modelkeeper.meta import Query
+    from modelkeeper.settings import Settings
+    from modelkeeper.warmstart.answer import Answer
+    from modelkeeper.warmstart.lender import Lender
+    from modelkeeper.weights import Array, Header
+    from modelkeeper.zoo.accounts import Accounts
+    from modelkeeper.zoo.gc import Swept
+    from modelkeeper.zoo.records import Event, Filter, Registration, Viewer
+    from modelkeeper.zoo.staged import Staged
+    from modelkeeper.zoo.zoo import Registered
+
+Progress = Callable[[float, float], None]  # is told how much of how much is done
+
+
+class Lineage(Struct, frozen=True):
+    """A model, its ancestors (the nearest first) and its descendants."""
+
+    record: Record
+    ancestors: tuple[Record, ...]
+    descendants: tuple["Lineage", ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
+        return {
+            "record": self.record.to_dict(),
+            "ancestors": [ancestor.to_dict() for ancestor in self.ancestors],
+            "descendants": [descendant.to_dict() for descendant in self.descendants],
+        }
+
+
+class Loan(Protocol):
+    """What a query found: the answer, and what its parent lends. A cold start lends nothing."""
+
+    @property
+    def answer(self) -> "Answer":
+        """Which parent, why, and what will be transferred."""
+
+    def weights(self) -> "Iterator[tuple[str, Array]]":
+        """The child's tensors by name, gathered from the parent's; none for a cold start, or a dry run.
+
+        Raises:
+            InvalidWeights: The parent's weights do not fit its graph, or hold NaN.
+            CoordinatorUnreachable: They do not come, or were damaged on their way.
+        """
+
+    def lender(self) -> "AbstractContextManager[Lender | None]":
+        """The parent itself, for whoever wants to run it; None for a cold start, or a dry run.
+
+        Raises:
+            CoordinatorUnreachable: It does not come.
+        """
+
+
+class Coordinator(Protocol):
+    """One zoo and all that can be asked of it, in this process or behind HTTP."""
+
+    def close(self) -> None:
+        """Let go of the zoo, or hang up."""
+
+    def query(
+        self, graph: "Graph", query: "Query", *, dry_run: bool = False, runners_up: bool = False
+    ) -> Loan:
+        """Find a parent for a model, and plan what it lends.
+
+        Args:
+            graph: The model.
+            query: Which parents it would take.
+            dry_run: Do not count the parent as used.
+            runners_up: Look for more candidates than the choice needs, to explain it.
+        """
+
+    def register(
+        self,
+        graph: "Graph",
+        registration: "Registration",
+        tensors: "Iterable[tuple[str, Array]]",
+        *,
+        owner: str = "",
+        model_id: str = "",
+        program: bytes = b"",
+    ) -> "Registered":
+        """Take a trained model into the zoo. When this returns, it is on the disk.
+
+        Args:
+            graph: The model.
+            registration: What is known of it.
+            tensors: Its weights, by the names of the graph.
+            owner: Who registers; a coordinator with users knows better.
+            model_id: 16 hexadecimal digits; the same weights with the same id are registered once.
+            program: What the model computes, for those who calibrate.
+
+        Raises:
+            ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
+            InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+        """
+
+    def models(
+        self,
+        wanted: "Filter | None" = None,
+        *,
+        order: str = "-created",
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[Record]:
+        """Records, the newest first unless another order is asked for."""
+
+    def count(self, wanted: "Filter | None" = None) -> int:
+        """How many records there are."""
+
+    def show(self, name: str) -> Record:
+        """The model with this id, the only one whose id begins so, or the newest of this name.
+
+        Raises:
+            UnknownModel: There is none, or there are several.
+        """
+
+    def graph(self, record: Record) -> "Graph":
+        """The graph of a model."""
+
+    def location(self, record: Record) -> str:
+        """Where the files of a model are."""
+
+    def tree(self, name: str) -> Lineage:
+        """A model with all that it descends from and all that descends from it."""
+
+    def remove(self, name: str, *, user: str = "") -> Record:
+        """Take a model out of the zoo. Its record stays, for those who descend from it."""
+
+    def pin(self, name: str, pinned: bool = True, *, user: str = "") -> Record:
+        """Keep a model whatever it is worth, or no longer."""
+
+    def gc(
+        self, *, grace: float | None = None, verify: bool = False, progress: Progress | None = None
+    ) -> "Swept":
+        """Sweep what was left behind, and take out what is damaged: see `zoo.gc`."""
+
+    def stats(self) -> dict[str, Any]:
+        """Counts over the zoo."""
+
+    def log(self, *, limit: int = 50, model: str | None = None, action: str | None = None) -> "list[Event]":
+        """What happened in the zoo, the newest first."""
+
+
+class ServedLoan(Loan, Protocol):
+    """A loan that can be sent as the bytes of a safetensors file."""
+
+    @property
+    def header(self) -> "Header":
+        """Where each tensor lies in a file of these weights."""
+
+    def stream(self) -> Iterator[memoryview | bytes]:
+        """The bytes of that file, made tensor by tensor."""
+
+
+class ServedCoordinator(Coordinator, Protocol):
+    """A coordinator that a service offers to many: only one in this process can.
+
+    With a `viewer` things are as that user may see them; None sees everything.
+    """
+
+    @property
+    def settings(self) -> "Settings":
+        """How its zoo is kept."""
+
+    @property
+    def accounts(self) -> "Accounts":
+        """Who may use a service of it, and for what."""
+
+    def ready(self) -> None:
+        """Return if the catalog answers.
+
+        Raises:
+            ZooUnusable: It does not.
+        """
+
+    def upload_folder(self) -> Path:
+        """Where models lie while they are sent: where the store is local, on its disk."""
+
+    def query(
+        self,
+        graph: "Graph",
+        query: "Query",
+        *,
+        viewer: "Viewer | None" = None,
+        dry_run: bool = False,
+        runners_up: bool = False,
+        seconds: float = math.inf,
+    ) -> ServedLoan:
+        """Find a parent for a model; after so many seconds with what was found by then."""
+
+    def lend(self, graph: "Graph", query: "Query", parent: str, viewer: "Viewer | None" = None) -> ServedLoan:
+        """What a parent that is known by its id lends to a model: the weights that `query` found, again.
+
+        Raises:
+            UnknownModel: There is no such model, or it is not there any more.
+            CorruptWeights: Its file is damaged.
+        """
+
+    def register(
+        self,
+        graph: "Graph",
+        registration: "Registration",
+        tensors: "Iterable[tuple[str, Array]] | Staged",
+        *,
+        owner: str = "",
+        model_id: str = "",
+        program: bytes = b"",
+    ) -> "Registered":
+        """Take a trained model into the zoo, also from a file that lies in the upload folder."""
+
+    def show(self, name: str, viewer: "Viewer | None" = None) -> Record:
+        """One record, as `Coordinator.show`."""
+
+    def tree(self, name: str, viewer: "Viewer | None" = None) -> Lineage:
+        """The lineage of a model, as far as it may be seen."""
+
+    def remove(self, name: str, *, user: str = "", viewer: "Viewer | None" = None) -> Record:
+        """Take a model out of the zoo."""
+
+    def pin(
+        self, name: str, pinned: bool = True, *, user: str = "", viewer: "Viewer | None" = None
+    ) -> Record:
+        """Keep a model whatever it is worth, or no longer."""
+
+    def stats(self, *, viewer: "Viewer | None" = None) -> dict[str, Any]:
+        """Counts over the models that may be seen."""
+
+    def log(
+        self,
+        *,
+        limit: int = 50,
+        model: str | None = None,
+        action: str | None = None,
+        viewer: "Viewer | None" = None,
+    ) -> "list[Event]":
+        """What happened to the models that may be seen, the newest first."""
+
+    def known(self, ids: Collection[str], viewer: "Viewer | None" = None) -> dict[str, Record]:
+        """Records by id, in whatever state; ids of which there is none are left out."""
+
+    def kept_by(self, owner: str) -> tuple[int, int]:
+        """How many models a user keeps, and how many bytes of weights."""
+
+    def graph_bytes(self, record: Record) -> bytes:
+        """The graph of a model as JSON, as it was registered."""
+
+    def program(self, record: Record) -> bytes | None:
+        """The program that a model was registered with, or None."""
+
+    def weights_bytes(self, record: Record, start: int = 0) -> Iterator[bytes]:
+        """The safetensors file of a model from a byte on, piece by piece.
+
+        Raises:
+            CorruptWeights: At once: it is missing, or not as long as it was.
+        """

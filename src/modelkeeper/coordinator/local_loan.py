@@ -1,0 +1,77 @@
+"""What does a parent of this process's zoo lend? The weights of a child, gathered from it tensor by tensor.
+
+    loan.weights()      the tensors by name
+    loan.stream()       the same as the bytes of a safetensors file, for whoever sends them
+
+Nothing is read or computed before it is asked for; NumPy is imported then, too.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from modelkeeper.warmstart.answer import Answer
+
+if TYPE_CHECKING:
+    from modelkeeper.transform import Plan
+    from modelkeeper.warmstart.lender import Lender
+    from modelkeeper.weights import Array, Header, Weights
+
+
+class LocalLoan:
+    """What a query found in this process, a `ServedLoan`: the answer, the plan and the parent's weights."""
+
+    def __init__(
+        self,
+        answer: Answer,
+        plan: "Plan | None" = None,
+        source: "Weights | None" = None,
+        program: Callable[[], bytes | None] = lambda: None,
+    ) -> None:
+        self.answer, self.plan, self._source, self._program = answer, plan, source, program
+
+    @contextlib.contextmanager
+    def lender(self) -> "Iterator[Lender | None]":
+        """The parent itself; None for a cold start, or a dry run."""
+        if self.plan is None or self._source is None:
+            yield None
+        else:
+            from modelkeeper.warmstart.lender import Lender
+
+            yield Lender(self.plan, self._source, self._program())
+
+    def weights(self) -> "Iterator[tuple[str, Array]]":
+        """The child's tensors by name, each made when it is asked for; none for a cold start.
+
+        Raises:
+            InvalidWeights: The parent's weights do not fit its graph, or hold NaN.
+        """
+        if self.plan is not None and self._source is not None:
+            from modelkeeper.transform import apply
+
+            yield from apply(self.plan, self._source)
+
+    @property
+    def header(self) -> "Header":
+        """Where each tensor lies in a file of these weights."""
+        from modelkeeper.weights import Header
+
+        if self.plan is None:
+            return Header({})
+        tensors = self.plan.child.tensors
+        lent = [tensors[entry.tensor] for entry in self.plan.entries if entry.action != "kept"]
+        return Header.of((tensor.name, tensor.dtype, tensor.shape) for tensor in lent)
+
+    def stream(self) -> Iterator[memoryview | bytes]:
+        """The bytes of that file. Tensors are made in its order, so that none has to wait for another."""
+        if self.plan is not None and self._source is not None:
+            from modelkeeper.transform import apply
+            from modelkeeper.weights import stream
+
+            header = self.header
+            place = {name: number for number, name in enumerate(header.tensors)}
+            ordered = sorted(self.plan.entries, key=lambda entry: place.get(entry.tensor, -1))
+            plan = msgspec.structs.replace(self.plan, entries=tuple(ordered))
+            yield from stream(header, apply(plan, self._source))

@@ -1,0 +1,35 @@
+"""What does a route ask for? The service, who calls and what they may do, and ids in paths.
+
+async def show(model: Id, service: TheService, who: Reader) -> Response: ...
+"""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from fastapi import Depends, Path, Request
+
+from modelkeeper.errors import NotAllowed
+from modelkeeper.server.service import Service
+from modelkeeper.zoo.accounts import ADMIN, READ, WRITE, Holder
+
+
+async def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+def _allowed(scope: str) -> Callable[[Request], Holder]:
+    async def check(request: Request) -> Holder:
+        holder: Holder = request.state.holder
+        if not holder.may(scope):
+            raise NotAllowed(f"this needs the scope {scope}, yours is {holder.scope}", "Ask for one.")
+        return holder
+
+    return check  # type: ignore[return-value]
+
+
+TheService = Annotated[Service, Depends(_service)]
+Reader = Annotated[Holder, Depends(_allowed(READ))]
+Writer = Annotated[Holder, Depends(_allowed(WRITE))]
+Admin = Annotated[Holder, Depends(_allowed(ADMIN))]
+Id = Annotated[str, Path(pattern="^[0-9a-f]{16}$")]

@@ -1,0 +1,72 @@
+"""How is the service, and what happened in its zoo? Routes for operators, load balancers and Prometheus."""
+
+from typing import Annotated
+
+import anyio.to_thread
+from fastapi import APIRouter, Query, Response
+
+import modelkeeper
+from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX
+from modelkeeper.server.bodies import reply
+from modelkeeper.server.dependencies import Admin, Reader, TheService
+
+run = anyio.to_thread.run_sync
+router = APIRouter(tags=["operations"])
+probes = APIRouter(tags=["operations"])  # without the prefix of the API
+
+
+@router.get("/stats")
+async def stats(service: TheService, who: Reader) -> Response:
+    """Counts over all models that may be seen."""
+    return reply(await run(lambda: service.coordinator.stats(viewer=who.viewer)))
+
+
+@router.get("/log")
+async def log(
+    service: TheService,
+    who: Reader,
+    limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 50,
+    model: Annotated[str | None, Query(pattern="^[0-9a-f]{16}$")] = None,
+    action: Annotated[str | None, Query(pattern="^[a-z_]{1,40}$")] = None,
+) -> Response:
+    """What happened, the newest first."""
+    coordinator = service.coordinator
+    events = await run(lambda: coordinator.log(limit=limit, model=model, action=action, viewer=who.viewer))
+    return reply(events)
+
+
+@router.post("/gc")
+async def gc(
+    service: TheService,
+    who: Admin,
+    grace: Annotated[float | None, Query(ge=0, le=10**9)] = None,
+    verify: bool = False,
+) -> Response:
+    """Sweep what was left behind."""
+    return reply(await run(lambda: service.gc(grace, verify)))
+
+
+@probes.get("/healthz")
+async def healthz() -> Response:
+    """Is the process there?"""
+    return reply({"status": "ok"})
+
+
+@probes.get("/readyz")
+async def readyz(service: TheService) -> Response:
+    """Does the catalog answer?"""
+    await run(service.coordinator.ready)
+    return reply({"status": "ok"})
+
+
+@probes.get("/version")
+async def version() -> Response:
+    """Which modelkeeper is it?"""
+    return reply({"version": modelkeeper.__version__, "api": PREFIX})
+
+
+@probes.get("/metrics")
+async def metrics(service: TheService, who: Reader) -> Response:
+    """Numbers for Prometheus."""
+    text = await run(service.metrics.text)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

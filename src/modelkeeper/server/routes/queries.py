@@ -1,0 +1,76 @@
+"""Which parent does a model get, and what does it lend? The routes of queries and of their weights."""
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, HTTPException, Path, Request, Response
+
+from modelkeeper.coordinator.base import ServedLoan
+from modelkeeper.coordinator.wire import QueryRequest, WeightsRequest
+from modelkeeper.meta import Query, read_query
+from modelkeeper.server.bodies import STREAMED, read_json, reply, stream_reply, takes, wanted_range
+from modelkeeper.server.dependencies import Reader, TheService
+from modelkeeper.server.graphs import read_graph
+
+router = APIRouter(tags=["queries"])
+
+
+@router.post("/query", openapi_extra=takes(QueryRequest))
+async def query(request: Request, service: TheService, who: Reader) -> Response:
+    """Find a parent for a model, and plan what it lends."""
+    asked = await read_json(request, QueryRequest)
+    graph_bytes = bytes(asked.graph)
+
+    def search() -> ServedLoan:
+        wanted = _checked(asked.query)
+        loan = service.coordinator.query(
+            read_graph(graph_bytes),
+            wanted,
+            viewer=who.viewer,
+            dry_run=asked.dry_run,
+            runners_up=asked.runners_up,
+            seconds=service.settings.query_time,
+        )
+        service.loans.remember(graph_bytes, wanted, loan)
+        return loan
+
+    loan = await service.matching.run(who.user.name, search)
+    service.metrics.answered(loan.answer)
+    return reply(loan.answer)
+
+
+@router.post("/weights", openapi_extra=takes(WeightsRequest), responses=STREAMED)
+async def weights(request: Request, service: TheService, who: Reader) -> Response:
+    """The weights that a parent lends to a model, as safetensors, made tensor by tensor."""
+    asked = await read_json(request, WeightsRequest)
+    wanted = _checked(asked.query)
+
+    def find() -> tuple[str, ServedLoan]:
+        return service.loans.find(bytes(asked.graph), wanted, asked.parent, who.viewer)
+
+    key, loan = await service.matching.run(who.user.name, find)
+    header = loan.header
+    total, etag = len(header.to_bytes()) + header.data_bytes, f'"{key}"'
+    start = wanted_range(request, total, etag)
+    service.metrics.bytes.labels("out").inc(total - (start or 0))
+    return stream_reply(service.loans.stream(key, loan, total, start or 0), total, start, etag)
+
+
+@router.get("/weights/{key}/checksum")
+async def checksum(
+    key: Annotated[str, Path(pattern="^[0-9a-f]{64}$")], service: TheService, who: Reader
+) -> Response:
+    """The SHA-256 of a stream of weights that was sent to its end; `key` is its ETag."""
+    known = service.loans.checksum(key)
+    if known is None:
+        raise HTTPException(404, "no such stream has ended here")
+    return reply({"checksum": known})
+
+
+def _checked(asked: Query) -> Query:
+    """The same query, if it holds what `read_query` would let through."""
+    fields = msgspec.structs.asdict(asked)
+    return read_query(
+        {key: value or None for key, value in fields.items() if key != "minimum_similarity"}
+        | {"minimum_similarity": asked.minimum_similarity}
+    )
