@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -20,8 +21,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from benchmarks.helpers.catalogue import transformer
 from modelkeeper import KeeperWarning, ModelKeeperClient, Report, transfer
 from modelkeeper.errors import CannotProbe, InvalidSetting
-from modelkeeper.frontends.races import FURTHER, LEAD, from_dict, heats, ranked, score, worthwhile
-from modelkeeper.frontends.torch import labelled, race
+from modelkeeper.frontends.torch import FRONTEND, labelled
+from modelkeeper.warmstart.answer import Answer
+from modelkeeper.warmstart.race.race import Terms, race
+from modelkeeper.warmstart.race.rules import FURTHER, LEAD, from_dict, heats, ranked, score, worthwhile
 
 losses = st.lists(st.floats(-5, 5), min_size=4, max_size=30)
 LONG = 1_000.0  # seconds to calibrate: no budget, so that a busy machine gives the same results
@@ -188,11 +191,11 @@ def test_a_parent_that_hurts_is_not_taken() -> None:
 def test_a_start_with_a_loss_that_is_no_number_loses() -> None:
     model = made(4, 0)
     broken = {name: torch.full_like(tensor, torch.inf) for name, tensor in model.named_parameters()}
-    found = race(model, {"warm": broken, "cold": {}}, labelled(BATCHES, 20), cross_entropy, sgd)
+    starts: dict[str, Any] = {"warm": broken, "cold": {}}
+    found = race(FRONTEND.trials, model, starts, labelled(BATCHES, 20), Terms(cross_entropy, sgd))
     assert found.winner == "cold"
     assert found.runners[-1].verdict == "its loss is no number"
-    again = from_dict(found.to_dict())
-    assert [each.start for each in again.runners] == [each.start for each in found.runners]
+    assert from_dict(found.to_dict()) == found
     assert found.to_dict()["runners"][-1]["loss"] is None
 
 
@@ -320,13 +323,14 @@ def test_the_answer_shows_the_race(client: ModelKeeperClient) -> None:
     child = made(4, 1)
     answer = asked(client, child)
     assert answer.parent_name == "good"
-    assert answer.probe["winner"] in ("warm", "calibrated")
-    assert (answer.calibration is not None) == (answer.probe["winner"] == "calibrated")
+    assert answer.probe.winner in ("warm", "calibrated")
+    assert (answer.calibration is not None) == (answer.probe.winner == "calibrated")
     assert "first loss" in str(answer)
-    assert answer.to_dict()["probe"] == answer.probe
+    assert answer.to_dict()["probe"] == answer["probe"] == answer.probe.to_dict()
+    assert msgspec.json.decode(msgspec.json.encode(answer), type=Answer).probe == answer.probe
     assert client.register_model(child, META | {"accuracy": 0.9}, example_inputs=X[:2]).parent  # type: ignore[union-attr]
     plain = asked(client, made(4, 1), calibrate=False)
-    assert "calibrated" not in {each["start"] for each in plain.probe["runners"]}
+    assert "calibrated" not in {each["start"] for each in plain["probe"]["runners"]}
 
 
 def test_a_cold_start_that_wins_is_an_answer_and_leaves_no_lineage(tmp_path: Path) -> None:
@@ -357,7 +361,7 @@ def test_a_second_parent_races_and_may_win(good: Net, tmp_path: Path) -> None:
         client.register_model(worse, META | {"accuracy": 0.95, "name": "worse"}, example_inputs=X[:2])
         client.register_model(good, META | {"accuracy": 0.9, "name": "good"}, example_inputs=X[:2])
         answer = asked(client, made(12, 1))
-        assert answer.probe["winner"] == "second parent"
+        assert answer.probe.winner == "second parent"
         assert answer.parent_name == "good"
         assert answer.exact
 
@@ -386,8 +390,9 @@ def test_a_coordinator_that_is_down_means_a_cold_start() -> None:
 @given(st.integers(0, 3))
 def test_the_same_race_has_the_same_outcome(seed: int) -> None:
     model, parent = made(4, seed), dict(made(4, seed + 9).named_parameters())
+    terms = Terms(cross_entropy, sgd, steps=16)
     first, second = (
-        race(model, {"warm": parent, "cold": {}}, labelled(BATCHES, 8), cross_entropy, sgd, steps=16)
+        race(FRONTEND.trials, model, {"warm": parent, "cold": {}}, labelled(BATCHES, 8), terms)
         for _ in range(2)
     )
     assert [each.loss for each in first.runners] == [each.loss for each in second.runners]

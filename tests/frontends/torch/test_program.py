@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from benchmarks.helpers.permutation import randomise
 from modelkeeper.errors import InvalidProgram, NoProgram
-from modelkeeper.frontends.torch import Program, record, run
+from modelkeeper.frontends.torch import Program, run
 from modelkeeper.frontends.torch.named_tensors import owned_tensors
 from modelkeeper.frontends.torch.program import MAX_STEPS, Step
+from modelkeeper.frontends.torch.record_program import record
 from modelkeeper.frontends.torch.run_program import check_run
 from tests.helpers.networks import BLOCKS, SCENARIOS, Recurrent, network
 

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from benchmarks.training import language
 from modelkeeper import ModelKeeperClient
 from modelkeeper.errors import InvalidProgram
-from modelkeeper.frontends.torch import Program, record, run
+from modelkeeper.frontends.torch import Program, run
 from modelkeeper.frontends.torch.named_tensors import owned_tensors
+from modelkeeper.frontends.torch.record_program import record
 
 WORDS, CONTEXT = 11, 64
 GUESSED = None

@@ -55,11 +55,13 @@ class Examples:
 
 
 def collect(batches: Any, labels: Any, most: int) -> Examples:
-    """The first `most` examples.
+    """The first `most` examples. What was collected before is taken as it is.
 
     Raises:
         CannotCalibrate: There are too few, they hold NaN or infinities, or are no tensors.
     """
+    if isinstance(batches, Examples):
+        return batches
     kept: list[list[Tensor]] = []
     told: list[Tensor] = []
     first: Inputs | None = None
