@@ -23,7 +23,7 @@ from modelkeeper.weights import Array
 
 X = torch.randn(320, 6, generator=torch.Generator().manual_seed(0))
 Y = X[:, :3].argmax(1)
-BATCHES = list(zip(X.split(16), Y.split(16), strict=True))
+BATCHES = list(zip(torch.split(X, 16), torch.split(Y, 16), strict=True))
 
 
 def net(width: int, seed: int = 0) -> nn.Module:

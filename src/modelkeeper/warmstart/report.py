@@ -58,8 +58,8 @@ def _warm(answer: Answer) -> Iterator[RenderableType]:
     table.add_column("action")
     for heading in columns:
         table.add_column(heading, justify="right")
-    for action, row in answer.actions.items():
-        table.add_row(action, *(f"{row[key]:,}" for key in columns))
+    for action, row in answer.actions.items():  # over JSON every number comes back as a float
+        table.add_row(action, *(f"{row[key]:,.0f}" for key in columns[:-1]), f"{row['percent']:,}")
     yield table
     if answer.exact:
         yield Text("Exact: before any training it computes what the parent computes.")

@@ -18,10 +18,10 @@ from modelkeeper.frontends.torch.describe import MODEL, describe, example
 from modelkeeper.frontends.torch.examples import collect
 from modelkeeper.frontends.torch.frontend import FRONTEND, TorchFrontend
 from modelkeeper.frontends.torch.program import Program
-from modelkeeper.frontends.torch.race import duplicate, labelled
 from modelkeeper.frontends.torch.read_load import load, read
 from modelkeeper.frontends.torch.record_program import record as record_program
 from modelkeeper.frontends.torch.run_program import run
+from modelkeeper.frontends.torch.trials import duplicate, labelled
 
 __all__ = [
     "EXAMPLES",

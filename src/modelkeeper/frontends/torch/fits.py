@@ -157,7 +157,7 @@ class Fitting(Norms):
         solvers = [fit.solver(ridge, intercept=bool(task.bias or task.norm)) for ridge in RIDGES]
         solved = [solver.solve(fit.sums.cross, base.weight, base.bias) for solver in solvers]
         noise = NOISE if self.normed else 0.0
-        errors = [number(hold.error(*each) * (1 + noise * fit.sums.strain(each[0]))) for each in solved]
+        errors = [number(hold.error(*fitted) * (1 + noise * fit.sums.strain(fitted[0]))) for fitted in solved]
         best = max(n for n, error in enumerate(errors) if error <= NEARLY * min(errors))
         sharper = fit.sharpen(solvers[best], solved[best], (base.weight, base.bias))
         for weight, bias in (solved[best], *sharper):
@@ -188,19 +188,19 @@ class Fitting(Norms):
         kernel = tuple(given["weight"].shape[2:])
         rank = len(kernel)
 
-        def each(key: str, default: int) -> tuple[int, ...]:
+        def per_axis(key: str, default: int) -> tuple[int, ...]:
             value = given.get(key, default)
             value = [value] if isinstance(value, int) else list(value)
             return tuple(value * rank if len(value) == 1 else value)
 
-        dilation, padding = each("dilation", 1), given.get("padding", 0)
+        dilation, padding = per_axis("dilation", 1), given.get("padding", 0)
         if padding == "same":
             if any(d * (k - 1) % 2 for k, d in zip(kernel, dilation, strict=True)):
                 return "its padding is not symmetric"
             margins = tuple(d * (k - 1) // 2 for k, d in zip(kernel, dilation, strict=True))
         else:
-            margins = (0,) * rank if padding == "valid" else each("padding", 0)
-        return Window(kernel, each("stride", 1), margins, dilation, int(given.get("groups", 1)))
+            margins = (0,) * rank if padding == "valid" else per_axis("padding", 0)
+        return Window(kernel, per_axis("stride", 1), margins, dilation, int(given.get("groups", 1)))
 
     def _grouped(self, task: FitTask, window: Window | None) -> Tensor:
         """A layer's weight as (groups, outputs, inputs), in double precision."""
@@ -219,7 +219,7 @@ class Fitting(Norms):
         for chunk in chunks:
             share = max(1, most * chunk.child.batch // total)  # the held-out part is as dense as the rest
             pieces.append(self._piece(chunk, place, share))
-        read, wanted, rest = (torch.cat(each, 1) for each in zip(*pieces, strict=True))
+        read, wanted, rest = (torch.cat(parts, 1) for parts in zip(*pieces, strict=True))
         return Rows(read, wanted, rest, rectified)
 
     def _piece(self, chunk: "Chunk", place: "_Place", share: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -238,8 +238,8 @@ class Fitting(Norms):
                 x, y, rest = x[chosen], y[chosen], rest[chosen]
             return x[None], y[None], rest[None]
         out = y.shape[1:-1]
-        each = min(out.numel(), -(-share // x.shape[0]))
-        places = torch.randperm(out.numel(), generator=self._generator)[:each]
+        per_example = min(out.numel(), -(-share // x.shape[0]))
+        places = torch.randperm(out.numel(), generator=self._generator)[:per_example]
         wanted, added = (at(maps.movedim(-1, 1), places, groups) for maps in (y, rest))
         return patches(x, window, places, out), wanted, added
 
@@ -312,8 +312,8 @@ class Fitting(Norms):
             sides.append(sums)
         fit, hold = sides
         zero = torch.zeros_like(weight), torch.full(weight.shape[:2], 1 / classes, dtype=torch.float64)
-        made = [Solver(fit, each, intercept=bool(task.bias)).solve(fit.cross, *zero) for each in RIDGES]
-        errors = [hold.error(*each) for each in made]
+        made = [Solver(fit, ridge, intercept=bool(task.bias)).solve(fit.cross, *zero) for ridge in RIDGES]
+        errors = [hold.error(*fitted) for fitted in made]
         best, shift = made[errors.index(min(errors))]
         scale = self._sharpness(step, named, best, shift)
         start = self.tensors[task.bias].double() if task.bias else torch.zeros(classes).double()

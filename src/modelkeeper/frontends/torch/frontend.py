@@ -8,7 +8,7 @@ Everything is done by functions of this package; here they only come together.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from torch import Tensor, nn
 
@@ -19,11 +19,16 @@ from modelkeeper.frontends.torch.describe import describe, example, study
 from modelkeeper.frontends.torch.examples import Examples, collect
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.program import Program
-from modelkeeper.frontends.torch.race import Labelled, Loss, TorchTrial, duplicate, labelled
-from modelkeeper.frontends.torch.read_load import Module, load, read
+from modelkeeper.frontends.torch.read_load import load, read
 from modelkeeper.frontends.torch.record_program import record
+from modelkeeper.frontends.torch.trials import Labelled, Loss, TorchTrial, duplicate, labelled
 from modelkeeper.graph import Graph
 from modelkeeper.weights import Array
+
+if TYPE_CHECKING:
+    from modelkeeper.frontends.protocol import Frontend
+
+M = TypeVar("M")
 
 
 class TorchRunner:
@@ -105,9 +110,10 @@ class TorchFrontend:
         """Every stored tensor by name, sharing memory with those on the CPU."""
         return read(model)
 
-    def load(self, model: Module, weights: Mapping[str, Any]) -> Module:
+    def load(self, model: M, weights: Mapping[str, Any]) -> M:
         """Write weights into a model, in place; the model that was given."""
-        return load(model, weights)
+        load(cast(nn.Module, model), weights)
+        return model
 
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Tensor:
         """A tensor without numbers."""
@@ -115,3 +121,6 @@ class TorchFrontend:
 
 
 FRONTEND = TorchFrontend()
+
+if TYPE_CHECKING:
+    _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so

@@ -65,17 +65,17 @@ class Norms(SideBySide):
         before = plain.error(gain, bias)
         if before < NOTHING_TO_GAIN:
             return FittedLayer(task.layer, site.target.layer, "kept", before, before)
-        found = [(before, "kept", gain, bias)]
+        rivals = [(before, "kept", gain, bias)]
         if fresh:
-            found.append((hold.error(gain, bias), "statistics", gain, bias))
+            rivals.append((hold.error(gain, bias), "statistics", gain, bias))
         mapped = torch.from_numpy(site.target.units >= 0)
         for ridge in RIDGES:
             new, shift = Solver(fit, ridge, intercept=bool(task.bias)).solve(fit.cross, gain, bias)
             new = torch.where(mapped[:, None, None], new, gain)
             shift = torch.where(mapped[:, None], shift, bias)
             if torch.isfinite(new).all() and torch.isfinite(shift).all():
-                found.append((hold.error(new, shift), "fitted", new, shift))
-        after, how, gain, bias = min(found, key=lambda each: each[0])
+                rivals.append((hold.error(new, shift), "fitted", new, shift))
+        after, how, gain, bias = min(rivals, key=lambda rival: rival[0])
         if how == "fitted" and task.bias:
             wide = spread(Affine(gain, bias), fit, mapped[:, None])
             if (error := hold.error(wide.weight, wide.bias)) <= before:

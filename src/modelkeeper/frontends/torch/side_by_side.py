@@ -179,7 +179,7 @@ class SideBySide:
             return None
         total = self.program.maker(self.program.layers[task.end])
         added = self.program.steps[total]
-        operands = [each.v for each in added.arguments if isinstance(each, Hole)]
+        operands = [argument.v for argument in added.arguments if isinstance(argument, Hole)]
         if (
             added.operation != "add.Tensor"
             or len(added.arguments) != 2
@@ -208,7 +208,7 @@ class SideBySide:
         """The names of a batch norm's mean and variance, if it goes by any."""
         given = self._given_later(number)
         held = [given.get(name) for name in ("running_mean", "running_var")]
-        mean, variance = (self._name_of(each) if isinstance(each, Hole) else "" for each in held)
+        mean, variance = (self._name_of(value) if isinstance(value, Hole) else "" for value in held)
         return (mean, variance) if mean and variance else None
 
     def _name_of(self, hole: Hole) -> str:

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import math
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,9 +23,8 @@ from modelkeeper.errors import CannotProbe, InvalidSetting
 from modelkeeper.frontends.torch import FRONTEND, labelled
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.warmstart.race.race import Terms, race
-from modelkeeper.warmstart.race.rules import FURTHER, LEAD, from_dict, heats, ranked, score, worthwhile
+from modelkeeper.warmstart.race.rules import from_dict
 
-losses = st.lists(st.floats(-5, 5), min_size=4, max_size=30)
 LONG = 1_000.0  # seconds to calibrate: no budget, so that a busy machine gives the same results
 META = {"data": "pictures", "task": "classification"}
 
@@ -89,60 +87,6 @@ def same(model: nn.Module, before: dict[str, Tensor]) -> bool:
 def probed(parent: nn.Module, child: nn.Module, batches: Any = BATCHES, **options: Any) -> Report:
     given: dict[str, Any] = {"loss": cross_entropy, "optimizer": sgd} | options
     return transfer(parent, child, probe=batches, **given)
-
-
-# -- rules ------------------------------------------------------------------------------------------
-
-
-@given(st.integers(1, 6), st.integers(4, 80), st.integers(10, 300))
-def test_a_race_keeps_to_its_batches_and_steps(rivals: int, batches: int, steps: int) -> None:
-    plan = heats(rivals, batches, steps)
-    ends = [end for end, _ in plan]
-    assert ends == sorted(ends)
-    assert 1 <= ends[-1] <= batches
-    assert plan[-1][1] == 1
-    running, at, spent = rivals, 0, 0
-    for end, going_on in plan:
-        spent += (end - at) * (running + 1)
-        running, at = going_on, end
-        assert going_on >= 1
-    assert spent <= max(steps, 8 * len(plan))  # a heat has one batch at least
-
-
-@given(losses, st.floats(0.1, 10))
-def test_equal_rivals_leave_the_favourite_first_and_scale_does_not_matter(
-    run: list[float], scale: float
-) -> None:
-    assert ranked({"warm": run, "other": list(run)})[0] == "warm"
-    ahead = [loss - 1 for loss in run]
-    assert ranked({"warm": run, "other": ahead})[0] == "other"
-    assert ranked({"warm": ahead, "other": run})[0] == "warm"
-    scaled = {"warm": [scale * each for each in run], "other": [scale * each for each in ahead]}
-    assert ranked(scaled) == ["other", "warm"]
-
-
-@given(losses, st.sampled_from([math.nan, math.inf, -math.inf]), st.integers(0, 29))
-def test_a_loss_that_is_no_number_loses(run: list[float], bad: float, place: int) -> None:
-    broken = list(run)
-    broken[place % len(run)] = bad
-    assert score(broken) == math.inf
-    assert ranked({"warm": broken, "other": run}) == ["other", "warm"]
-    assert ranked({"warm": run, "other": broken}) == ["warm", "other"]
-    assert worthwhile(run, broken)
-    assert not worthwhile(broken, run)
-    with pytest.raises(ValueError, match="no loss"):
-        worthwhile(broken, broken)
-
-
-@given(st.floats(0.5, 5), st.floats(0.05, 1))
-def test_a_small_lead_over_a_cold_start_is_not_enough(first: float, left: float) -> None:
-    cold = [first] + [left * first] * 10
-    level = cold[-1]
-    learned = first - level
-    bar = max(LEAD * level, level - (FURTHER - 1) * learned)
-    assert not worthwhile([level] * 11, cold)
-    assert worthwhile([bar - 1e-6] * 11, cold) == (bar - 1e-6 < level)
-    assert not worthwhile([min(level, bar + 1e-6)] * 11, cold)
 
 
 # -- who wins ---------------------------------------------------------------------------------------
