@@ -29,7 +29,7 @@ from modelkeeper.frontends.torch.behaviour import run_on_random
 from modelkeeper.frontends.torch.describe import pick_outputs
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.program import LENGTH, Program
-from modelkeeper.frontends.torch.record_program import record
+from modelkeeper.frontends.torch.record_program import record_program
 from modelkeeper.frontends.torch.recorder import map_tensors, tensors_in
 from modelkeeper.frontends.torch.run_program import Pass, check_run
 
@@ -83,7 +83,7 @@ def shortened(program: Program, inputs: Inputs) -> Iterator[Inputs]:
 def program_of(model: nn.Module, inputs: Inputs, batch: Inputs, wanted: list[Tensor]) -> dict[str, Any]:
     """What a recorded program is like."""
     began = time.perf_counter()
-    made = record(model, inputs)
+    made = record_program(model, inputs)
     took = time.perf_counter() - began
     data = made.to_bytes()
     load = seconds(lambda: Program.from_bytes(data))

@@ -621,7 +621,7 @@ def test_examples_bring_a_narrower_model_near_its_parent(client: ModelKeeperClie
         assert (answer.calibration is None) == (calibrate is None)
     assert errors[False] < errors[True] / 2
     assert answer.calibration is not None
-    assert answer.calibration["kept"]
+    assert answer.calibration.kept
     assert answer["calibration"]["fitted"] >= 1
     assert "Calibrated on" in str(answer)
     assert json.dumps(answer.to_dict(), allow_nan=False)

@@ -16,12 +16,11 @@ import getpass
 import logging
 import os
 import threading
-import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -35,13 +34,18 @@ from modelkeeper.errors import (
     UnknownFramework,
     UnknownModel,
 )
-from modelkeeper.frontends import frontend_for
-from modelkeeper.meta import ONLY_QUERY, read_query, read_registration
+from modelkeeper.frontends import Frontend, frontend_for
+from modelkeeper.graph import Graph
+from modelkeeper.meta import ONLY_QUERY, Query, read_query, read_registration
 from modelkeeper.policy.quality import number
 from modelkeeper.settings import MEMORY
+from modelkeeper.tracing.describe import describe
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.records import Record
 from modelkeeper.zoo.zoo import MAX_PROGRAM
+
+if TYPE_CHECKING:
+    from modelkeeper.warmstart.loan import Loan
 
 M = TypeVar("M")
 _log = logging.getLogger("modelkeeper")
@@ -58,6 +62,47 @@ _WRONG_USE: tuple[type[Exception], ...] = (
 
 class KeeperWarning(UserWarning):
     """The keeper could not help, or could not keep a model. Training goes on."""
+
+
+class _Faults:
+    """What becomes of a fault of the keeper: a warning, or the error itself."""
+
+    def __init__(self, on_error: str) -> None:
+        self._raise = on_error == "raise"
+
+    @contextlib.contextmanager
+    def guard(self, consequence: str, wrong_use: tuple[type[Exception], ...] = ()) -> Iterator[list[str]]:
+        """Let no fault of the keeper reach the training: warn instead. Yields what went wrong."""
+        trouble: list[str] = []
+        try:
+            yield trouble
+        except _WRONG_USE + wrong_use:
+            raise
+        except Exception as problem:
+            if self._raise:
+                raise
+            text = str(problem).strip().partition("\n")[0] or "no message"
+            if not isinstance(problem, ModelRefused):
+                text = f"{type(problem).__name__}: {text}"
+            trouble.append(text)
+            warnings.warn(f"{consequence}. {text}", KeeperWarning, stacklevel=4)
+
+
+class _ZooSource:
+    """A coordinator's zoo, as a source of parents for one query."""
+
+    def __init__(self, coordinator: Coordinator, query: Query, dry_run: bool) -> None:
+        self._coordinator, self._query, self._dry_run = coordinator, query, dry_run
+
+    def loan(self, graph: Graph) -> "Loan":
+        """What the parent that fits best lends; or a cold start."""
+        return self._coordinator.query(graph, self._query, dry_run=self._dry_run)
+
+    def another(self, graph: Graph, than: Answer) -> "Loan | None":
+        """What the best of all others lends, if there is one."""
+        others = (*self._query.exclude, than.parent or "")
+        loan = self._coordinator.query(graph, msgspec.structs.replace(self._query, exclude=others))
+        return None if loan.answer.cold else loan
 
 
 class ModelKeeperClient:
@@ -92,7 +137,7 @@ class ModelKeeperClient:
             raise InvalidSetting("on_error", repr(on_error), 'choose "cold" or "raise"')
         self._target = target(uri, token=token, **settings)
         self.uri, self.settings = self._target.uri, self._target.settings
-        self._on_error, self._user = on_error, user or login()
+        self._faults, self._user = _Faults(on_error), user or login()
         self._opened: Coordinator | None = None
         self._opening = threading.Lock()
         # Which parent a model started from.
@@ -155,36 +200,27 @@ class ModelKeeperClient:
             InvalidSetting: `probe_steps` or `probe_seconds` cannot be so.
             UnknownFramework: `model` comes from a framework without a front end.
         """
-        from modelkeeper.frontends.races import STEPS
-        from modelkeeper.warmstart.start import Wishes, start
-        from modelkeeper.warmstart.starts import Probe
+        from modelkeeper.warmstart.pipeline import Request, start
+        from modelkeeper.warmstart.race.rules import STEPS
+        from modelkeeper.warmstart.race.starts import Probe
 
-        query = read_query(meta)
-        frontend = frontend_for(model)
-        steps = STEPS if probe_steps is None else probe_steps
-        race = None if probe is None else Probe(probe, loss, optimizer, steps, probe_seconds)
-        answer = Answer(reason="the keeper could not help")
-        with self._guard("The model starts cold") as trouble:
-            begun = time.perf_counter()
-            graph = frontend.describe(model, example_inputs)
-            described = time.perf_counter() - begun
-            warmth = self.coordinator.query(graph, query, dry_run=dry_run)
-            answer = warmth.answer
+        query, steps = read_query(meta), STEPS if probe_steps is None else probe_steps
+        request = Request(
+            frontend_for(model),
+            model,
+            example_inputs,
+            calibrate=calibrate,
+            labels=labels,
+            progress=progress,
+            probe=None if probe is None else Probe(probe, loss, optimizer, steps, probe_seconds),
+        )
+        with self._faults.guard("The model starts cold") as trouble:
+            outcome = start(request, _ZooSource(self.coordinator, query, dry_run), self._faults)
+            model, answer = outcome.model, outcome.final
             if not dry_run and not answer.cold:
-
-                def second() -> Any:
-                    others = (*query.exclude, warmth.answer.parent or "")
-                    found = self.coordinator.query(graph, msgspec.structs.replace(query, exclude=others))
-                    return None if found.answer.cold else found
-
-                wishes = Wishes(calibrate, labels, progress, race)
-                answer = start(model, graph, warmth, wishes, guard=self._guard, second=second)
-                if not answer.cold:
-                    self._remember(model, answer)
-            answer = msgspec.structs.replace(answer, seconds={"describe": described, **answer.seconds})
-        if trouble:
-            answer = Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
-        return model, answer
+                self._remember(model, answer)
+            return model, answer
+        return model, Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
 
     def register_model(
         self, model: Any, meta: Mapping[str, Any], *, example_inputs: Any = None
@@ -207,14 +243,16 @@ class ModelKeeperClient:
             UnknownFramework: `model` comes from a framework without a front end.
         """
         frontend = frontend_for(model)
-        told = read_registration(meta, type(model).__name__)
+        registration = read_registration(meta, type(model).__name__)
         started = self._recall(model)
-        if started is not None and not told.parent:
-            told = msgspec.structs.replace(told, parent=started.parent or "", similarity=started.similarity)
-        with self._guard("The model was not registered", (InvalidWeights,)):
-            graph = frontend.describe(model, example_inputs)
+        if started is not None and not registration.parent:
+            parent, similarity = started.parent or "", started.similarity
+            registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
+        with self._faults.guard("The model was not registered", (InvalidWeights,)):
+            trace = frontend.trace(model, example_inputs)
+            program = _program(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
             return self.coordinator.register(
-                graph, told, frontend.read(model), owner=self._user, program=_program(model, example_inputs)
+                describe(trace), registration, frontend.read(model), owner=self._user, program=program
             ).record
         return None
 
@@ -269,23 +307,6 @@ class ModelKeeperClient:
     ) -> None:
         self.stop()
 
-    @contextlib.contextmanager
-    def _guard(self, consequence: str, wrong_use: tuple[type[Exception], ...] = ()) -> Iterator[list[str]]:
-        """Let no fault of the keeper reach the training: warn instead. Yields what went wrong."""
-        trouble: list[str] = []
-        try:
-            yield trouble
-        except _WRONG_USE + wrong_use:
-            raise
-        except Exception as problem:
-            if self._on_error == "raise":
-                raise
-            text = str(problem).strip().partition("\n")[0] or "no message"
-            if not isinstance(problem, ModelRefused):
-                text = f"{type(problem).__name__}: {text}"
-            trouble.append(text)
-            warnings.warn(f"{consequence}. {text}", KeeperWarning, stacklevel=4)
-
     def _remember(self, model: Any, answer: Answer) -> None:
         with contextlib.suppress(TypeError):  # models that cannot be referred to weakly have no lineage
             self._started[model] = answer
@@ -314,14 +335,16 @@ class Run(Generic[M]):
         self.metrics |= {name: number(name, value) for name, value in metrics.items()}
 
 
-def _program(model: Any, example_inputs: Any) -> bytes:
+def _program(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
     """What a model computes, for those who start from it; nothing if that cannot be written down."""
+    if frontend.runner is None:
+        return b""
     try:
-        found: bytes = frontend_for(model).record(model, example_inputs).to_bytes()
+        program = frontend.runner.record_program(model, example_inputs).to_bytes()
     except Exception as problem:  # noqa: BLE001 (it runs the user's code once more; the weights are what counts)
         _log.info("registered without a program: %s", problem)
         return b""
-    return found if len(found) <= MAX_PROGRAM else b""
+    return program if len(program) <= MAX_PROGRAM else b""
 
 
 def login() -> str:

@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-from modelkeeper.coordinator import Coordinator, Loan
+from modelkeeper.coordinator import Coordinator
 from modelkeeper.coordinator.base import ServedCoordinator, ServedLoan
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.local_loan import LocalLoan
@@ -13,6 +13,7 @@ from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.errors import InvalidWeights, ModelRefused, UnknownModel
 from modelkeeper.meta import Query
+from modelkeeper.warmstart.loan import Loan
 from modelkeeper.zoo.records import Filter
 from tests.helpers.service import network, tensors, told
 

@@ -15,7 +15,7 @@ from benchmarks.helpers.catalogue import transformer
 from benchmarks.helpers.permutation import randomise
 from modelkeeper import Report, transfer
 from modelkeeper.errors import CannotCalibrate, InvalidSetting
-from modelkeeper.frontends.torch import describe, read, record
+from modelkeeper.frontends.torch import describe, read, record_program
 from modelkeeper.frontends.torch.regression import (
     SPREAD,
     Affine,
@@ -390,7 +390,7 @@ def test_a_program_serves_as_well_as_the_model_itself() -> None:
     first, second = Plain(4), Plain(4)
     second.load_state_dict(first.state_dict())
     transfer(parent, first, calibrate=IMAGES, seconds=LONG)
-    graph, program = describe(parent, IMAGES[:2]), record(parent, IMAGES[:1])
+    graph, program = describe(parent, IMAGES[:2]), record_program(parent, IMAGES[:1])
     report = transfer(
         graph, second, weights=dict(read(parent)), program=program, calibrate=IMAGES, seconds=LONG
     )

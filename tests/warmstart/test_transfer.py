@@ -3,6 +3,8 @@
 import copy
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -517,3 +519,10 @@ def test_apply_asks_for_one_tensor_at_a_time() -> None:
     assert asked == []
     next(made)
     assert len(asked) == 1
+
+
+def test_a_transfer_needs_no_zoo_to_be_imported() -> None:
+    """Neither its database nor its store nor HTTP; and no framework, before a model comes."""
+    code = "import modelkeeper, sys; modelkeeper.transfer; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"sqlalchemy", "alembic", "httpx", "obstore", "torch", "pytest"} & set(run.stdout.split())

@@ -68,12 +68,11 @@ def read_graph(path: str) -> "Graph":
 
 def described(model: object, shapes: tuple[Shape, ...]) -> "Graph":
     """The graph of a model, run on inputs of these shapes if there are any."""
-    from modelkeeper.frontends import frontend_for
+    from modelkeeper.frontends import describe, frontend_for
 
     frontend = frontend_for(model)
     inputs = tuple(frontend.example(shape.sizes, shape.dtype) for shape in shapes)
-    graph: Graph = frontend.describe(model, example_inputs=inputs or None)
-    return graph
+    return describe(frontend, model, inputs or None)
 
 
 def users_code() -> contextlib.AbstractContextManager[Any]:

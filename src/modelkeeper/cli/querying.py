@@ -22,8 +22,8 @@ from modelkeeper.errors import InvalidMeta, InvalidWeights
 from modelkeeper.plugins import POLICIES
 
 if TYPE_CHECKING:
-    from modelkeeper.coordinator import Loan
     from modelkeeper.graph import Graph
+    from modelkeeper.warmstart.loan import Loan
     from modelkeeper.weights import Array, Weights
     from modelkeeper.zoo.records import Registration
 
@@ -148,7 +148,7 @@ def _report(loan: "Loan", as_json: bool, most: int | None = None) -> None:
     if as_json:
         echo_json(answer.to_dict())
     else:
-        from modelkeeper.warmstart.answer import MOST_SHOWN, report
+        from modelkeeper.warmstart.report import MOST_SHOWN, report
 
         console().print(report(answer, most or MOST_SHOWN))
     if answer.cold:
@@ -165,8 +165,7 @@ def _write(path: str, graph: "Graph", loan: "Loan", model: object) -> None:
         from modelkeeper.frontends import frontend_for
 
         frontend = frontend_for(model)
-        frontend.load(model, lent)
-        tensors = list(frontend.read(model))
+        tensors = list(frontend.read(frontend.load(model, lent)))
     named = [(name, graph.tensors[name].dtype, graph.tensors[name].shape) for name, _ in tensors]
     header = Header.of(named, {"format": "pt" if graph.framework == "torch" else "np"})
     scratch = Path(path).with_name(f".{Path(path).name}.{secrets.token_hex(4)}")
@@ -340,7 +339,8 @@ def _fitted(
         model = load_model(source)
         graph, frontend = described(model, shapes), frontend_for(model)
     missing = [name for name, _, _ in stored_tensors(graph) if name not in weights]
-    frontend.load(model, weights)  # every name and shape is checked; tied tensors go by any of their names
+    # Every name and shape is checked; tied tensors go by any of their names.
+    model = frontend.load(model, weights)
     if missing and len(weights) < len(list(stored_tensors(graph))):
         raise InvalidWeights(missing[0], f"{file} does not hold it")
     return graph, frontend.read(model)

@@ -1,7 +1,6 @@
 """What can be asked of a coordinator, wherever it is?
 
     Coordinator          query, register, list, remove: in this process (`local`) and over HTTP (`remote`)
-    Loan                 what a query found: the answer, and what its parent lends
     ServedCoordinator    what a service needs besides: whose eyes see, bytes as they lie, accounts
 
 All of them are safe to use from several threads. Whoever holds one takes it by these types, so that mypy and
@@ -10,20 +9,18 @@ the contract suite (tests/coordinator/test_contract.py) see that both coordinato
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
+from modelkeeper.warmstart.loan import Loan
 from modelkeeper.zoo.records import Record
 
 if TYPE_CHECKING:
     from modelkeeper.graph import Graph
     from modelkeeper.meta import Query
     from modelkeeper.settings import Settings
-    from modelkeeper.warmstart.answer import Answer
-    from modelkeeper.warmstart.lender import Lender
     from modelkeeper.weights import Array, Header
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.gc import Swept
@@ -48,29 +45,6 @@ class Lineage(Struct, frozen=True):
             "ancestors": [ancestor.to_dict() for ancestor in self.ancestors],
             "descendants": [descendant.to_dict() for descendant in self.descendants],
         }
-
-
-class Loan(Protocol):
-    """What a query found: the answer, and what its parent lends. A cold start lends nothing."""
-
-    @property
-    def answer(self) -> "Answer":
-        """Which parent, why, and what will be transferred."""
-
-    def weights(self) -> "Iterator[tuple[str, Array]]":
-        """The child's tensors by name, gathered from the parent's; none for a cold start, or a dry run.
-
-        Raises:
-            InvalidWeights: The parent's weights do not fit its graph, or hold NaN.
-            CoordinatorUnreachable: They do not come, or were damaged on their way.
-        """
-
-    def lender(self) -> "AbstractContextManager[Lender | None]":
-        """The parent itself, for whoever wants to run it; None for a cold start, or a dry run.
-
-        Raises:
-            CoordinatorUnreachable: It does not come.
-        """
 
 
 class Coordinator(Protocol):

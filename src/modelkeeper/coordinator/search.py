@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from modelkeeper.coordinator.judging import Planner, judge
 from modelkeeper.graph import Graph
+from modelkeeper.graph.vocabulary import BATCH_NORM
 from modelkeeper.matching import Found, Prepared, align
 from modelkeeper.matching.similarity import BUCKETS
 from modelkeeper.meta import Query
@@ -172,7 +173,7 @@ class Search:
             fits=lambda candidate: records[candidate.id].parameters <= graph.parameters,
             architecture=lambda candidate: self._plan_key(records[candidate.id]),
             plan=lambda candidate: self.plan(records[candidate.id]),
-            normed=any(layer.kind == "batch_norm" for layer in graph.layers),
+            normed=any(layer.kind == BATCH_NORM for layer in graph.layers),
             few=pool.considered <= FEW,
         )
 

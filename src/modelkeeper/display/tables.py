@@ -2,22 +2,17 @@
 
     report(graph)                one row for each layer, the totals, the notes
     plan_table(plan, similarity) what a transfer does, summed up
-    calibration_table(found)     what was fitted on examples
-    race_table(found)            how the starts of a probe ran
     as_text(renderable)          any of them as a string
 
 All but the last return something that rich can print; nothing here prints or reads anything.
 """
 
-import math
 from collections.abc import Collection
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from modelkeeper.frontends.fit_tasks import Calibration
-from modelkeeper.frontends.races import Race
 from modelkeeper.graph import Edge, Graph, Layer, to_json
 from modelkeeper.text import printable
 from modelkeeper.transform import Plan
@@ -80,46 +75,6 @@ def plan_table(plan: Plan, similarity: float, difference: float | None = None) -
     if difference is not None:
         lines.append(Text(f"measured on random inputs: a relative difference of {difference:.1e}"))
     return Group(table, *lines)
-
-
-def calibration_table(calibration: Calibration) -> RenderableType:
-    """What was fitted, how near it came on held-out examples, what it cost."""
-    table = Table(header_style="bold")
-    for heading in ("layer", "follows", "how"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("error before", "after"):
-        table.add_column(heading, justify="right")
-    for each in calibration.layers:
-        numbers = [f"{number:.4f}" if number == number else "" for number in (each.before, each.after)]
-        table.add_row(plain(each.layer), plain(each.target), each.how, *numbers)
-    verdict = "kept"
-    if not calibration.kept:
-        verdict = f"not kept, {calibration.why}: the target has the weights of the plain transfer"
-    lines = [
-        Text(f"{calibration.measure}:"),
-        Text(f"{calibration.plain:.4g} before, {calibration.calibrated:.4g} after; {verdict}"),
-        Text(
-            f"{calibration.fitted} of {len(calibration.layers)} layers fitted "
-            f"on {calibration.examples:,} examples "
-            f"in {calibration.seconds:.1f} s, about {calibration.memory / 2**20:,.0f} MiB of activations"
-        ),
-    ]
-    return Group(table, *lines)
-
-
-def race_table(race: Race) -> RenderableType:
-    """How the starts ran, and which was taken."""
-    table = Table(header_style="bold")
-    for heading in ("start", "from"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("steps", "first loss", "loss"):
-        table.add_column(heading, justify="right")
-    table.add_column("verdict", overflow="fold")
-    for each in race.runners:
-        losses = [f"{number:.4f}" if math.isfinite(number) else "" for number in (each.first, each.loss)]
-        table.add_row(each.start, plain(each.parent), str(each.steps), *losses, plain(each.verdict))
-    text = f"{race.steps} training steps in {race.seconds:.1f} s; a loss is that of a start's last batches"
-    return Group(table, Text(text))
 
 
 def as_text(renderable: RenderableType, width: int = 100) -> str:

@@ -1,30 +1,42 @@
 """What should each layer of a child compute, and what became of it? Between who plans and who fits.
 
-An aim names layers of the two graphs; it knows neither numbers nor a framework.
-`modelkeeper.warmstart.calibration` makes aims from a plan, a front end's `calibrate`
-fits layers to them and reports a `Calibration`.
+    FitTask       one layer of the child that can be fitted, by the names of the two graphs
+    FitPlanner    gives the weights to start from and the tasks, once the parent's units are ranked
+    Budget        how many examples, seconds and bytes may be spent
+    Calibration   what was fitted, by which measure it was kept or not, and the cost
+
+Tasks know neither numbers nor a framework. `modelkeeper.warmstart.calibration` makes them from a plan, and a
+front end's `Runner.calibrate` fits layers to them. What is reported is plain data: over JSON it comes back.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import numpy as np
+import msgspec
 
-Index = np.ndarray[Any, np.dtype[np.int64]]
-Shares = np.ndarray[Any, np.dtype[np.float64]]
+if TYPE_CHECKING:
+    import numpy as np
+
+    from modelkeeper.weights import Array
+
+    Index = np.ndarray[Any, np.dtype[np.int64]]
+    Shares = np.ndarray[Any, np.dtype[np.float64]]
+
+Progress = Callable[[int, int, str], None]  # layers done, layers in all, the one at hand
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class FitTarget:
     """A layer of the parent, and which of its units each unit of the child is to follow (-1: none)."""
 
     layer: str
-    units: Index
-    factor: Shares
+    units: "Index"
+    factor: "Shares"
 
 
 @dataclass(frozen=True, eq=False)
-class Aim:
+class FitTask:
     """One layer of the child that can be fitted.
 
     kind      projection (conv, linear: weights and bias), norm (gain and bias), head (to labels); inserted: a
@@ -46,18 +58,45 @@ class Aim:
     norm: str = ""
     norm_tensors: tuple[tuple[str, str], ...] = ()
     end: str = ""
-    targets: tuple[Target, ...] = ()
+    targets: tuple[FitTarget, ...] = ()
+
+
+class FitStart(NamedTuple):
+    """What a calibration begins with: the child's weights by name, and what each layer should compute."""
+
+    weights: "Mapping[str, Array]"
+    tasks: Sequence[FitTask]
+
+
+class FitPlanner(Protocol):
+    """Who decides what is fitted, once the examples have said which units of the parent matter."""
+
+    @property
+    def reads(self) -> Sequence[tuple[str, int]]:
+        """The parent's layers that read one whole space with weights, and that space: to rank its units."""
+
+    def start(self, ranks: "Mapping[int, Array]") -> FitStart:
+        """The weights to start from and the tasks. `ranks`: of the units, by the parent's space."""
 
 
 @dataclass(frozen=True)
-class Fitted:
+class Budget:
+    """How much a calibration may take."""
+
+    examples: int = 2_048  # at most so many are used
+    seconds: float | None = None  # at most about so long; None: as 100 training steps of the child take
+    memory: int = 2**30  # at most so many bytes of activations
+
+
+@dataclass(frozen=True)
+class FittedLayer:
     """What became of one layer. Errors are on held-out examples, relative to the variance of the target."""
 
     layer: str
     target: str  # the parent's layer that it follows, or "labels"
     how: str  # fitted, statistics, kept, or why it could not be fitted
-    before: float = float("nan")
-    after: float = float("nan")
+    before: float | None = None  # None: it was not compared
+    after: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +107,7 @@ class Calibration:
     measure: str  # what the two next numbers are; smaller is better
     plain: float
     calibrated: float
-    layers: tuple[Fitted, ...]
+    layers: tuple[FittedLayer, ...]
     examples: int
     passed_over: int  # examples of another shape than the first
     seconds: float
@@ -78,12 +117,13 @@ class Calibration:
     @property
     def fitted(self) -> int:
         """The number of layers whose weights were fitted."""
-        return sum(each.how == "fitted" for each in self.layers)
+        return sum(layer.how == "fitted" for layer in self.layers)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data. What is not known (of a layer that was left alone) is None."""
+        """Plain data, with the number of fitted layers. What is not known is None."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
         layers = [
-            {key: None if value != value else value for key, value in asdict(each).items()}
-            for each in self.layers
+            {key: None if value != value else value for key, value in layer.items()}
+            for layer in plain["layers"]
         ]
-        return {**asdict(self), "layers": layers, "fitted": self.fitted}
+        return plain | {"layers": layers, "fitted": self.fitted}

@@ -3,6 +3,7 @@
 warmed, meta = client.query_for_model(model, ...)
 meta["parent"], meta["similarity"], meta.exact       fields, as a mapping or as attributes
 meta["advice"]                                       how to train from here: see `advice`
+meta.calibration, meta.probe                         objects; as meta["probe"] they are plain data
 print(meta)                                          a readable report
 """
 
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from modelkeeper.frontends.fit_tasks import Calibration
 from modelkeeper.warmstart.advice import Advice
+from modelkeeper.warmstart.race.rules import Race
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-MOST_SHOWN = 5  # runners-up in a printed report
 
 
 class Rival(Struct, frozen=True, kw_only=True):
@@ -33,7 +34,10 @@ class Rival(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a query found, and what it did. Reads like a mapping, prints like a report."""
+    """What a query found, and what it did. Reads like a mapping, prints like a report.
+
+    Attributes are typed; as a mapping, `calibration` and `probe` are plain data, as JSON has them.
+    """
 
     parent: str | None = None  # id of the model that lends; None: a cold start
     parent_name: str = ""
@@ -50,8 +54,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     considered: int = 0  # models that passed the filters
     aligned: int = 0  # architectures that were compared layer by layer
     advice: Advice = Advice()  # how to train from here, relative to training from scratch
-    calibration: dict[str, Any] | None = None  # what was fitted on examples, by which measure, and the cost
-    probe: dict[str, Any] | None = None  # how the starts raced, and which won
+    calibration: Calibration | None = None  # what was fitted on examples, by which measure, and the cost
+    probe: Race | None = None  # how the starts raced, and which won
     warnings: tuple[str, ...] = ()
     seconds: dict[str, float] = {}  # by stage
     dry_run: bool = False
@@ -68,13 +72,14 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found | {"cold": self.cold, "accuracy": self.accuracy}
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain | {key: self[key] for key in ("calibration", "probe", "cold", "accuracy")}
 
     def __getitem__(self, key: str) -> Any:
-        if key in _KEYS:
-            return getattr(self, key)
-        raise KeyError(key)
+        if key not in _KEYS:
+            raise KeyError(key)
+        value = getattr(self, key)
+        return value.to_dict() if isinstance(value, Calibration | Race) else value
 
     def __iter__(self) -> Iterator[str]:
         return iter(_KEYS)
@@ -102,10 +107,13 @@ class Answer(Struct, frozen=True, kw_only=True):
         return self[key] if key in _KEYS else default
 
     def __rich__(self) -> "RenderableType":
+        from modelkeeper.warmstart.report import report
+
         return report(self)
 
     def __str__(self) -> str:
         from modelkeeper.display.tables import as_text
+        from modelkeeper.warmstart.report import report
 
         return as_text(report(self)).rstrip()
 
@@ -115,76 +123,3 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 _KEYS = (*Answer.__struct_fields__, "cold", "accuracy")
 Mapping.register(Answer)
-
-
-def report(answer: Answer, most: int = MOST_SHOWN) -> "RenderableType":
-    """An answer as people read it, with so many runners-up."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    from modelkeeper.display.tables import plain
-
-    lines: list[RenderableType] = []
-    if answer.cold:
-        lines.append(plain(f"Cold start: {answer.reason}."))
-    else:
-        measured = f", {answer.metric} {answer.value:.4g}" if answer.value is not None else ""
-        on = f" on {answer.data}" if answer.data else ""
-        would = "would start" if answer.dry_run else "starts"
-        lines.append(
-            plain(
-                f"The model {would} warm from {answer.parent_name} ({answer.parent}): "
-                f"similarity {answer.similarity:.3f}{measured}{on}."
-            )
-        )
-        lines.append(plain(f"Why: {answer.reason}."))
-        table = Table(header_style="bold")
-        table.add_column("action")
-        for heading in ("layers", "tensors", "parameters", "percent"):
-            table.add_column(heading, justify="right")
-        for action, row in answer.actions.items():
-            table.add_row(
-                action, *(f"{row[key]:,}" for key in ("layers", "tensors", "parameters", "percent"))
-            )
-        lines.append(table)
-        lines.append(
-            Text("Exact: before any training it computes what the parent computes.")
-            if answer.exact
-            else Text("Approximate, since:")
-        )
-        lines += [plain(f"  {doubt}") for doubt in answer.doubts]
-        lines.append(plain(f"Advice: {answer.advice}."))
-    if answer.calibration:
-        found = answer.calibration
-        verdict = "kept" if found["kept"] else "not kept: the model has the weights of the plain transfer"
-        cost = f"on {found['examples']:,} examples in {found['seconds']:.1f} s"
-        change = f"{found['plain']:.4g} before, {found['calibrated']:.4g} after"
-        lines.append(plain(f"Calibrated {cost}: {found['fitted']} layers fitted."))
-        lines.append(plain(f"{found['measure'].capitalize()}: {change}; {verdict}."))
-    if answer.probe:
-        lines.append(_race(answer.probe))
-    if answer.runners_up:
-        table = Table(header_style="bold", title="not taken", title_justify="left")
-        for heading in ("model", "similarity", "quality", "why"):
-            table.add_column(heading, overflow="fold")
-        for rival in answer.runners_up[:most]:
-            quality = f"{rival.metric} {rival.value:.4g}" if rival.value is not None else ""
-            table.add_row(
-                *map(plain, (f"{rival.name} ({rival.id})", f"{rival.similarity:.3f}", quality, rival.why))
-            )
-        lines.append(table)
-        if len(answer.runners_up) > most:
-            lines.append(Text(f"and {len(answer.runners_up) - most} more"))
-    lines += [plain(f"Note: {warning}") for warning in answer.warnings]
-    if answer.seconds:
-        spent = ", ".join(f"{stage} {1000 * seconds:.0f} ms" for stage, seconds in answer.seconds.items())
-        lines.append(plain(f"Considered {answer.considered:,} models, aligned {answer.aligned:,}; {spent}."))
-    return Group(*lines)
-
-
-def _race(probe: dict[str, Any]) -> "RenderableType":
-    from modelkeeper.display.tables import race_table
-    from modelkeeper.frontends.races import from_dict
-
-    return race_table(from_dict(probe))

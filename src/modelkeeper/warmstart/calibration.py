@@ -24,50 +24,73 @@ import msgspec
 import numpy as np
 
 from modelkeeper.errors import InvalidWeights
-from modelkeeper.frontends import frontend_for
-from modelkeeper.frontends.fit_tasks import Aim, Calibration, Target
+from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitStart, FitTarget, FitTask, Progress
+from modelkeeper.frontends.protocol import Examples, Runner
 from modelkeeper.graph import Atom, Axis, Graph, Layer, Tensor, consumers
+from modelkeeper.graph.vocabulary import ADD, BATCH_NORM, CONV, OUTPUT, PROJECTIONS, REFITTED
 from modelkeeper.transform.apply import apply
 from modelkeeper.transform.importance import Importance
 from modelkeeper.transform.plan import Plan
-
-Array = np.ndarray[Any, np.dtype[Any]]
-PROJECTIONS = frozenset({"conv", "linear"})
-# A scale is what is left of a norm that is written out: RMSNorm in most language models.
-NORMS = frozenset({"batch_norm", "layer_norm", "group_norm", "rms_norm", "scale"})
+from modelkeeper.warmstart.lender import Lender
+from modelkeeper.weights import Array
 
 
 def calibrated(
-    target: Any, plan: Plan, parent: Any, tensors: Mapping[str, Array], batches: Any, **options: Any
+    runner: Runner,
+    target: Any,
+    lender: Lender,
+    parent: Any,
+    examples: Examples,
+    *,
+    budget: Budget,
+    progress: Progress | None = None,
 ) -> Calibration | None:
-    """Fit the layers of `target`, which holds the weights of `plan`, in place; what the front end reports.
+    """Fit the layers of `target`, which holds the weights of a plan, in place; what the front end reports.
 
     Args:
+        runner: Of the target's front end.
         target: The child.
-        plan: What was carried out on it. If it is exact there is nothing to fit, and the answer is None.
+        lender: With the plan that was carried out on the child. If it is exact there is nothing to fit, and
+            the answer is None.
         parent: The parent's program, or the parent itself.
-        tensors: The parent's tensors by name.
-        batches: Examples that both models can run on: see the front end's `collect`.
-        options: labels, examples, seconds, memory, progress: see the front end's `calibrate`.
-    """
-    if plan.exact:
-        return None
-    frontend = frontend_for(target)
-    own = msgspec.structs.replace(plan, maps=plan.maps.anew())
+        examples: That both models can run on.
+        budget: How much it may take.
+        progress: Called before each layer.
 
-    def start(ranks: Mapping[int, Array]) -> tuple[dict[str, Array], tuple[Aim, ...]]:
-        by_weight = Importance(plan.parent, lambda tensor: _source(tensors, tensor))
+    Raises:
+        CannotCalibrate, NoProgram, InvalidProgram: See `Runner.calibrate`.
+    """
+    if lender.plan.exact:
+        return None
+    planner = PlannedFits(lender.plan, lender.tensors)
+    return runner.calibrate(
+        target, planner, parent, lender.tensors, examples, budget=budget, progress=progress
+    )
+
+
+class PlannedFits:
+    """What a plan lets be fitted: the `FitPlanner` that a front end asks when it has ranked the units."""
+
+    def __init__(self, plan: Plan, tensors: Mapping[str, Array]) -> None:
+        self._plan, self._tensors = plan, tensors
+        self.reads = reads(plan.parent)
+
+    def start(self, ranks: Mapping[int, Array]) -> FitStart:
+        """The plan carried out with units chosen by their ranks, or by weight where there are none."""
+        by_weight = Importance(self._plan.parent, self._tensor)
+        anew = msgspec.structs.replace(self._plan, maps=self._plan.maps.anew())
 
         def importance(space: int) -> Array:
             return ranks[space] if space in ranks else by_weight(space)
 
-        made = dict(apply(own, tensors, importance=importance))
-        return made, aims(own, importance)
+        weights = dict(apply(anew, self._tensors, importance=importance))
+        return FitStart(weights, fit_tasks(anew, importance))
 
-    found: Calibration = frontend.calibrate(
-        target, start, parent, tensors, batches, reads=reads(plan.parent), **options
-    )
-    return found
+    def _tensor(self, tensor: Tensor) -> Array:
+        try:
+            return self._tensors[tensor.name]
+        except KeyError:
+            raise InvalidWeights(tensor.name, "the parent's weights do not hold it") from None
 
 
 def reads(graph: Graph) -> tuple[tuple[str, int], ...]:
@@ -83,39 +106,39 @@ def reads(graph: Graph) -> tuple[tuple[str, int], ...]:
     )
 
 
-def aims(plan: Plan, importance: Callable[[int], Array]) -> tuple[Aim, ...]:
+def fit_tasks(plan: Plan, importance: Callable[[int], Array]) -> tuple[FitTask, ...]:
     """What can be fitted, in the child's order. `importance`: of the units of the parent's spaces."""
-    return tuple(_Aims(plan, importance).all())
+    return tuple(_Tasks(plan, importance).all())
 
 
-class _Aims:
+class _Tasks:
     def __init__(self, plan: Plan, importance: Callable[[int], Array]) -> None:
         self._plan, self._importance = plan, importance
         self._readers = consumers(plan.child), consumers(plan.parent)
         self._owner = {
-            t.name: n for n, each in reversed([*enumerate(plan.parent.layers)]) for t in each.tensors
+            t.name: n for n, layer in reversed([*enumerate(plan.parent.layers)]) for t in layer.tensors
         }
         self._inserted = {entry.tensor for entry in plan.entries if entry.action == "inserted"}
         self._uses = Counter(t.name for layer in plan.child.layers for t in layer.tensors)
 
-    def all(self) -> Iterator[Aim]:
+    def all(self) -> Iterator[FitTask]:
         behind: set[int] = set()  # norms that are fitted together with what feeds them
         for number, layer in enumerate(self._plan.child.layers):
-            aim = None
+            task = None
             if layer.kind in PROJECTIONS:
-                aim = self._projection(number, layer, behind)
-            elif layer.kind in NORMS and number not in behind:
-                aim = self._norm(number, layer)
-            if aim is not None:
-                yield aim
+                task = self._projection(number, layer, behind)
+            elif layer.kind in REFITTED and number not in behind:
+                task = self._norm(number, layer)
+            if task is not None:
+                yield task
 
-    def _projection(self, number: int, layer: Layer, behind: set[int]) -> Aim | None:
+    def _projection(self, number: int, layer: Layer, behind: set[int]) -> FitTask | None:
         child = self._plan.child
         weight = self._own(layer, "weight")
         if weight is None or len([t for t in layer.tensors if t.role == "weight"]) != 1:
             return None
         roles = [axis.role for axis in weight.axes]
-        if sorted(roles[:2]) != ["in", "out"] or (layer.kind == "conv" and roles[0] != "out"):
+        if sorted(roles[:2]) != ["in", "out"] or (layer.kind == CONV and roles[0] != "out"):
             return None
         bias = self._own(layer, "bias")
         if bias is None and any(t.role == "bias" for t in layer.tensors):
@@ -127,23 +150,23 @@ class _Aims:
         }
         axis = weight.axes[roles.index("out")]
         lender = self._lender(weight)
-        head = any(child.layers[reader].kind == "output" for reader in self._readers[0][number])
+        head = any(child.layers[reader].kind == OUTPUT for reader in self._readers[0][number])
         if lender is None and head:
-            return Aim(layer.name, "head", end=layer.name, **rest)
+            return FitTask(layer.name, "head", end=layer.name, **rest)
         if lender is None and weight.name in self._inserted:
             return None  # it passes through or adds zero
-        norm = self._straight(0, number, ("batch_norm",))
+        norm = self._straight(0, number, (BATCH_NORM,))
         own = self._norm_tensors(norm) if norm is not None else ()
         norm = norm if own else None
         if norm is not None:
             behind.add(norm)
         end = number if norm is None else norm
-        total = self._straight(0, end, ("add",))
+        total = self._straight(0, end, (ADD,))
         end = end if total is None else total
         targets = self._read(end)
         if lender is not None:
             targets += self._lent(lender, sum_too=end == total)
-        return Aim(
+        return FitTask(
             layer.name,
             "projection",
             norm="" if norm is None else child.layers[norm].name,
@@ -153,34 +176,34 @@ class _Aims:
             **rest,
         )
 
-    def _norm(self, number: int, layer: Layer) -> Aim | None:
+    def _norm(self, number: int, layer: Layer) -> FitTask | None:
         gain, bias = self._own(layer, "gain"), self._own(layer, "bias")
         lender = self._lender(gain) if gain is not None else None
         if gain is None or gain.buffer:
             return None
         if lender is None:
-            own = self._norm_tensors(number) if layer.kind == "batch_norm" else ()
+            own = self._norm_tensors(number) if layer.kind == BATCH_NORM else ()
             new = bool(own) and gain.name in self._inserted
-            return Aim(layer.name, "inserted", gain.name, norm_tensors=own) if new else None
+            return FitTask(layer.name, "inserted", gain.name, norm_tensors=own) if new else None
         if self._plan.parent.layers[lender].kind != layer.kind:
             return None
-        own = self._norm_tensors(number) if layer.kind == "batch_norm" else ()
+        own = self._norm_tensors(number) if layer.kind == BATCH_NORM else ()
         targets = self._targets(gain.axes[0], [lender]) if len(gain.axes) == 1 else ()
         name = bias.name if bias is not None else ""
-        return Aim(layer.name, "norm", gain.name, name, norm_tensors=own, end=layer.name, targets=targets)
+        return FitTask(layer.name, "norm", gain.name, name, norm_tensors=own, end=layer.name, targets=targets)
 
     # -- where, with what, which units ----------------------------------------------------------
 
     def _own(self, layer: Layer, role: str) -> Tensor | None:
         """The layer's tensor of a role, if it is stored and no other layer's."""
-        found = next((t for t in layer.tensors if t.role == role), None)
-        return found if found is not None and found.stored and self._uses[found.name] == 1 else None
+        tensor = next((t for t in layer.tensors if t.role == role), None)
+        return tensor if tensor is not None and tensor.stored and self._uses[tensor.name] == 1 else None
 
     def _norm_tensors(self, number: int) -> tuple[tuple[str, str], ...]:
         """A batch norm's tensors by role, if it has all four to itself."""
         layer = self._plan.child.layers[number]
-        found = [(role, self._own(layer, role)) for role in ("gain", "bias", "mean", "variance")]
-        return tuple((role, t.name) for role, t in found if t is not None) if all(t for _, t in found) else ()
+        held = [(role, self._own(layer, role)) for role in ("gain", "bias", "mean", "variance")]
+        return tuple((role, t.name) for role, t in held if t is not None) if all(t for _, t in held) else ()
 
     def _straight(self, side: int, number: int, kinds: tuple[str, ...]) -> int | None:
         """The only reader of a layer, if it is of these kinds and takes the output as it is."""
@@ -189,7 +212,7 @@ class _Aims:
         if len(readers) != 1 or graph.layers[readers[0]].kind not in kinds:
             return None
         inputs = graph.layers[readers[0]].inputs
-        wanted = 2 if graph.layers[readers[0]].kind == "add" else 1
+        wanted = 2 if graph.layers[readers[0]].kind == ADD else 1
         plain = [edge for edge in inputs if edge.source == number and not edge.via]
         return readers[0] if len(plain) == 1 and len(inputs) == wanted else None
 
@@ -213,26 +236,26 @@ class _Aims:
 
     def _lent(self, lender: int, sum_too: bool) -> list[int]:
         """The layer that lends, behind its norm, and behind its sum if the child has one as well."""
-        norm = self._straight(1, lender, ("batch_norm",))
+        norm = self._straight(1, lender, (BATCH_NORM,))
         end = lender if norm is None else norm
-        total = self._straight(1, end, ("add",))
+        total = self._straight(1, end, (ADD,))
         return [total, end] if sum_too and total is not None else [end]
 
-    def _targets(self, axis: Axis, layers: list[int]) -> tuple[Target, ...]:
-        found = []
+    def _targets(self, axis: Axis, layers: list[int]) -> tuple[FitTarget, ...]:
+        targets = []
         for number in dict.fromkeys(layers):
-            theirs = _units_of(self._plan.parent, number)
-            if theirs is not None:
-                units, factor = self._plan.maps.gather(axis, theirs, self._importance)
+            parent_axis = _units_of(self._plan.parent, number)
+            if parent_axis is not None:
+                units, factor = self._plan.maps.gather(axis, parent_axis, self._importance)
                 name = self._plan.parent.layers[number].name
-                found.append(Target(name, np.where(units < 0, -1, units), factor))
-        return tuple(found)
+                targets.append(FitTarget(name, np.where(units < 0, -1, units), factor))
+        return tuple(targets)
 
 
 def _units_of(graph: Graph, number: int) -> Axis | None:
     """The axis of the units that a layer puts out."""
     layer = graph.layers[number]
-    while layer.kind == "add":
+    while layer.kind == ADD:
         plain = [edge for edge in layer.inputs if not edge.via]
         if not plain:
             return None
@@ -242,10 +265,3 @@ def _units_of(graph: Graph, number: int) -> Axis | None:
             if axis.role == "out":
                 return axis
     return None
-
-
-def _source(tensors: Mapping[str, Array], tensor: Tensor) -> Array:
-    try:
-        return tensors[tensor.name]
-    except KeyError:
-        raise InvalidWeights(tensor.name, "the parent's weights do not hold it") from None

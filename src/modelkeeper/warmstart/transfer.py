@@ -9,20 +9,24 @@ as the identity. Where the target contains the source, it computes what the sour
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from modelkeeper.display.tables import as_text, calibration_table, plan_table, race_table
+from modelkeeper.display.tables import as_text, plan_table
 from modelkeeper.errors import InvalidSetting, InvalidWeights
-from modelkeeper.frontends import frontend_for
-from modelkeeper.frontends.fit_tasks import Calibration
-from modelkeeper.frontends.races import STEPS, Race
+from modelkeeper.frontends import Frontend, describe, frontend_for
+from modelkeeper.frontends.fit_tasks import Budget, Calibration
+from modelkeeper.frontends.protocol import Runner, runner_of
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Alignment, align
 from modelkeeper.transform import Plan, apply, make_plan
-from modelkeeper.warmstart.calibration import calibrated
-from modelkeeper.warmstart.starts import WARM, Probe, Starts, perturbed
+from modelkeeper.warmstart.answer import Answer
+from modelkeeper.warmstart.lender import Lender
+from modelkeeper.warmstart.pipeline import Raised, Request, start
+from modelkeeper.warmstart.race.rules import STEPS, Race
+from modelkeeper.warmstart.race.starts import WARM, Probe
+from modelkeeper.warmstart.report import calibration_table, race_table
 from modelkeeper.weights import Array, open_file
 
 
@@ -34,9 +38,9 @@ class Report:
     alignment: Alignment
     difference: float | None = None  # of the two models' outputs on random inputs, if that was asked for
     calibration: Calibration | None = None  # what was fitted on examples, if that was asked for and of use
-    race: Race | None = (
-        None  # how the starts ran, if they were probed: the winner's weights are in the target
-    )
+    race: Race | None = None  # how the starts ran, if they were probed: the target has the winner's weights
+    # The target with its weights: the one that was given, unless its framework cannot write in place.
+    model: Any = field(default=None, repr=False, compare=False)
 
     @property
     def exact(self) -> bool:
@@ -133,60 +137,133 @@ def transfer(
         InvalidProgram: The program does not run on the examples. The target has the weights, uncalibrated.
     """
     frontend = frontend_for(target)
-    trial = None if probe is None else Probe(probe, loss, optimizer, probe_steps, probe_seconds)
-    if calibrate is not None and shrink_perturb is not None:
-        raise InvalidSetting("shrink_perturb", str(shrink_perturb), "calibrated weights are not perturbed")
-    if calibrate is not None:
-        most = budget.get("examples", frontend.EXAMPLES)
-        calibrate = frontend.collect(calibrate, labels, most)
-        if example_inputs is None:
-            example_inputs = frontend.example_of(target, calibrate.inputs)
-    if trial is not None:
-        batches = trial.read(target)
-        if example_inputs is None:
-            example_inputs = frontend.example_of(target, batches[0].inputs)
-    child = frontend.describe(target, example_inputs)
+    runner = _verifier(frontend, source) if verify else None
+    request = _request(
+        Request(
+            frontend,
+            target,
+            example_inputs,
+            calibrate=calibrate,
+            labels=labels,
+            budget=Budget(**budget),
+            progress=progress,
+            probe=None if probe is None else Probe(probe, loss, optimizer, probe_steps, probe_seconds),
+            shrink_perturb=shrink_perturb,
+        )
+    )
+    lender = ModelSource(
+        source,
+        None if isinstance(source, Graph) else frontend_for(source),
+        request.example_inputs,
+        weights,
+        source if program is None and frontend.takes(source) else program,
+        same_task,
+        seed,
+        noise,
+    )
+    outcome = start(request, lender, Raised())
+    difference = None
+    if runner is not None:
+        difference = runner.difference(source, outcome.model, request.example_inputs)
+    plan, alignment = outcome.loan.plan, outcome.loan.alignment
+    return Report(plan, alignment, difference, outcome.calibration, outcome.race, outcome.model)
+
+
+def _request(request: Request) -> Request:
+    """The request with examples and batches read at once, so that what does not serve is refused first.
+
+    Where the user gave no example inputs they are taken from these.
+
+    Raises:
+        InvalidSetting: Wishes contradict each other.
+        CannotCalibrate, CannotProbe: Examples or batches do not serve.
+    """
+    frontend, inputs = request.frontend, request.example_inputs
+    if request.calibrate is not None:
+        if request.shrink_perturb is not None:
+            advice = "calibrated weights are not perturbed"
+            raise InvalidSetting("shrink_perturb", str(request.shrink_perturb), advice)
+        runner = runner_of(frontend)
+        examples = runner.collect(request.calibrate, request.labels, request.budget.examples)
+        inputs = runner.example_of(request.model, examples.inputs) if inputs is None else inputs
+        request = replace(request, calibrate=examples)
+    if request.probe is not None:
+        probe = request.probe.read(frontend)
+        if inputs is None and frontend.runner is not None:
+            inputs = frontend.runner.example_of(request.model, probe.batches[0].inputs)
+        request = replace(request, probe=probe)
+    return replace(request, example_inputs=inputs)
+
+
+def _verifier(frontend: Frontend, source: Any) -> Runner:
+    """What runs both models, to compare them.
+
+    Raises:
+        InvalidWeights: One of them cannot run: it is a Graph.
+        InvalidSetting: The front end cannot run them.
+    """
     if isinstance(source, Graph):
-        if weights is None:
+        raise InvalidWeights("source", "verify=True runs both models, and a Graph cannot run")
+    if frontend.runner is None or not frontend.takes(source):
+        raise InvalidSetting("verify", "True", f"the front end for {frontend.name} cannot run both models")
+    return frontend.runner
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A single model, or a graph and its weights, as a source: it lends what it has."""
+
+    model: Any
+    frontend: Frontend | None  # that takes it; None: it is a Graph
+    example_inputs: Any = None
+    weights: Mapping[str, Array] | str | Path | None = None  # of a Graph
+    parent: Any = None  # what can be run beside the child: the model itself, or its program
+    same_task: bool = True
+    seed: int = 0
+    noise: float = 0.0
+
+    def loan(self, graph: Graph) -> "ModelLoan":
+        """What it lends to a model with this graph.
+
+        Raises:
+            CannotDescribe: It did not run on the inputs there were.
+            InvalidWeights: It is a Graph, and came without weights.
+        """
+        parent, tensors = self._read()
+        alignment = align(parent, graph)
+        plan = make_plan(parent, graph, alignment, same_task=self.same_task, seed=self.seed, noise=self.noise)
+        return ModelLoan(plan, alignment, tensors, self.parent)
+
+    def another(self, graph: Graph, than: Answer) -> None:
+        """There is none."""
+
+    def _read(self) -> tuple[Graph, Mapping[str, Array]]:
+        if self.frontend is not None:
+            graph = describe(self.frontend, self.model, self.example_inputs)
+            return graph, dict(self.frontend.read(self.model))
+        if self.weights is None:
             raise InvalidWeights("source", "a Graph has no weights; pass weights=")
-        if verify:
-            raise InvalidWeights("source", "verify=True runs both models, and a Graph cannot run")
-        parent, tensors = source, open_file(weights) if isinstance(weights, (str, Path)) else weights
-    else:
-        lender = frontend_for(source)
-        parent, tensors = lender.describe(source, example_inputs), dict(lender.read(source))
-    alignment = align(parent, child)
-    plan = make_plan(parent, child, alignment, same_task=same_task, seed=seed, noise=noise)
-    made: Iterator[tuple[str, Array]] = apply(plan, tensors)
-    if shrink_perturb is not None:
-        made = perturbed(made, dict(frontend.read(target)), child, *shrink_perturb)
-    made_of = source if program is None and not isinstance(source, Graph) else program
-    fitted = race = None
-    with shown(progress) as told:
-        if trial is not None:
-            starts = Starts(target, child, trial, batches)
-            starts.lend(dict(made))
-            if made_of is not None:
-                fitted = starts.calibrate(plan, made_of, tensors, calibrate, progress=told, **budget)
-            race = starts.race()
-        else:
-            frontend.load(target, dict(made))
-            if calibrate is not None and made_of is not None:
-                fitted = calibrated(target, plan, made_of, tensors, calibrate, progress=told, **budget)
-    found = frontend.difference(source, target, example_inputs) if verify else None
-    return Report(plan, alignment, found, fitted, race)
+        if isinstance(self.weights, str | Path):
+            return self.model, open_file(self.weights)
+        return self.model, self.weights
 
 
-@contextmanager
-def shown(
-    progress: Callable[[int, int, str], None] | bool,
-) -> Iterator[Callable[[int, int, str], None] | None]:
-    """A bar in the terminal, if that was asked for."""
-    if progress is not True:
-        yield progress or None
-        return
-    from rich.progress import Progress
+class ModelLoan:
+    """What one model lends to another."""
 
-    with Progress(transient=True) as bar:
-        task = bar.add_task("calibrating")
-        yield lambda done, total, layer: bar.update(task, completed=done, total=total, description=layer)
+    def __init__(self, plan: Plan, alignment: Alignment, tensors: Mapping[str, Array], parent: Any) -> None:
+        """`parent`: the model, or its program; None: it cannot be run."""
+        self.plan, self.alignment, self._tensors, self._parent = plan, alignment, tensors, parent
+        self.answer = Answer(
+            parent="", similarity=alignment.similarity, exact=plan.exact, doubts=tuple(plan.doubts)
+        )
+
+    def weights(self) -> Iterator[tuple[str, Array]]:
+        """The child's tensors by name."""
+        return apply(self.plan, self._tensors)
+
+    @contextmanager
+    def lender(self) -> Iterator[Lender | None]:
+        """The parent itself; None if it cannot be run."""
+        runs = self._parent is not None
+        yield Lender(self.plan, self._tensors, None, self._parent) if runs else None

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from benchmarks.helpers.permutation import randomise
 from modelkeeper.errors import InvalidProgram, NoProgram
-from modelkeeper.frontends.torch import Program, record, run
+from modelkeeper.frontends.torch import Program, run
 from modelkeeper.frontends.torch.named_tensors import owned_tensors
 from modelkeeper.frontends.torch.program import MAX_STEPS, Step
+from modelkeeper.frontends.torch.record_program import record_program
 from modelkeeper.frontends.torch.run_program import check_run
 from tests.helpers.networks import BLOCKS, SCENARIOS, Recurrent, network
 
@@ -43,7 +44,7 @@ class Small(nn.Module):
 def small() -> tuple[Program, dict[str, Tensor]]:
     torch.manual_seed(0)
     model = Small().eval()
-    return record(model, torch.zeros(1, 2, 4, 4)), tensors_of(model)
+    return record_program(model, torch.zeros(1, 2, 4, 4)), tensors_of(model)
 
 
 # -- what it computes -------------------------------------------------------------------------------
@@ -56,7 +57,7 @@ def small() -> tuple[Program, dict[str, Tensor]]:
 def test_a_program_computes_what_the_model_computes(kinds: list[tuple[str, int]], batch: int) -> None:
     model = network(4, kinds).eval()
     randomise(model, 0)
-    program = Program.from_bytes(record(model, torch.zeros(1, 3, 6, 6)).to_bytes())
+    program = Program.from_bytes(record_program(model, torch.zeros(1, 3, 6, 6)).to_bytes())
     x = torch.randn(batch, 3, 6, 6)
     with torch.no_grad():
         torch.testing.assert_close(run(program, tensors_of(model), [x])["output"], model(x))
@@ -71,9 +72,9 @@ def test_every_scenario_has_a_program_or_says_why_not(kind: type[nn.Module]) -> 
     model, example = kind().eval(), SCENARIOS[kind]
     if kind.__name__ in WITHOUT:
         with pytest.raises(NoProgram, match=WITHOUT[kind.__name__]):
-            record(model, example)
+            record_program(model, example)
         return
-    program = record(model, example)
+    program = record_program(model, example)
     x = torch.cat([example, example.flip(0), example])
     with torch.no_grad():
         wanted = model(x)
@@ -111,7 +112,7 @@ def test_a_model_that_mixes_examples_by_number_has_no_program() -> None:
             return made * 2 if len(x) > 2 else made
 
     with pytest.raises(NoProgram, match="three examples"):
-        record(Odd(), torch.zeros(1, 4))
+        record_program(Odd(), torch.zeros(1, 4))
 
 
 class Fourier(nn.Module):
@@ -128,7 +129,7 @@ class Fourier(nn.Module):
 
 def test_fourier_transforms_run() -> None:
     model, x = Fourier().eval(), torch.randn(5, 4, 6)
-    program = Program.from_bytes(record(model, x[:2]).to_bytes())
+    program = Program.from_bytes(record_program(model, x[:2]).to_bytes())
     with torch.no_grad():
         torch.testing.assert_close(run(program, tensors_of(model), [x])["output"], model(x))
 
@@ -136,7 +137,7 @@ def test_fourier_transforms_run() -> None:
 def test_recurrent_models_run_at_other_batch_sizes() -> None:
     model = Recurrent().eval()
     example = SCENARIOS[Recurrent]
-    program = record(model, example)
+    program = record_program(model, example)
     x = example.repeat(5, *[1] * (example.ndim - 1))
     with torch.no_grad():
         torch.testing.assert_close(run(program, tensors_of(model), [x], ["output"])["output"], model(x))

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from benchmarks.training import language
 from modelkeeper import ModelKeeperClient
 from modelkeeper.errors import InvalidProgram
-from modelkeeper.frontends.torch import Program, record, run
+from modelkeeper.frontends.torch import Program, run
 from modelkeeper.frontends.torch.named_tensors import owned_tensors
+from modelkeeper.frontends.torch.record_program import record_program
 
 WORDS, CONTEXT = 11, 64
 GUESSED = None
@@ -60,7 +61,7 @@ class Sequential(nn.Module):
 def sequential() -> tuple[nn.Module, Program]:
     torch.manual_seed(0)
     model = Sequential().eval()
-    return model, Program.from_bytes(record(model, tokens(2, 12)).to_bytes())
+    return model, Program.from_bytes(record_program(model, tokens(2, 12)).to_bytes())
 
 
 @settings(max_examples=25)
@@ -77,7 +78,7 @@ def test_language_models_run_at_other_sizes_than_they_were_recorded_with(
     kind: str, example: Tensor | None
 ) -> None:
     model = language.build({"kind": kind, "width": 32, "depth": 2}, WORDS, 0).eval()
-    program = Program.from_bytes(record(model, example).to_bytes())
+    program = Program.from_bytes(record_program(model, example).to_bytes())
     for batch, length in ((1, CONTEXT), (3, 16), (16, 5), (128, 33), (2, 1)):
         check(model, program, tokens(batch, length))
 
@@ -128,7 +129,7 @@ def test_what_does_not_follow_the_length_runs_at_the_one_it_was_recorded_with(
     kind: Callable[[], nn.Module],
 ) -> None:
     model = kind().eval()
-    program = record(model, tokens(2, 16))
+    program = record_program(model, tokens(2, 16))
     check(model, program, tokens(5, 16))
     with pytest.raises(InvalidProgram, match=r"recorded with '0' of 16 .* given 7: .* example_inputs"):
         run(program, tensors_of(model), [tokens(5, 7)])
@@ -145,7 +146,7 @@ def test_inputs_that_disagree_about_the_length_are_refused() -> None:
             return found
 
     model = Sum().eval()
-    program = record(model, (tokens(2, 9), torch.ones(2, 9)))
+    program = record_program(model, (tokens(2, 9), torch.ones(2, 9)))
     assert [len(taken.shape) for taken in program.inputs] == [2, 2]
     assert run(program, tensors_of(model), [tokens(3, 7), torch.ones(3, 7)])["output"].shape == (3, 7, 4)
     with pytest.raises(InvalidProgram, match="length"):
@@ -185,7 +186,7 @@ def test_constants_that_depend_on_the_batch_are_made_when_it_runs(
     kind: Callable[[], nn.Module], shape: tuple[int, ...]
 ) -> None:
     model = kind().eval()
-    program = Program.from_bytes(record(model, torch.zeros(1, *shape)).to_bytes())
+    program = Program.from_bytes(record_program(model, torch.zeros(1, *shape)).to_bytes())
     check(model, program, torch.randn(7, *shape))
 
 
@@ -199,5 +200,5 @@ def test_equal_constants_are_kept_once() -> None:
             found: Tensor = self.head(x * torch.arange(4)) * torch.arange(4)
             return found
 
-    program = record(Twice(), torch.zeros(1, 4))
+    program = record_program(Twice(), torch.zeros(1, 4))
     assert len(program.constants) == 1

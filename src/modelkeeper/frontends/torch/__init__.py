@@ -5,9 +5,9 @@
     load(model, {name: array})                 in place, all or nothing
     difference(model, other)                   do they compute the same?
     recalibrate(model, batches)                statistics of batch norms, from data
-    program = record(model)                    what it computes, to be run without its code: `run`
+    program = record_program(model)            what it computes, to be run without its code: `run`
     calibrate(child, ...)                      fit layers to a parent's activations, on examples
-    race(model, starts, labelled(batches, 50)) which start learns fastest?
+    FRONTEND                                   all of it behind the protocol that every front end follows
 
 Names are those of the user's own code, whatever wraps the model; tied tensors go by their first name.
 """
@@ -16,16 +16,19 @@ from modelkeeper.frontends.torch.behaviour import difference, recalibrate
 from modelkeeper.frontends.torch.calibrate import EXAMPLES, calibrate, example_of
 from modelkeeper.frontends.torch.describe import MODEL, describe, example
 from modelkeeper.frontends.torch.examples import collect
+from modelkeeper.frontends.torch.frontend import FRONTEND, TorchFrontend
 from modelkeeper.frontends.torch.program import Program
-from modelkeeper.frontends.torch.race import duplicate, labelled, race
 from modelkeeper.frontends.torch.read_load import load, read
-from modelkeeper.frontends.torch.record_program import record
+from modelkeeper.frontends.torch.record_program import record_program
 from modelkeeper.frontends.torch.run_program import run
+from modelkeeper.frontends.torch.trials import duplicate, labelled
 
 __all__ = [
     "EXAMPLES",
+    "FRONTEND",
     "MODEL",
     "Program",
+    "TorchFrontend",
     "calibrate",
     "collect",
     "describe",
@@ -35,9 +38,8 @@ __all__ = [
     "example_of",
     "labelled",
     "load",
-    "race",
     "read",
     "recalibrate",
-    "record",
+    "record_program",
     "run",
 ]

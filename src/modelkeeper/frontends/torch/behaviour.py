@@ -49,11 +49,11 @@ def difference(first: nn.Module, second: nn.Module, example_inputs: Any = None) 
     Infinite if their outputs have different shapes.
     """
     inputs, expected = run_on_random(first, example_inputs)
-    _, found = run_on_random(second, inputs)
-    if expected.shape != found.shape:
+    _, computed = run_on_random(second, inputs)
+    if expected.shape != computed.shape:
         return float("inf")
     scale = (expected - expected.mean()).abs().max().item()
-    return (expected - found).abs().max().item() / (scale or 1.0)
+    return (expected - computed).abs().max().item() / (scale or 1.0)
 
 
 def recalibrate(model: nn.Module, batches: Iterable[Any]) -> int:

@@ -1,9 +1,9 @@
 """Fit a child's layers to its parent's activations, on a few of the user's own examples.
 
-    calibrate(child, start, parent's program, parent's tensors, batches)  ->  Calibration
+    calibrate(child, planner, parent's program, parent's tensors, batches)  ->  Calibration
 
 The child holds the weights of a plan already. Both models run side by side over all examples, the child from
-layer to layer: when it comes to a layer with an aim, everything before it is final, so the layer is fitted by
+layer to layer: when it comes to a layer with a task, everything before it is final, so the layer is fitted by
 ridge regression from its own actual inputs to what the parent computes, and the run goes on with the new
 weights. One pass over each model, no gradient. A batch norm behind a layer gets the statistics of what the
 layer now puts out, and a gain and bias with which the whole matches.
@@ -17,14 +17,16 @@ Memory: the activations between two layers, for all examples; their number is cu
 """
 
 import inspect
+import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from modelkeeper.frontends.fit_tasks import Aim, Calibration, Fitted
+from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, FitTask, FittedLayer, Progress
 from modelkeeper.frontends.torch.examples import FEWEST, Examples, collect
 from modelkeeper.frontends.torch.fits import Fitting
 from modelkeeper.frontends.torch.inputs import Inputs
@@ -32,56 +34,45 @@ from modelkeeper.frontends.torch.named_tensors import owned_tensors
 from modelkeeper.frontends.torch.pivots import pivots
 from modelkeeper.frontends.torch.program import Program
 from modelkeeper.frontends.torch.read_load import as_tensor, load
-from modelkeeper.frontends.torch.record_program import record
+from modelkeeper.frontends.torch.record_program import record_program
 from modelkeeper.frontends.torch.recorder import CPU, map_tensors
 from modelkeeper.frontends.torch.regression import number
 from modelkeeper.frontends.torch.run_program import check_run, try_out
-from modelkeeper.frontends.torch.side_by_side import CHUNK
+from modelkeeper.frontends.torch.side_by_side import CHUNK, Models
 from modelkeeper.frontends.torch.side_effects import unwrap
 
-EXAMPLES = 2_048
+EXAMPLES = Budget.examples
 STEPS, BATCH = 100, 64  # as long as so many training steps on so many examples, if no other limit is given
 STEP = 4  # how many times as long as a pass over its examples a training step takes, about
-MEMORY = 2**30
 # A model with batch norms that is further from its parent's outputs than this, relative to their variance, is
 # better off with the weights of the plan: what was fitted so badly took longer to train.
 CLOSE = 0.5
 TRIED = 16  # examples to see how long a pass takes, and how much memory
 
-Ranks = Mapping[int, Any]  # by the parent's space, of its units
-Start = Callable[[Ranks], tuple[Mapping[str, Any], Sequence[Aim]]]
-Progress = Callable[[int, int, str], None]  # layers done, layers in all, the one at hand
-
 
 def calibrate(
     child: nn.Module,
-    start: Start,
+    planner: FitPlanner,
     parent: Program | nn.Module,
     tensors: Mapping[str, Any],
     batches: Any,
     *,
-    reads: Sequence[tuple[str, int]] = (),
     labels: Any = None,
-    examples: int = EXAMPLES,
-    seconds: float | None = None,
-    memory: int = MEMORY,
+    budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
     """Fit the layers of a child, in place.
 
     Args:
         child: The model, with the weights of a plan in it.
-        start: From a ranking of the parent's units (by space) to the weights to start from and to what each
-            layer should compute.
+        planner: From a ranking of the parent's units (by space) to the weights to start from and to what
+            each layer should compute.
         parent: The parent's program, or the parent itself, which is then recorded. A program may come from
             anywhere: it is checked before it runs.
         tensors: The parent's tensors or arrays by name.
         batches: See `examples`, or what `collect` made of them. Both models have to run on them.
-        reads: The parent's layers that read one space, and that space, to rank its units by.
         labels: Of the batches, if they do not hold them: for a head that the parent cannot teach.
-        examples: At most so many are used.
-        seconds: At most about so long. Default: as long as 100 training steps of the child take, about.
-        memory: At most so many bytes of activations.
+        budget: How many examples, seconds and bytes it may take.
         progress: Called before each layer.
 
     Raises:
@@ -89,63 +80,39 @@ def calibrate(
         NoProgram: The child cannot be taken apart layer by layer.
         InvalidProgram: The parent's program does not run on the examples.
     """
-    began = time.perf_counter()
-    found = batches if isinstance(batches, Examples) else collect(batches, labels, examples)
-    ours = record(child, example_of(child, found.inputs)).shortcuts_first()
-    theirs = parent if isinstance(parent, Program) else record(parent, example_of(parent, found.inputs))
-    plain = {name: each.tensor.detach().to(CPU) for each in owned_tensors(child) for name in each.names}
-    lent = {
-        each.name: as_tensor(each.name, tensors[each.name]) for each in theirs.tensors if each.name in tensors
-    }
-    mine, other = found.fitting(ours), found.fitting(theirs)
-    if isinstance(parent, Program):  # not recorded here: it may come from anyone
-        check_run(theirs, lent, [tensor[:1] for tensor in other])
-    tried = min(len(found), TRIED)
-    own = try_out(ours, plain, [tensor[:tried] for tensor in mine])
-    its = try_out(theirs, lent, [tensor[:tried] for tensor in other])
-    each = (own[1] + its[1]) // tried + 1
-    room = min(len(found), max(FEWEST, memory // each))
-    few = [tensor[: min(room, CHUNK)] for tensor in other]
-    if isinstance(parent, Program):
-        check_run(theirs, lent, few)
-    weights, aims = start(pivots(theirs, lent, reads, few))
-    end = began + (STEPS * STEP * own[0] * BATCH / tried if seconds is None else seconds)
+    began, budget = time.perf_counter(), budget or Budget()
+    examples = collect(batches, labels, budget.examples)
+    models = _models(child, parent, tensors, examples)
+    foreign = isinstance(parent, Program)  # not recorded here: it may come from anyone
+    cost = _try_out(models, examples, foreign)
+    room = min(len(examples), max(FEWEST, budget.memory // cost.memory))
+    few = [tensor[: min(room, CHUNK)] for tensor in examples.fitting(models.parent)]
+    if foreign:
+        check_run(models.parent, models.parent_tensors, few)
+    weights, tasks = planner.start(pivots(models.parent, models.parent_tensors, planner.reads, few))
+    end = began + (STEPS * STEP * cost.child * BATCH if budget.seconds is None else budget.seconds)
     left = max(0.0, end - time.perf_counter())
-    count = min(room, max(BATCH, int(left / 2 / (own[0] + its[0]) * tried)))
-    first = plain | {name: as_tensor(name, array).to(plain[name].dtype) for name, array in weights.items()}
-    run = Fitting(ours, plain, first, theirs, lent, found, count, end)
-    aims = sorted(aims, key=lambda aim: ours.layers.get(aim.layer, -1))
-    run.expect(aims)
-    fitted = []
-    for done, aim in enumerate(aims):
-        if progress is not None:
-            progress(done, len(aims), aim.layer)
-        fitted.append(run.fit(aim))
-    run.renew(len(ours.steps))
-    if progress is not None:
-        progress(len(aims), len(aims), "")
-    measure, before, after, far = _judge(run, fitted, any(aim.kind == "head" for aim in aims))
+    count = min(room, max(BATCH, int(left / 2 / (cost.child + cost.parent))))
+    plain = models.child_tensors
+    start = plain | {name: as_tensor(name, array).to(plain[name].dtype) for name, array in weights.items()}
+    run = Fitting(models, start, examples, count, end)
+    fitted = _fit(run, tasks, progress)
+    judgement = _judge(run, fitted, any(task.kind == "head" for task in tasks))
     changed = {name: run.tensors[name] for name in {*weights, *run.changed}}
-    why = ""
-    if run.normed and far > CLOSE:
-        why = f"{far:.0%} of the variance of the parent's outputs is not explained"
-    elif not after < before:
-        why = "it is no closer"
-    elif not all(torch.isfinite(each).all() for each in changed.values()):
-        why = "its weights are not finite"
+    why = _against(run, judgement, changed)
     if not why:
         load(child, changed)
     return Calibration(
         kept=not why,
         why=why,
-        measure=measure,
-        plain=before,
-        calibrated=after,
+        measure=judgement.measure,
+        plain=judgement.before,
+        calibrated=judgement.after,
         layers=tuple(fitted),
         examples=count,
-        passed_over=found.passed_over,
+        passed_over=examples.passed_over,
         seconds=time.perf_counter() - began,
-        memory=count * each,
+        memory=count * cost.memory,
     )
 
 
@@ -156,33 +123,113 @@ def example_of(model: nn.Module, inputs: Inputs) -> Inputs:
     return Inputs(few[0], tuple({**extra, **few[1]}.items()))
 
 
-def _judge(run: Fitting, fitted: Sequence[Fitted], other_head: bool) -> tuple[str, float, float, float]:
+def _models(
+    child: nn.Module, parent: Program | nn.Module, tensors: Mapping[str, Any], examples: Examples
+) -> Models:
+    """Both models as programs, and copies or views of their tensors."""
+    program = record_program(child, example_of(child, examples.inputs)).shortcuts_first()
+    if not isinstance(parent, Program):
+        parent = record_program(parent, example_of(parent, examples.inputs))
+    own = {name: owned.tensor.detach().to(CPU) for owned in owned_tensors(child) for name in owned.names}
+    lent = {
+        taken.name: as_tensor(taken.name, tensors[taken.name])
+        for taken in parent.tensors
+        if taken.name in tensors
+    }
+    return Models(program, own, parent, lent)
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """What one example takes: seconds for a pass of either model, and bytes of activations in both."""
+
+    child: float
+    parent: float
+    memory: int
+
+
+def _try_out(models: Models, examples: Examples, foreign: bool) -> _Cost:
+    """Run both models on a few examples. A foreign parent is checked first, on one."""
+    child_inputs, parent_inputs = examples.fitting(models.child), examples.fitting(models.parent)
+    if foreign:
+        check_run(models.parent, models.parent_tensors, [tensor[:1] for tensor in parent_inputs])
+    tried = min(len(examples), TRIED)
+    seconds, memory = try_out(models.child, models.child_tensors, [tensor[:tried] for tensor in child_inputs])
+    beside = try_out(models.parent, models.parent_tensors, [tensor[:tried] for tensor in parent_inputs])
+    return _Cost(seconds / tried, beside[0] / tried, (memory + beside[1]) // tried + 1)
+
+
+def _fit(run: Fitting, tasks: Sequence[FitTask], progress: Progress | None) -> list[FittedLayer]:
+    """Fit one layer after the other, in the order in which the child runs; then the norms that are left."""
+    tasks = sorted(tasks, key=lambda task: run.program.layers.get(task.layer, -1))
+    run.expect(tasks)
+    fitted = []
+    for done, task in enumerate(tasks):
+        if progress is not None:
+            progress(done, len(tasks), task.layer)
+        fitted.append(run.fit(task))
+    run.renew(len(run.program.steps))
+    if progress is not None:
+        progress(len(tasks), len(tasks), "")
+    return fitted
+
+
+class _Judgement(NamedTuple):
     """How far the child is from what it should compute, before and after, on held-out examples.
 
-    And how far from the parent's outputs, relative to their variance; 0 where these are not comparable, as
-    with another head.
+    `far`: from the parent's outputs, relative to their variance; 0 where these are not comparable, as with
+    another head.
     """
-    outputs = [run.outputs(chunk) for chunk in run.hold]
-    ours, plain, theirs = (torch.cat([each[n] for each in outputs]) for n in range(3))
-    labels = [chunk.labels for chunk in run.hold]
-    far = 0.0
-    comparable = ours.shape == theirs.shape and not other_head
-    if comparable:
-        scale = (theirs - theirs.mean(0)).double().square().sum().clamp_min(1e-30)
-        error = [float((each - theirs).double().square().sum() / scale) for each in (plain, ours)]
-        far = number(error[1])
-    if all(each is not None for each in labels):
-        y = torch.cat([each for each in labels if each is not None])
-        if ours.ndim == 2 and y.ndim == 1 and not y.is_floating_point() and int(y.max()) < ours.shape[1]:
-            loss = [float(nn.functional.cross_entropy(each.float(), y.long())) for each in (plain, ours)]
-            return "cross-entropy on held-out labels", *_pair(loss), far
-    if comparable:
-        return "squared difference from the parent's outputs, over their variance", *_pair(error), far
-    pairs = [(each.before, each.after) for each in fitted if each.before == each.before]
-    means = [sum(each[n] for each in pairs) / max(1, len(pairs)) for n in range(2)]
-    return "mean error of the fitted layers", *_pair(means), far
+
+    measure: str
+    before: float
+    after: float
+    far: float
 
 
-def _pair(values: Sequence[float]) -> tuple[float, float]:
-    first, second = map(number, values)
-    return first, second
+def _judge(run: Fitting, fitted: Sequence[FittedLayer], other_head: bool) -> _Judgement:
+    outputs = zip(*(run.outputs(chunk) for chunk in run.hold), strict=True)
+    child, plain, parent = (torch.cat(parts) for parts in outputs)
+    far, errors = 0.0, (0.0, 0.0)
+    comparable = child.shape == parent.shape and not other_head
+    if comparable:
+        scale = (parent - parent.mean(0)).double().square().sum().clamp_min(1e-30)
+        before, after = (float((made - parent).double().square().sum() / scale) for made in (plain, child))
+        errors, far = (number(before), number(after)), number(after)
+    labels = _classes([chunk.labels for chunk in run.hold], child)
+    if labels is not None:
+        before, after = (
+            number(float(nn.functional.cross_entropy(made.float(), labels))) for made in (plain, child)
+        )
+        return _Judgement("cross-entropy on held-out labels", before, after, far)
+    if comparable:
+        return _Judgement("squared difference from the parent's outputs, over their variance", *errors, far)
+    compared = [
+        (layer.before, layer.after)
+        for layer in fitted
+        if layer.before is not None and layer.after is not None and not math.isnan(layer.before)
+    ]
+    means = [number(sum(pair[n] for pair in compared) / max(1, len(compared))) for n in range(2)]
+    return _Judgement("mean error of the fitted layers", means[0], means[1], far)
+
+
+def _classes(labels: Sequence[Tensor | None], outputs: Tensor) -> Tensor | None:
+    """The labels of all chunks as classes, if there are any and the outputs are scores of these."""
+    known = [part for part in labels if part is not None]
+    if len(known) < len(labels) or outputs.ndim != 2:
+        return None
+    classes = torch.cat(known)
+    if classes.ndim != 1 or classes.is_floating_point() or int(classes.max()) >= outputs.shape[1]:
+        return None
+    return classes.long()
+
+
+def _against(run: Fitting, judgement: _Judgement, changed: Mapping[str, Tensor]) -> str:
+    """Why the fitted weights are not to be kept; "" if they are."""
+    if run.normed and judgement.far > CLOSE:
+        return f"{judgement.far:.0%} of the variance of the parent's outputs is not explained"
+    if not judgement.after < judgement.before:
+        return "it is no closer"
+    if not all(torch.isfinite(tensor).all() for tensor in changed.values()):
+        return "its weights are not finite"
+    return ""

@@ -43,7 +43,7 @@ class Examples:
         names = [str(n) for n in range(len(list(tensors_in(self.inputs.args))))]
         for name, value in self.inputs.kwargs:
             names += [name] * len(list(tensors_in(value)))
-        have, wanted = dict(zip(names, self.tensors, strict=True)), [each.name for each in program.inputs]
+        have, wanted = dict(zip(names, self.tensors, strict=True)), [taken.name for taken in program.inputs]
         if set(wanted) <= set(have):
             return [have[name] for name in wanted]
         if len(wanted) == len(names) or len(wanted) == 1:
@@ -55,13 +55,15 @@ class Examples:
 
 
 def collect(batches: Any, labels: Any, most: int) -> Examples:
-    """The first `most` examples.
+    """The first `most` examples. What was collected before is taken as it is.
 
     Raises:
         CannotCalibrate: There are too few, they hold NaN or infinities, or are no tensors.
     """
+    if isinstance(batches, Examples):
+        return batches
     kept: list[list[Tensor]] = []
-    told: list[Tensor] = []
+    labelled: list[Tensor] = []
     first: Inputs | None = None
     passed_over = count = 0
     given = _labels(labels)
@@ -72,20 +74,20 @@ def collect(batches: Any, labels: Any, most: int) -> Examples:
         raise CannotCalibrate(problem, "Give a DataLoader, or a list of tensors, pairs or dicts") from None
     for inputs, own in map(split, given_batches):
         y = next(given, None) if labels is not None else own
-        tensors = [each.detach().to(CPU) for each in tensors_in((inputs.args, dict(inputs.kwargs)))]
+        tensors = [tensor.detach().to(CPU) for tensor in tensors_in((inputs.args, dict(inputs.kwargs)))]
         if not tensors or any(tensor.ndim == 0 for tensor in tensors):
             raise CannotCalibrate(
                 "a batch holds no tensors", "Give tensors, pairs (x, y), or dicts of tensors"
             )
         if first is None:
             first = inputs
-        elif [each.shape[1:] for each in tensors] != [each.shape[1:] for each in kept[0]]:
+        elif [tensor.shape[1:] for tensor in tensors] != [tensor.shape[1:] for tensor in kept[0]]:
             passed_over += tensors[0].shape[0]
             continue
         room = most - count
         kept.append([tensor[:room] for tensor in tensors])
         if isinstance(y, Tensor) and y.ndim and y.shape[0] == tensors[0].shape[0]:
-            told.append(y.detach().to(CPU)[:room])
+            labelled.append(y.detach().to(CPU)[:room])
         count += kept[-1][0].shape[0]
         if count >= most:
             break
@@ -93,8 +95,8 @@ def collect(batches: Any, labels: Any, most: int) -> Examples:
         raise CannotCalibrate(f"there are {count} examples", f"Give at least {FEWEST}, better 1,000")
     joined = iter([torch.cat(parts) for parts in zip(*kept, strict=True)])
     inputs = Inputs(*_replaced(first, joined))
-    complete = sum(len(each) for each in told) == count
-    examples = Examples(inputs, torch.cat(told) if complete and told else None, passed_over)
+    complete = sum(map(len, labelled)) == count
+    examples = Examples(inputs, torch.cat(labelled) if complete and labelled else None, passed_over)
     for tensor in examples.tensors:
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             bad = int((~torch.isfinite(tensor.reshape(len(examples), -1)).all(1)).sum())
@@ -113,8 +115,8 @@ def batches_in(batches: Any) -> Iterator[Any]:
     """One batch after the other. TypeError: there are none in it."""
     if isinstance(batches, Tensor) or hasattr(batches, "keys") or _pair(batches):
         return iter([batches])
-    found: Iterator[Any] = iter(batches)
-    return found
+    iterator: Iterator[Any] = iter(batches)
+    return iterator
 
 
 def _pair(batches: Any) -> bool:

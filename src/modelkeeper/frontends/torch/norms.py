@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modelkeeper.frontends.fit_tasks import Aim, Fitted
+from modelkeeper.frontends.fit_tasks import FitTask, FittedLayer
 from modelkeeper.frontends.torch.program import Hole
 from modelkeeper.frontends.torch.regression import Affine, Solver, Sums, spread
-from modelkeeper.frontends.torch.side_by_side import Alongside, Chunk, Site
+from modelkeeper.frontends.torch.side_by_side import Chunk, SideBySide, Site
 
 RIDGES = (1e-4, 1e-2, 1e-1, 1.0)  # the held-out examples choose
 NOTHING_TO_GAIN = 1e-6  # an error of the gathered weights below which a layer is left alone
 ROWS = (4_096, 10)  # at least so many rows for a regression, and so many for each input
 
 
-class Norms(Alongside):
+class Norms(SideBySide):
     """Both models side by side, and the means to fit norms."""
 
     def renew(self, end: int) -> None:
@@ -32,10 +32,10 @@ class Norms(Alongside):
                 for name, value in zip(names, self._seen(number), strict=True):
                     self._set(name, value)
 
-    def _rephrase(self, aim: Aim, step: int) -> None:
+    def _rephrase(self, task: FitTask, step: int) -> None:
         """Put new statistics into a norm, and a gain and bias with which it does what it did."""
-        names, epsilon = dict(aim.norm_tensors), self._epsilon(aim)
-        old = {role: self.tensors[name].double() for role, name in aim.norm_tensors}
+        names, epsilon = dict(task.norm_tensors), self._epsilon(task)
+        old = {role: self.tensors[name].double() for role, name in task.norm_tensors}
         mean, variance = self._seen(step)
         slope = old["gain"] / (old["variance"] + epsilon).sqrt()
         self._set(names["mean"], mean)
@@ -43,57 +43,59 @@ class Norms(Alongside):
         self._set(names["gain"], slope * (variance + epsilon).sqrt())
         self._set(names["bias"], old["bias"] + slope * (mean - old["mean"]))
 
-    def _norm(self, aim: Aim, site: "Site") -> Fitted:
+    def _norm(self, task: FitTask, site: "Site") -> FittedLayer:
         """A norm on its own: a line for each unit, from what it normalises to what the parent puts out."""
         operation = self.program.steps[site.step].operation.partition(".")[0]
-        scaled = self._scaled(aim, site.step) if operation == "mul" else ""
+        scaled = self._scaled(task, site.step) if operation == "mul" else ""
         if operation not in ("batch_norm", "layer_norm", "group_norm", "rms_norm") and not scaled:
-            return Fitted(aim.layer, site.target.layer, f"a {operation}")
+            return FittedLayer(task.layer, site.target.layer, f"a {operation}")
         fresh: dict[str, Tensor] = {}
-        if aim.norm_tensors:
+        if task.norm_tensors:
             fresh = dict(zip(("running_mean", "running_var"), self._seen(site.step), strict=True))
         elif operation == "batch_norm":
-            return Fitted(aim.layer, site.target.layer, "a batch norm without statistics of its own")
-        gain = self.tensors[aim.weight].double().reshape(-1, 1, 1)
+            return FittedLayer(task.layer, site.target.layer, "a batch norm without statistics of its own")
+        gain = self.tensors[task.weight].double().reshape(-1, 1, 1)
         bias = (
-            self.tensors[aim.bias].double().reshape(-1, 1) if aim.bias else torch.zeros(len(gain), 1).double()
+            self.tensors[task.bias].double().reshape(-1, 1)
+            if task.bias
+            else torch.zeros(len(gain), 1).double()
         )
         fit, hold = (self._lines(chunks, site, fresh, len(gain), scaled) for chunks in (self._fit, self.hold))
         plain = self._lines(self.hold, site, {}, len(gain)) if fresh else hold
         before = plain.error(gain, bias)
         if before < NOTHING_TO_GAIN:
-            return Fitted(aim.layer, site.target.layer, "kept", before, before)
-        found = [(before, "kept", gain, bias)]
+            return FittedLayer(task.layer, site.target.layer, "kept", before, before)
+        rivals = [(before, "kept", gain, bias)]
         if fresh:
-            found.append((hold.error(gain, bias), "statistics", gain, bias))
+            rivals.append((hold.error(gain, bias), "statistics", gain, bias))
         mapped = torch.from_numpy(site.target.units >= 0)
         for ridge in RIDGES:
-            new, shift = Solver(fit, ridge, intercept=bool(aim.bias)).solve(fit.cross, gain, bias)
+            new, shift = Solver(fit, ridge, intercept=bool(task.bias)).solve(fit.cross, gain, bias)
             new = torch.where(mapped[:, None, None], new, gain)
             shift = torch.where(mapped[:, None], shift, bias)
             if torch.isfinite(new).all() and torch.isfinite(shift).all():
-                found.append((hold.error(new, shift), "fitted", new, shift))
-        after, how, gain, bias = min(found, key=lambda each: each[0])
-        if how == "fitted" and aim.bias:
+                rivals.append((hold.error(new, shift), "fitted", new, shift))
+        after, how, gain, bias = min(rivals, key=lambda rival: rival[0])
+        if how == "fitted" and task.bias:
             wide = spread(Affine(gain, bias), fit, mapped[:, None])
             if (error := hold.error(wide.weight, wide.bias)) <= before:
                 after, gain, bias = error, wide.weight, wide.bias
         if how != "kept":
-            for role, name in aim.norm_tensors:
+            for role, name in task.norm_tensors:
                 if role in ("mean", "variance"):
                     self._set(name, fresh["running_mean" if role == "mean" else "running_var"])
-            self._set(aim.weight, gain)
-            if aim.bias:
-                self._set(aim.bias, bias)
-        return Fitted(aim.layer, site.target.layer, how, before, after)
+            self._set(task.weight, gain)
+            if task.bias:
+                self._set(task.bias, bias)
+        return FittedLayer(task.layer, site.target.layer, how, before, after)
 
-    def _scaled(self, aim: Aim, step: int) -> str:
+    def _scaled(self, task: FitTask, step: int) -> str:
         """Of a norm that is written out: the argument that its gain multiplies; "" if it is no such."""
         given = self._given_later(step)
         names = [name for name in ("self", "other") if isinstance(given.get(name), Hole)]
         for name, other in zip(names, reversed(names), strict=True):
             if (
-                self._name_of(given[other]) == aim.weight
+                self._name_of(given[other]) == task.weight
                 and name != other
                 and self._given(step)[name].ndim > 1
             ):
@@ -104,7 +106,7 @@ class Norms(Alongside):
         """Mean and variance of what a batch norm is given."""
         count, total, squares = 0, torch.zeros(()).double(), torch.zeros(()).double()
         for chunk in self._fit:
-            x = chunk.ours.arguments(step)["input"].movedim(1, -1).flatten(0, -2)
+            x = chunk.child.arguments(step)["input"].movedim(1, -1).flatten(0, -2)
             count += len(x)
             total = total + x.sum(0, dtype=torch.float64)
             squares = squares + x.double().square().sum(0)
@@ -122,9 +124,9 @@ class Norms(Alongside):
         """What a norm makes without its gain and bias; `scaled`: its argument, if it is a product."""
         sums = Sums(units, 1, 1)
         for chunk in chunks:
-            given = chunk.ours.arguments(site.step)
+            given = chunk.child.arguments(site.step)
             changed: dict[str, Any] = {name: None for name in ("weight", "bias") if name in given}
-            x = given[scaled] if scaled else chunk.ours.apply(site.step, **changed, **fresh)[0]
+            x = given[scaled] if scaled else chunk.child.apply(site.step, **changed, **fresh)[0]
             x = x.movedim(site.axis, -1).flatten(0, -2)
             y = self._wanted(chunk, site).flatten(0, -2)
             if len(x) > ROWS[0]:

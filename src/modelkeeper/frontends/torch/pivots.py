@@ -42,14 +42,14 @@ def pivots(
     spaces = {
         program.layers[name]: space for name, space in reads if program.layers.get(name, -1) >= program.first
     }
-    found: dict[int, list[tuple[Tensor, Tensor]]] = {}
+    readings: dict[int, list[tuple[Tensor, Tensor]]] = {}
     for value in sorted(spaces):
         step = program.maker(value)
         run.to(step)
         read = _reading(run, step)
         if read is not None:
-            found.setdefault(spaces[value], []).append(read)
-    return {space: _rank(readings) for space, readings in found.items()}
+            readings.setdefault(spaces[value], []).append(read)
+    return {space: _rank(of_space) for space, of_space in readings.items()}
 
 
 def _reading(run: Pass, step: int) -> tuple[Tensor, Tensor] | None:

@@ -5,7 +5,7 @@ their first name (when loading, any of their names will do).
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +18,7 @@ from modelkeeper.frontends.torch.named_tensors import owned_tensors
 from modelkeeper.frontends.torch.recorder import CPU, Owned
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Module = TypeVar("Module", bound=nn.Module)
 
 LARGE = 1 << 16  # bytes that are worth a way of their own
 # Types that NumPy does not have itself, with an integer type of the same width to carry them over.
@@ -37,13 +38,13 @@ def read(model: nn.Module) -> Iterator[tuple[str, Array]]:
     Raises:
         InvalidWeights: A tensor is on the meta device, quantised or sparse: it has no plain numbers.
     """
-    for each in owned_tensors(model):
-        if each.stored:
-            yield each.names[0], _array(each)
+    for owned in owned_tensors(model):
+        if owned.stored:
+            yield owned.names[0], _array(owned)
 
 
-def load(model: nn.Module, weights: Mapping[str, Any]) -> None:
-    """Write weights into a model, in place: optimizers built on its parameters stay valid.
+def load(model: Module, weights: Mapping[str, Any]) -> Module:
+    """Write weights into a model, in place, and return it: optimizers built on its parameters stay valid.
 
     Every name and shape is checked before the first number is written. Dtype and device of the model are
     kept; tensors that `weights` does not name are left alone.
@@ -56,7 +57,7 @@ def load(model: nn.Module, weights: Mapping[str, Any]) -> None:
         InvalidWeights: A name is unknown or given twice, or a shape or kind of number does not fit. The
             model is then unchanged.
     """
-    homes = {name: each for each in owned_tensors(model) if each.stored for name in each.names}
+    homes = {name: owned for owned in owned_tensors(model) if owned.stored for name in owned.names}
     planned: dict[str, tuple[Tensor, Any]] = {}
     for name, value in weights.items():
         home = homes.get(name)
@@ -65,7 +66,7 @@ def load(model: nn.Module, weights: Mapping[str, Any]) -> None:
         if home.names[0] in planned:
             raise InvalidWeights(name, f"it is tied to {home.names[0]!r}, which is given too")
         planned[home.names[0]] = (home.tensor, _fitting(name, value, home.tensor))
-    moved = {name: found for name, pair in planned.items() if (found := _as_bytes(*pair)) is not None}
+    moved = {name: way for name, pair in planned.items() if (way := _as_bytes(*pair)) is not None}
     sources, outs = [source for source, _ in moved.values()], [out for _, out in moved.values()]
     _native.copy(sources, outs, torch.get_num_threads())
     torch.autograd.graph.increment_version([planned[name][0] for name in moved])
@@ -75,6 +76,7 @@ def load(model: nn.Module, weights: Mapping[str, Any]) -> None:
                 source = as_tensor(name, value)
                 shared = source.device == target.device and _place(source) == _place(target)
                 target.copy_(source.clone() if shared else source)  # what overlaps cannot be copied as it is
+    return model
 
 
 def _place(tensor: Tensor) -> int:
@@ -100,8 +102,8 @@ def _bytes(value: Any) -> Array | None:
     return value.reshape(-1).view(np.uint8) if value.flags.c_contiguous and value.dtype.isnative else None
 
 
-def _array(each: Owned) -> Array:
-    tensor, name = each.tensor.detach(), each.names[0]
+def _array(owned: Owned) -> Array:
+    tensor, name = owned.tensor.detach(), owned.names[0]
     if tensor.is_meta:
         raise InvalidWeights(name, "it is on the meta device and has no numbers")
     if tensor.layout != torch.strided or tensor.is_quantized:

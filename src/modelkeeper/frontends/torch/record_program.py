@@ -1,6 +1,6 @@
 """From a model to its program: what it did on batches of different size, written down as one.
 
-    record(model, inputs).to_bytes()
+    record_program(model, inputs).to_bytes()
 
 The model runs on shapes, with two and with three examples. Sizes in the arguments of its operations that
 differ have to be multiples of the batch. If it also runs on shorter sequences (tokens, frames: the second
@@ -52,7 +52,7 @@ _NOTHING = frozenset(
 _RENAMED = {"view": "reshape", "_unsafe_view": "reshape", "_reshape_alias": "reshape"}
 
 
-def record(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None) -> Program:
+def record_program(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None) -> Program:
     """The program of a model, for batches of any size.
 
     Args:

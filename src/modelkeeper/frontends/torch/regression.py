@@ -64,8 +64,8 @@ class Sums:
         `weight`: (groups, outputs, inputs); `bias`: (groups, outputs).
         """
         both = torch.cat([weight.double(), bias.double()[..., None]], 2)
-        found = (both @ self.inner * both).sum() - 2 * (both * self.cross.transpose(1, 2)).sum()
-        return max(0.0, float(found + self.squares.sum())) / self._scale
+        change = (both @ self.inner * both).sum() - 2 * (both * self.cross.transpose(1, 2)).sum()
+        return max(0.0, float(change + self.squares.sum())) / self._scale
 
 
 @dataclass
@@ -149,8 +149,8 @@ class Rows:
 
     def error(self, weight: Tensor, bias: Tensor) -> float:
         """The squared error over the variance of what is wanted: 0 is perfect, 1 is no better than means."""
-        found = self._seen(self._made(weight, bias) + self._rest) - self._seen(self._wanted)
-        return float(found.double().square().sum()) / self._scale
+        error = self._seen(self._made(weight, bias) + self._rest) - self._seen(self._wanted)
+        return float(error.double().square().sum()) / self._scale
 
     def solver(self, ridge: float, *, intercept: bool) -> Solver:
         return Solver(self.sums, ridge, intercept=intercept)
@@ -163,8 +163,8 @@ class Rows:
             x = functional.pad(self.inputs, (0, 1), value=1.0).transpose(1, 2)
             for _ in range(self.ROUNDS):
                 outcome = self._made(*made) + self._rest
-                aim = torch.where(self._wanted > 0, self._wanted, outcome.clamp_max(0)) - self._rest
-                made = solver.solve((x @ aim).double(), *prior)
+                sought = torch.where(self._wanted > 0, self._wanted, outcome.clamp_max(0)) - self._rest
+                made = solver.solve((x @ sought).double(), *prior)
                 yield made
 
     def _made(self, weight: Tensor, bias: Tensor) -> Tensor:

@@ -2,12 +2,12 @@
 
 import copy
 import itertools
-import math
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -20,10 +20,11 @@ from torch.utils.data import DataLoader, TensorDataset
 from benchmarks.helpers.catalogue import transformer
 from modelkeeper import KeeperWarning, ModelKeeperClient, Report, transfer
 from modelkeeper.errors import CannotProbe, InvalidSetting
-from modelkeeper.frontends.races import FURTHER, LEAD, from_dict, heats, ranked, score, worthwhile
-from modelkeeper.frontends.torch import labelled, race
+from modelkeeper.frontends.torch import FRONTEND, labelled
+from modelkeeper.warmstart.answer import Answer
+from modelkeeper.warmstart.race.race import Terms, race
+from modelkeeper.warmstart.race.rules import from_dict
 
-losses = st.lists(st.floats(-5, 5), min_size=4, max_size=30)
 LONG = 1_000.0  # seconds to calibrate: no budget, so that a busy machine gives the same results
 META = {"data": "pictures", "task": "classification"}
 
@@ -88,60 +89,6 @@ def probed(parent: nn.Module, child: nn.Module, batches: Any = BATCHES, **option
     return transfer(parent, child, probe=batches, **given)
 
 
-# -- rules ------------------------------------------------------------------------------------------
-
-
-@given(st.integers(1, 6), st.integers(4, 80), st.integers(10, 300))
-def test_a_race_keeps_to_its_batches_and_steps(rivals: int, batches: int, steps: int) -> None:
-    plan = heats(rivals, batches, steps)
-    ends = [end for end, _ in plan]
-    assert ends == sorted(ends)
-    assert 1 <= ends[-1] <= batches
-    assert plan[-1][1] == 1
-    running, at, spent = rivals, 0, 0
-    for end, going_on in plan:
-        spent += (end - at) * (running + 1)
-        running, at = going_on, end
-        assert going_on >= 1
-    assert spent <= max(steps, 8 * len(plan))  # a heat has one batch at least
-
-
-@given(losses, st.floats(0.1, 10))
-def test_equal_rivals_leave_the_favourite_first_and_scale_does_not_matter(
-    run: list[float], scale: float
-) -> None:
-    assert ranked({"warm": run, "other": list(run)})[0] == "warm"
-    ahead = [loss - 1 for loss in run]
-    assert ranked({"warm": run, "other": ahead})[0] == "other"
-    assert ranked({"warm": ahead, "other": run})[0] == "warm"
-    scaled = {"warm": [scale * each for each in run], "other": [scale * each for each in ahead]}
-    assert ranked(scaled) == ["other", "warm"]
-
-
-@given(losses, st.sampled_from([math.nan, math.inf, -math.inf]), st.integers(0, 29))
-def test_a_loss_that_is_no_number_loses(run: list[float], bad: float, place: int) -> None:
-    broken = list(run)
-    broken[place % len(run)] = bad
-    assert score(broken) == math.inf
-    assert ranked({"warm": broken, "other": run}) == ["other", "warm"]
-    assert ranked({"warm": run, "other": broken}) == ["warm", "other"]
-    assert worthwhile(run, broken)
-    assert not worthwhile(broken, run)
-    with pytest.raises(ValueError, match="no loss"):
-        worthwhile(broken, broken)
-
-
-@given(st.floats(0.5, 5), st.floats(0.05, 1))
-def test_a_small_lead_over_a_cold_start_is_not_enough(first: float, left: float) -> None:
-    cold = [first] + [left * first] * 10
-    level = cold[-1]
-    learned = first - level
-    bar = max(LEAD * level, level - (FURTHER - 1) * learned)
-    assert not worthwhile([level] * 11, cold)
-    assert worthwhile([bar - 1e-6] * 11, cold) == (bar - 1e-6 < level)
-    assert not worthwhile([min(level, bar + 1e-6)] * 11, cold)
-
-
 # -- who wins ---------------------------------------------------------------------------------------
 
 
@@ -188,11 +135,11 @@ def test_a_parent_that_hurts_is_not_taken() -> None:
 def test_a_start_with_a_loss_that_is_no_number_loses() -> None:
     model = made(4, 0)
     broken = {name: torch.full_like(tensor, torch.inf) for name, tensor in model.named_parameters()}
-    found = race(model, {"warm": broken, "cold": {}}, labelled(BATCHES, 20), cross_entropy, sgd)
+    starts: dict[str, Any] = {"warm": broken, "cold": {}}
+    found = race(FRONTEND.trials, model, starts, labelled(BATCHES, 20), Terms(cross_entropy, sgd))
     assert found.winner == "cold"
     assert found.runners[-1].verdict == "its loss is no number"
-    again = from_dict(found.to_dict())
-    assert [each.start for each in again.runners] == [each.start for each in found.runners]
+    assert from_dict(found.to_dict()) == found
     assert found.to_dict()["runners"][-1]["loss"] is None
 
 
@@ -320,13 +267,14 @@ def test_the_answer_shows_the_race(client: ModelKeeperClient) -> None:
     child = made(4, 1)
     answer = asked(client, child)
     assert answer.parent_name == "good"
-    assert answer.probe["winner"] in ("warm", "calibrated")
-    assert (answer.calibration is not None) == (answer.probe["winner"] == "calibrated")
+    assert answer.probe.winner in ("warm", "calibrated")
+    assert (answer.calibration is not None) == (answer.probe.winner == "calibrated")
     assert "first loss" in str(answer)
-    assert answer.to_dict()["probe"] == answer.probe
+    assert answer.to_dict()["probe"] == answer["probe"] == answer.probe.to_dict()
+    assert msgspec.json.decode(msgspec.json.encode(answer), type=Answer).probe == answer.probe
     assert client.register_model(child, META | {"accuracy": 0.9}, example_inputs=X[:2]).parent  # type: ignore[union-attr]
     plain = asked(client, made(4, 1), calibrate=False)
-    assert "calibrated" not in {each["start"] for each in plain.probe["runners"]}
+    assert "calibrated" not in {each["start"] for each in plain["probe"]["runners"]}
 
 
 def test_a_cold_start_that_wins_is_an_answer_and_leaves_no_lineage(tmp_path: Path) -> None:
@@ -357,7 +305,7 @@ def test_a_second_parent_races_and_may_win(good: Net, tmp_path: Path) -> None:
         client.register_model(worse, META | {"accuracy": 0.95, "name": "worse"}, example_inputs=X[:2])
         client.register_model(good, META | {"accuracy": 0.9, "name": "good"}, example_inputs=X[:2])
         answer = asked(client, made(12, 1))
-        assert answer.probe["winner"] == "second parent"
+        assert answer.probe.winner == "second parent"
         assert answer.parent_name == "good"
         assert answer.exact
 
@@ -386,8 +334,9 @@ def test_a_coordinator_that_is_down_means_a_cold_start() -> None:
 @given(st.integers(0, 3))
 def test_the_same_race_has_the_same_outcome(seed: int) -> None:
     model, parent = made(4, seed), dict(made(4, seed + 9).named_parameters())
+    terms = Terms(cross_entropy, sgd, steps=16)
     first, second = (
-        race(model, {"warm": parent, "cold": {}}, labelled(BATCHES, 8), cross_entropy, sgd, steps=16)
+        race(FRONTEND.trials, model, {"warm": parent, "cold": {}}, labelled(BATCHES, 8), terms)
         for _ in range(2)
     )
     assert [each.loss for each in first.runners] == [each.loss for each in second.runners]

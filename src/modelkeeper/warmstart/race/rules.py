@@ -18,12 +18,14 @@ by `make probing`.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+import msgspec
+
+COLD = "cold"  # the start that every race needs
 STEPS = 100  # of all starts together
-FEWEST = 4  # batches that a race takes
 WINDOW = 0.5  # the share of the batches so far that counts, the last ones
 SURE = 2.0  # standard errors by which a rival has to be ahead of the favourite
 LEAD = 0.7  # of the cold start's loss: a rival has to come below it ...
@@ -37,8 +39,8 @@ class Runner:
     start: str
     parent: str  # whom its weights are from; "" for none
     steps: int
-    first: float  # the loss of the first batch, before any step
-    loss: float  # the mean loss over the later half of its batches: what it was judged by
+    first: float | None  # the loss of the first batch, before any step; None: it is no number
+    loss: float | None  # the mean loss over the later half of its batches: what it was judged by
     verdict: str
 
 
@@ -53,23 +55,13 @@ class Race:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data. A loss that is no number is None."""
-        runners = [
-            {
-                key: None if isinstance(value, float) and not math.isfinite(value) else value
-                for key, value in asdict(each).items()
-            }
-            for each in self.runners
-        ]
-        return {**asdict(self), "runners": runners}
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain | {"runners": list(plain["runners"])}
 
 
 def from_dict(data: Mapping[str, Any]) -> Race:
     """What `to_dict` gave."""
-    rows: list[dict[str, Any]] = [
-        {key: math.nan if value is None else value for key, value in each.items()} for each in data["runners"]
-    ]
-    runners = [Runner(**row) for row in rows]
-    return Race(**{**data, "runners": tuple(runners)})
+    return msgspec.convert(data, Race)
 
 
 def heats(rivals: int, batches: int, steps: int) -> list[tuple[int, int]]:
@@ -80,14 +72,14 @@ def heats(rivals: int, batches: int, steps: int) -> list[tuple[int, int]]:
 
     Each heat but the last takes half of the steps that are left.
     """
-    found: list[tuple[int, int]] = []
+    planned: list[tuple[int, int]] = []
     left, at = steps, 0
     while rivals > 1:
         until = min(batches, at + max(1, left // 2 // (rivals + 1)))
         left -= (until - at) * (rivals + 1)
         at, rivals = until, (rivals + 1) // 2
-        found.append((at, rivals))
-    return [*found, (min(batches, at + max(1, left // 2)), 1)]
+        planned.append((at, rivals))
+    return [*planned, (min(batches, at + max(1, left // 2)), 1)]
 
 
 def score(losses: Sequence[float]) -> float:
@@ -99,10 +91,10 @@ def score(losses: Sequence[float]) -> float:
 
 def ranked(losses: Mapping[str, Sequence[float]]) -> list[str]:
     """Rivals, the best first. The first that is given is the favourite: chance does not beat it."""
-    order = sorted(losses, key=lambda each: score(losses[each]))
+    order = sorted(losses, key=lambda name: score(losses[name]))
     favourite = next(iter(losses))
-    ahead = [each for each in order if _surely(losses[each], losses[favourite])]
-    return [*ahead, favourite, *(each for each in order if each not in ahead and each != favourite)]
+    ahead = [name for name in order if _surely(losses[name], losses[favourite])]
+    return [*ahead, favourite, *(name for name in order if name not in ahead and name != favourite)]
 
 
 def worthwhile(rival: Sequence[float], cold: Sequence[float]) -> bool:
@@ -111,13 +103,13 @@ def worthwhile(rival: Sequence[float], cold: Sequence[float]) -> bool:
     Raises:
         ValueError: Neither has a loss that is a number.
     """
-    ours, theirs = score(rival), score(cold)
-    if math.isinf(ours) and math.isinf(theirs):
+    loss, bar = score(rival), score(cold)
+    if math.isinf(loss) and math.isinf(bar):
         raise ValueError("no loss is a number")
-    if math.isinf(theirs):
+    if math.isinf(bar):
         return True
-    learned = max(0.0, cold[0] - theirs)
-    return ours < max(theirs - (1 - LEAD) * abs(theirs), theirs - (FURTHER - 1) * learned) and ours < theirs
+    learned = max(0.0, cold[0] - bar)
+    return loss < max(bar - (1 - LEAD) * abs(bar), bar - (FURTHER - 1) * learned) and loss < bar
 
 
 def _window(losses: Sequence[float]) -> int:
@@ -129,6 +121,6 @@ def _surely(losses: Sequence[float], others: Sequence[float]) -> bool:
     if math.isinf(score(losses)) or math.isinf(score(others)):
         return score(losses) < score(others)
     count = min(_window(losses), _window(others))
-    ahead = [theirs - ours for ours, theirs in zip(losses[-count:], others[-count:], strict=True)]
+    ahead = [other - loss for loss, other in zip(losses[-count:], others[-count:], strict=True)]
     chance = stdev(ahead) / math.sqrt(count) if count > 1 else 0.0
     return fmean(ahead) > SURE * chance

@@ -1,0 +1,122 @@
+"""The PyTorch front end as one object: what `modelkeeper.frontends.protocol` asks for.
+
+    FRONTEND.read(model), FRONTEND.load(model, weights) ...     required of every front end
+    FRONTEND.runner                                             examples, programs, calibrating
+    FRONTEND.trials                                             copies in training, for races
+
+Everything is done by functions of this package; here they only come together.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from torch import Tensor, nn
+
+from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, Progress
+from modelkeeper.frontends.torch.behaviour import difference
+from modelkeeper.frontends.torch.calibrate import calibrate, example_of
+from modelkeeper.frontends.torch.describe import example, trace_model
+from modelkeeper.frontends.torch.examples import Examples, collect
+from modelkeeper.frontends.torch.inputs import Inputs
+from modelkeeper.frontends.torch.program import Program
+from modelkeeper.frontends.torch.read_load import load, read
+from modelkeeper.frontends.torch.record_program import record_program
+from modelkeeper.frontends.torch.trials import Labelled, Loss, TorchTrial, duplicate, labelled
+from modelkeeper.tracing.trace import Trace
+from modelkeeper.weights import Array
+
+if TYPE_CHECKING:
+    from modelkeeper.frontends.protocol import Frontend
+
+M = TypeVar("M")
+
+
+class TorchRunner:
+    """Runs PyTorch models: see `protocol.Runner`."""
+
+    def collect(self, batches: Any, labels: Any, most: int) -> Examples:
+        """The first examples of tensors, pairs, dicts, a DataLoader."""
+        return collect(batches, labels, most)
+
+    def example_of(self, model: nn.Module, inputs: Inputs) -> Inputs:
+        """Two of the examples."""
+        return example_of(model, inputs)
+
+    def record_program(self, model: nn.Module, example_inputs: Any = None) -> Program:
+        """A program that computes what the model computes."""
+        return record_program(model, example_inputs)
+
+    def read_program(self, data: bytes) -> Program:
+        """A program from its bytes, checked."""
+        return Program.from_bytes(data)
+
+    def calibrate(
+        self,
+        child: nn.Module,
+        planner: FitPlanner,
+        parent: Program | nn.Module,
+        tensors: Mapping[str, Array],
+        examples: Any,
+        *,
+        budget: Budget,
+        progress: Progress | None = None,
+    ) -> Calibration:
+        """Fit the layers of a child to what its parent computes, in place."""
+        return calibrate(child, planner, parent, tensors, examples, budget=budget, progress=progress)
+
+    def difference(self, first: nn.Module, second: nn.Module, example_inputs: Any = None) -> float:
+        """By how much two models differ on random inputs."""
+        return difference(first, second, example_inputs)
+
+
+class TorchTrials:
+    """Trains copies of PyTorch models: see `protocol.Trials`."""
+
+    def labelled(self, batches: Any, most: int) -> Sequence[Labelled]:
+        """The first batches, with their labels."""
+        return labelled(batches, most)
+
+    def duplicate(self, model: nn.Module) -> nn.Module:
+        """A copy of a model, without what wraps it."""
+        return duplicate(model)
+
+    def trial(
+        self, model: nn.Module, weights: Mapping[str, Any], loss: Loss | None, optimizer: Any
+    ) -> TorchTrial:
+        """A copy of the model with these weights, ready to train."""
+        return TorchTrial(model, weights, loss, optimizer)
+
+
+class TorchFrontend:
+    """Models are instances of torch.nn.Module: see `protocol.Frontend`."""
+
+    name = "torch"
+    runner = TorchRunner()
+    trials = TorchTrials()
+
+    def takes(self, model: object) -> bool:
+        """Is it a module?"""
+        return isinstance(model, nn.Module)
+
+    def trace(self, model: nn.Module, example_inputs: Any = None) -> Trace:
+        """What the model does with its inputs, on shapes where that is possible."""
+        return trace_model(model, example_inputs)
+
+    def read(self, model: nn.Module) -> Iterator[tuple[str, Array]]:
+        """Every stored tensor by name, sharing memory with those on the CPU."""
+        return read(model)
+
+    def load(self, model: M, weights: Mapping[str, Any]) -> M:
+        """Write weights into a model, in place; the model that was given."""
+        load(cast(nn.Module, model), weights)
+        return model
+
+    def example(self, shape: Iterable[int], dtype: str = "float32") -> Tensor:
+        """A tensor without numbers."""
+        return example(shape, dtype)
+
+
+FRONTEND = TorchFrontend()
+
+if TYPE_CHECKING:
+    _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so

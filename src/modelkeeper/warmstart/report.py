@@ -1,0 +1,135 @@
+"""What was done for a model, for people: answers, calibrations and races as tables.
+
+    report(answer)                  all that an answer says, with some runners-up
+    calibration_table(calibration)  what was fitted on examples
+    race_table(race)                how the starts of a probe ran
+
+They return something that rich can print; nothing here prints anything.
+"""
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from modelkeeper.display.tables import plain
+from modelkeeper.frontends.fit_tasks import Calibration
+from modelkeeper.warmstart.answer import Answer, Rival
+from modelkeeper.warmstart.race.rules import Race
+
+MOST_SHOWN = 5  # runners-up in a printed report
+
+
+def report(answer: Answer, most: int = MOST_SHOWN) -> RenderableType:
+    """An answer as people read it, with so many runners-up."""
+    lines: list[RenderableType] = []
+    if answer.cold:
+        lines.append(plain(f"Cold start: {answer.reason}."))
+    else:
+        lines += _warm(answer)
+    if answer.calibration is not None:
+        lines += _calibration(answer.calibration)
+    if answer.probe is not None:
+        lines.append(race_table(answer.probe))
+    if answer.runners_up:
+        lines.append(_rivals(answer.runners_up[:most]))
+        if len(answer.runners_up) > most:
+            lines.append(Text(f"and {len(answer.runners_up) - most} more"))
+    lines += [plain(f"Note: {warning}") for warning in answer.warnings]
+    if answer.seconds:
+        spent = ", ".join(f"{stage} {1000 * seconds:.0f} ms" for stage, seconds in answer.seconds.items())
+        lines.append(plain(f"Considered {answer.considered:,} models, aligned {answer.aligned:,}; {spent}."))
+    return Group(*lines)
+
+
+def _warm(answer: Answer) -> Iterator[RenderableType]:
+    """From whom the weights are, why, what became of them, and how to go on."""
+    measured = f", {answer.metric} {answer.value:.4g}" if answer.value is not None else ""
+    on = f" on {answer.data}" if answer.data else ""
+    would = "would start" if answer.dry_run else "starts"
+    yield plain(
+        f"The model {would} warm from {answer.parent_name} ({answer.parent}): "
+        f"similarity {answer.similarity:.3f}{measured}{on}."
+    )
+    yield plain(f"Why: {answer.reason}.")
+    columns = ("layers", "tensors", "parameters", "percent")
+    table = Table(header_style="bold")
+    table.add_column("action")
+    for heading in columns:
+        table.add_column(heading, justify="right")
+    for action, row in answer.actions.items():  # over JSON every number comes back as a float
+        table.add_row(action, *(f"{row[key]:,.0f}" for key in columns[:-1]), f"{row['percent']:,}")
+    yield table
+    if answer.exact:
+        yield Text("Exact: before any training it computes what the parent computes.")
+    else:
+        yield Text("Approximate, since:")
+    for doubt in answer.doubts:
+        yield plain(f"  {doubt}")
+    yield plain(f"Advice: {answer.advice}.")
+
+
+def _calibration(calibration: Calibration) -> Iterator[RenderableType]:
+    """A calibration in two lines."""
+    kept = "kept" if calibration.kept else "not kept: the model has the weights of the plain transfer"
+    cost = f"on {calibration.examples:,} examples in {calibration.seconds:.1f} s"
+    yield plain(f"Calibrated {cost}: {calibration.fitted} layers fitted.")
+    change = f"{calibration.plain:.4g} before, {calibration.calibrated:.4g} after"
+    yield plain(f"{calibration.measure.capitalize()}: {change}; {kept}.")
+
+
+def _rivals(rivals: tuple[Rival, ...]) -> Table:
+    table = Table(header_style="bold", title="not taken", title_justify="left")
+    for heading in ("model", "similarity", "quality", "why"):
+        table.add_column(heading, overflow="fold")
+    for rival in rivals:
+        quality = f"{rival.metric} {rival.value:.4g}" if rival.value is not None else ""
+        cells = f"{rival.name} ({rival.id})", f"{rival.similarity:.3f}", quality, rival.why
+        table.add_row(*map(plain, cells))
+    return table
+
+
+def calibration_table(calibration: Calibration) -> RenderableType:
+    """What was fitted, how near it came on held-out examples, what it cost."""
+    table = Table(header_style="bold")
+    for heading in ("layer", "follows", "how"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("error before", "after"):
+        table.add_column(heading, justify="right")
+    for layer in calibration.layers:
+        table.add_row(
+            plain(layer.layer), plain(layer.target), layer.how, _number(layer.before), _number(layer.after)
+        )
+    verdict = "kept"
+    if not calibration.kept:
+        verdict = f"not kept, {calibration.why}: the target has the weights of the plain transfer"
+    lines = [
+        Text(f"{calibration.measure}:"),
+        Text(f"{calibration.plain:.4g} before, {calibration.calibrated:.4g} after; {verdict}"),
+        Text(
+            f"{calibration.fitted} of {len(calibration.layers)} layers fitted "
+            f"on {calibration.examples:,} examples "
+            f"in {calibration.seconds:.1f} s, about {calibration.memory / 2**20:,.0f} MiB of activations"
+        ),
+    ]
+    return Group(table, *lines)
+
+
+def race_table(race: Race) -> RenderableType:
+    """How the starts ran, and which was taken."""
+    table = Table(header_style="bold")
+    for heading in ("start", "from"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("steps", "first loss", "loss"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict", overflow="fold")
+    for run in race.runners:
+        losses = _number(run.first), _number(run.loss)
+        table.add_row(run.start, plain(run.parent), str(run.steps), *losses, plain(run.verdict))
+    text = f"{race.steps} training steps in {race.seconds:.1f} s; a loss is that of a start's last batches"
+    return Group(table, Text(text))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None or value != value else f"{value:.4f}"
