@@ -42,7 +42,8 @@ class Aligner {
         BestValues values(pair);
         WalkBack(pair, values).trace({0, parent.elements - 1}, {0, child.elements - 1});
         Gaps(pair).close_all();
-        if (Improver::applies(pair)) improver_.improve(pair);
+        if (Improver::applies(parent, child, arena_))
+            improver_.improve(parent, child, knobs, [&pair](int32_t x, int32_t y) { return pair.worth(x, y); }, pairs);
         return count(pair);
     }
 

@@ -1,8 +1,8 @@
 // How is a number of each floating-point type multiplied by a factor?
 //
-// Each type below names how its numbers are stored, knows which are none, and scales one of them: fp32 and fp64 in double, the
-// half types in float, rounded to the nearest, ties to even. The conversions have selects in the place of
-// branches, so that compilers turn loops over them into vector code on any machine.
+// Each type below names how its numbers are stored, knows which are none, and scales one of them: fp32 and fp64
+// in double, the half types in float, rounded to the nearest, ties to even. The conversions have selects in the
+// place of branches, so that compilers turn loops over them into vector code on any machine.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -41,23 +41,17 @@ inline uint32_t select(bool which, uint32_t a, uint32_t b) {
     return (a & mask) | (b & ~mask);
 }
 
-struct Float64 {
-    using Stored = double;
+// A type that machines compute with themselves; Bits has its width.
+template <class Number, class Bits> struct NativeFloat {
+    using Stored = Number;
     using Factor = double;
-    using Flag = uint64_t;
+    using Flag = Bits;
     static constexpr bool scales = true;
     static Flag nan(Stored value) { return Flag(value != value); }
-    static Stored scale(Stored value, Factor factor) { return value * factor; }
+    static Stored scale(Stored value, Factor factor) { return Stored(double(value) * factor); }
 };
-
-struct Float32 {
-    using Stored = float;
-    using Factor = double;
-    using Flag = uint32_t;
-    static constexpr bool scales = true;
-    static Flag nan(Stored value) { return Flag(value != value); }
-    static Stored scale(Stored value, Factor factor) { return float(double(value) * factor); }
-};
+using Float64 = NativeFloat<double, uint64_t>;
+using Float32 = NativeFloat<float, uint32_t>;
 
 struct BFloat16 {  // the upper half of a float
     using Stored = uint16_t;

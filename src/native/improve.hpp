@@ -11,23 +11,21 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "arena.hpp"
 #include "form.hpp"
-#include "pair.hpp"
 #include "tokens.hpp"
 
 namespace modelkeeper {
 
-// How many entries differ where `used` is set: whether a pair fits to the others.
-MODELKEEPER_WIDE inline int32_t differing(const uint8_t *__restrict first, const uint8_t *__restrict second,
+// How many of `ours` differ from `theirs` where `used` is set: whether a pair fits to the others.
+MODELKEEPER_WIDE inline int32_t differing(const uint8_t *__restrict ours, const uint8_t *__restrict theirs,
                                           const uint8_t *__restrict used, int32_t n) {
     int32_t count = 0;
-    for (int32_t j = 0; j < n; ++j) count += (first[j] != second[j]) & used[j];
+    for (int32_t j = 0; j < n; ++j) count += (ours[j] != theirs[j]) & used[j];
     return count;
 }
 
@@ -48,12 +46,12 @@ inline bool tangled(const Form &form, Arena &arena) {
         }
         return false;
     };
-    bool left_out = false;
-    for (size_t x = 0; x < form.elements && !left_out; ++x)
-        for (size_t e = form.edge_offset[x]; e < form.edge_offset[x + 1] && !left_out; ++e)
-            left_out = !aside[form.edge[e]] && !steps_to(steps_to, x, form.edge[e]);
+    bool found = false;
+    for (size_t x = 0; x < form.elements && !found; ++x)
+        for (size_t e = form.edge_offset[x]; e < form.edge_offset[x + 1] && !found; ++e)
+            found = !aside[form.edge[e]] && !steps_to(steps_to, x, form.edge[e]);
     arena.release(mark);
-    return left_out;
+    return found;
 }
 
 class Improver {
@@ -65,34 +63,35 @@ class Improver {
     static constexpr int SPREAD = 6;                  // how many steps around a pair its surroundings reach
     static constexpr int32_t REPAIRED = 4;            // pairs that one pair may take the place of
 
+    using Pairs = std::vector<std::pair<uint16_t, uint16_t>>;
+
     // Both must be tangled: what is not is aligned well by regions, and takes part in far more searches.
-    static bool applies(const Pair &pair) {
-        const Form &parent = pair.parent, &child = pair.child;
-        return parent.elements <= MOST && child.elements <= MOST &&
-               int64_t(parent.edges) * child.edges <= MOST_EDGES && tangled(parent, pair.arena) &&
-               tangled(child, pair.arena);
+    static bool applies(const Form &p, const Form &c, Arena &arena) {
+        return p.elements <= MOST && c.elements <= MOST && int64_t(p.edges) * c.edges <= MOST_EDGES &&
+               tangled(p, arena) && tangled(c, arena);
     }
 
-    // Put better matches in the place of those there are.
-    void improve(Pair &pair) {
-        pair_ = &pair, child_ = &pair.child;
-        n_ = pair.parent.elements, m_ = pair.child.elements;
+    // worth(x, y): what a match of these two elements earns.
+    template <class Worth>
+    void improve(const Form &p, const Form &c, const Knobs &knobs, const Worth &worth, Pairs &pairs) {
+        p_ = &p, c_ = &c, knobs_ = &knobs;
+        n_ = p.elements, m_ = c.elements;
         worth_.resize(size_t(n_) * size_t(m_));
         for (int32_t x = 0; x < n_; ++x)
-            for (int32_t y = 0; y < m_; ++y) worth_[at(x, y)] = pair.worth(x, y);
-        relate(pair.parent, parent_relation_), relate(pair.child, child_relation_);
-        collect_readers();
+            for (int32_t y = 0; y < m_; ++y) worth_[at(x, y)] = worth(x, y);
+        relate(p, ours_), relate(c, theirs_);
+        readers();
         clear();
-        for (const auto &[x, y] : pair.matches) set(x, y);
+        for (const auto &[x, y] : pairs) set(x, y);
         climb();
         const int64_t score = total();
         const std::vector<int16_t> kept = image_;
         seed();
         climb();
         if (total() <= score) image_ = kept;
-        pair.matches.clear();
+        pairs.clear();
         for (int32_t y = 0; y < m_; ++y)
-            if (image_[size_t(y)] >= 0) pair.matches.push_back({uint16_t(image_[size_t(y)]), uint16_t(y)});
+            if (image_[size_t(y)] >= 0) pairs.push_back({uint16_t(image_[size_t(y)]), uint16_t(y)});
     }
 
   private:
@@ -110,7 +109,7 @@ class Improver {
             better = false;
             for (int32_t y = 0; y < m_ && work_ < WORK; ++y) {
                 int32_t known = image_[size_t(y)] < 0 ? 0 : earns(image_[size_t(y)], y);
-                const int32_t edges = int32_t(pair_->knobs.edge) * degree(y);
+                const int32_t edges = int32_t(knobs_->edge) * degree(y);
                 for (int32_t x = 0; x < n_ && work_ < WORK; ++x) {
                     const int32_t earned = worth_[at(x, y)];
                     if (earned == 0 || earned + edges <= known || image_[size_t(y)] == x || !attempt(x, y)) continue;
@@ -127,13 +126,12 @@ class Improver {
             const int32_t x = image_[size_t(y)];
             if (x < 0) continue;
             sum += worth_[at(x, y)];
-            for (int32_t e = child_->edge_offset[y]; e < child_->edge_offset[y + 1]; ++e)
-                if (const int32_t from = image_[child_->edge[e]]; from >= 0) sum += edge(from, x, child_->edge_label[e]);
+            for (int32_t e = c_->edge_offset[y]; e < c_->edge_offset[y + 1]; ++e)
+                if (const int32_t from = image_[c_->edge[e]]; from >= 0) sum += edge(from, x, c_->edge_label[e]);
         }
         return sum;
     }
 
-    // A pair to begin with, those first that come first in this order.
     struct Seed {
         int32_t alike, apart;
         int16_t x, y;
@@ -142,69 +140,57 @@ class Improver {
         }
     };
 
-    // Where the elements of a form stand in it: their neighbours, and how many stand in a row before and behind.
-    struct Surroundings {
-        std::vector<std::vector<int32_t>> in, out;
-        std::vector<int32_t> before, behind;
-
-        explicit Surroundings(const Form &form)
-            : in(form.elements), out(form.elements), before(form.elements, 0), behind(form.elements, 0) {
-            for (size_t x = 0; x < form.elements; ++x)
-                for (size_t e = form.edge_offset[x]; e < form.edge_offset[x + 1]; ++e) {
-                    const size_t from = form.edge[e];
-                    in[x].push_back(int32_t(from)), out[from].push_back(int32_t(x));
-                    before[x] = std::max(before[x], before[from] + 1);
-                }
-            for (size_t x = form.elements; x-- > 0;)
-                for (const int32_t from : in[x])
-                    behind[size_t(from)] = std::max(behind[size_t(from)], behind[x] + 1);
-        }
-    };
-
     // Begin anew: first those pairs whose surroundings are most alike, and of these the ones as far from the
     // beginning, or from the end.
     void seed() {
         clear();
-        const Surroundings parent(pair_->parent), child(pair_->child);
-        const std::vector<int32_t> alike = likeness(parent, child);
+        std::vector<int32_t> alike = worth_, next(alike.size());
+        std::vector<std::vector<int32_t>> in[2], out[2];
+        std::vector<int32_t> before[2], behind[2];
+        for (int side = 0; side < 2; ++side) {
+            const Form &form = side ? *c_ : *p_;
+            in[side].resize(form.elements), out[side].resize(form.elements);
+            before[side].assign(form.elements, 0), behind[side].assign(form.elements, 0);
+            for (size_t x = 0; x < form.elements; ++x)
+                for (size_t e = form.edge_offset[x]; e < form.edge_offset[x + 1]; ++e) {
+                    const size_t from = form.edge[e];
+                    in[side][x].push_back(int32_t(from)), out[side][from].push_back(int32_t(x));
+                    before[side][x] = std::max(before[side][x], before[side][from] + 1);
+                }
+            for (size_t x = form.elements; x-- > 0;)
+                for (const int32_t from : in[side][x])
+                    behind[side][size_t(from)] = std::max(behind[side][size_t(from)], behind[side][x] + 1);
+        }
+        for (int round = 0; round < SPREAD; ++round) {
+            auto around = [&](const std::vector<int32_t> &ours, const std::vector<int32_t> &theirs) {
+                int64_t sum = 0;
+                for (const int32_t b : theirs) {
+                    int32_t most = 0;
+                    for (const int32_t a : ours) most = std::max(most, alike[at(a, b)]);
+                    sum += most;
+                }
+                return sum / int64_t(std::max({ours.size(), theirs.size(), size_t(1)}));
+            };
+            for (int32_t x = 0; x < n_; ++x)
+                for (int32_t y = 0; y < m_; ++y)
+                    if (worth_[at(x, y)] > 0)
+                        next[at(x, y)] = worth_[at(x, y)] + int32_t((around(in[0][size_t(x)], in[1][size_t(y)]) +
+                                                                     around(out[0][size_t(x)], out[1][size_t(y)])) /
+                                                                    4);
+            alike.swap(next);
+        }
         std::vector<Seed> seeds;
         for (int32_t x = 0; x < n_; ++x)
             for (int32_t y = 0; y < m_; ++y)
                 if (worth_[at(x, y)] > 0)
                     seeds.push_back({alike[at(x, y)],
-                                     std::min(std::abs(parent.before[size_t(x)] - child.before[size_t(y)]),
-                                              std::abs(parent.behind[size_t(x)] - child.behind[size_t(y)])),
+                                     std::min(std::abs(before[0][size_t(x)] - before[1][size_t(y)]),
+                                              std::abs(behind[0][size_t(x)] - behind[1][size_t(y)])),
                                      int16_t(x), int16_t(y)});
         std::sort(seeds.begin(), seeds.end());
         for (const Seed &seed : seeds)
             if (back_[size_t(seed.x)] < 0 && image_[size_t(seed.y)] < 0 && conflicts(seed.x, seed.y) == 0)
                 set(seed.x, seed.y);
-    }
-
-    // How much each pair is worth together with the pairs around it, up to SPREAD steps away.
-    std::vector<int32_t> likeness(const Surroundings &parent, const Surroundings &child) const {
-        std::vector<int32_t> alike = worth_, next(alike.size());
-        // What the neighbours of one element earn with those of another, on average.
-        auto around = [&](const std::vector<int32_t> &xs, const std::vector<int32_t> &ys) {
-            int64_t sum = 0;
-            for (const int32_t y : ys) {
-                int32_t most = 0;
-                for (const int32_t x : xs) most = std::max(most, alike[at(x, y)]);
-                sum += most;
-            }
-            return sum / int64_t(std::max({xs.size(), ys.size(), size_t(1)}));
-        };
-        for (int round = 0; round < SPREAD; ++round) {
-            for (int32_t x = 0; x < n_; ++x)
-                for (int32_t y = 0; y < m_; ++y) {
-                    if (worth_[at(x, y)] <= 0) continue;
-                    const int64_t neighbours = around(parent.in[size_t(x)], child.in[size_t(y)]) +
-                                               around(parent.out[size_t(x)], child.out[size_t(y)]);
-                    next[at(x, y)] = worth_[at(x, y)] + int32_t(neighbours / 4);
-                }
-            alike.swap(next);
-        }
-        return alike;
     }
 
     // For each element: which come before it (1), which behind it (2)?
@@ -222,34 +208,36 @@ class Improver {
                 if (relation[x * n + z] == 1) relation[z * n + x] = 2;
     }
 
-    // The edges out of each element of the child.
-    void collect_readers() {
+    void readers() {  // edges out of each element of the child
         out_offset_.assign(size_t(m_) + 1, 0);
-        for (size_t e = 0; e < child_->edges; ++e) ++out_offset_[size_t(child_->edge[e]) + 1];
+        for (size_t e = 0; e < c_->edges; ++e) ++out_offset_[size_t(c_->edge[e]) + 1];
         for (size_t y = 0; y < size_t(m_); ++y) out_offset_[y + 1] += out_offset_[y];
-        out_.resize(child_->edges);
+        out_.resize(c_->edges);
         std::vector<int32_t> next(out_offset_.begin(), out_offset_.end() - 1);
         for (int32_t y = 0; y < m_; ++y)
-            for (int32_t e = child_->edge_offset[y]; e < child_->edge_offset[y + 1]; ++e)
-                out_[size_t(next[child_->edge[e]]++)] = {y, child_->edge_label[e]};
+            for (int32_t e = c_->edge_offset[y]; e < c_->edge_offset[y + 1]; ++e)
+                out_[size_t(next[c_->edge[e]]++)] = {y, c_->edge_label[e]};
     }
 
     void set(int32_t x, int32_t y) {
         image_[size_t(y)] = int16_t(x), back_[size_t(x)] = int16_t(y), used_[size_t(y)] = 1;
-        for (int32_t z = 0; z < n_; ++z) seen_[at(z, y)] = parent_relation_[size_t(z) * size_t(n_) + size_t(x)];
+        for (int32_t z = 0; z < n_; ++z) seen_[at(z, y)] = ours_[size_t(z) * size_t(n_) + size_t(x)];
     }
     void unset(int32_t y) { back_[size_t(image_[size_t(y)])] = -1, image_[size_t(y)] = -1, used_[size_t(y)] = 0; }
 
-    // The worth of an edge of the parent, in the place of one of the child that is so labelled.
-    int32_t edge(int32_t from, int32_t to, uint16_t label) const {
-        return pair_->edge_worth(uint16_t(from), uint16_t(to), label);
+    // The worth of the edges between two pairs, the first feeding the second.
+    int32_t edge(int32_t x, int32_t to, uint16_t label) const {
+        const uint16_t *const in = p_->edge + p_->edge_offset[to], *const end = p_->edge + p_->edge_offset[to + 1];
+        const uint16_t *const found = std::lower_bound(in, end, uint16_t(x));
+        if (found == end || *found != x) return 0;
+        return int32_t(p_->edge_label[found - p_->edge] == label ? knobs_->edge : knobs_->other_label);
     }
 
     // What y earns with x: the match, and edges from and to what is matched.
     int32_t earns(int32_t x, int32_t y) const {
         int32_t sum = worth_[at(x, y)];
-        for (int32_t e = child_->edge_offset[y]; e < child_->edge_offset[y + 1]; ++e)
-            if (const int32_t from = image_[child_->edge[e]]; from >= 0) sum += edge(from, x, child_->edge_label[e]);
+        for (int32_t e = c_->edge_offset[y]; e < c_->edge_offset[y + 1]; ++e)
+            if (const int32_t from = image_[c_->edge[e]]; from >= 0) sum += edge(from, x, c_->edge_label[e]);
         for (int32_t e = out_offset_[size_t(y)]; e < out_offset_[size_t(y) + 1]; ++e)
             if (const int32_t to = image_[size_t(out_[size_t(e)].first)]; to >= 0)
                 sum += edge(x, to, out_[size_t(e)].second);
@@ -257,12 +245,12 @@ class Improver {
     }
 
     int32_t degree(int32_t y) const {
-        return child_->edge_offset[y + 1] - child_->edge_offset[y] + out_offset_[size_t(y) + 1] - out_offset_[size_t(y)];
+        return c_->edge_offset[y + 1] - c_->edge_offset[y] + out_offset_[size_t(y) + 1] - out_offset_[size_t(y)];
     }
 
     int32_t conflicts(int32_t x, int32_t y) {
         work_ += m_ / 8 + 8;
-        return differing(seen_.data() + at(x, 0), child_relation_.data() + size_t(y) * size_t(m_), used_.data(), m_);
+        return differing(seen_.data() + at(x, 0), theirs_.data() + size_t(y) * size_t(m_), used_.data(), m_);
     }
 
     int32_t remove(int32_t y) {  // returns what it had earned
@@ -282,7 +270,7 @@ class Improver {
         if (back_[size_t(x)] >= 0) change -= remove(back_[size_t(x)]);
         if (odds > 0)
             for (int32_t z = 0; z < m_; ++z)
-                if (used_[size_t(z)] && seen_[at(x, z)] != child_relation_[size_t(y) * size_t(m_) + size_t(z)])
+                if (used_[size_t(z)] && seen_[at(x, z)] != theirs_[size_t(y) * size_t(m_) + size_t(z)])
                     change -= remove(z);
         change += earns(x, y);
         set(x, y), added_.push_back({x, y});
@@ -308,15 +296,15 @@ class Improver {
         return false;
     }
 
-    const Pair *pair_ = nullptr;
-    const Form *child_ = nullptr;
+    const Form *p_ = nullptr, *c_ = nullptr;
+    const Knobs *knobs_ = nullptr;
     int32_t n_ = 0, m_ = 0;
     int64_t work_ = 0;
     std::vector<int32_t> worth_;
-    std::vector<uint8_t> parent_relation_, child_relation_;  // of two elements: see `relate`
+    std::vector<uint8_t> ours_, theirs_;  // relations of elements
     std::vector<uint8_t> seen_;           // of each parent's element: its relation to the partner of each child's
     std::vector<uint8_t> used_;           // has this element of the child a partner?
-    std::vector<int16_t> image_, back_;   // the partner of each of the child's, and of the parent's; or -1
+    std::vector<int16_t> image_, back_;
     std::vector<int32_t> out_offset_;
     std::vector<std::pair<int32_t, uint16_t>> out_;
     std::vector<std::pair<int32_t, int32_t>> removed_, added_;

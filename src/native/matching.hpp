@@ -4,10 +4,14 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <vector>
 
+#include "align.hpp"
 #include "decompose.hpp"
 #include "layout.hpp"
 #include "search.hpp"
@@ -29,10 +33,24 @@ inline void demand(bool holds, const char *problem) {
     if (!holds) throw nb::value_error(problem);
 }
 
+// Do these arrays say from which earlier nodes, over which labelled edges, each of n nodes takes its input?
+inline void demand_dag(size_t n, const In<int32_t> &offset, const In<int32_t> &source, size_t labels) {
+    demand(offset.size() == n + 1 && source.size() == labels && offset.data()[0] == 0 &&
+               size_t(offset.data()[n]) == source.size(),
+           "offsets, sources and edges do not describe one graph");
+    for (size_t v = 0; v < n; ++v) {
+        demand(offset.data()[v] <= offset.data()[v + 1], "offsets must not fall");
+        for (int32_t e = offset.data()[v]; e < offset.data()[v + 1]; ++e)
+            demand(source.data()[e] >= 0 && size_t(source.data()[e]) < v, "an edge must come from an earlier node");
+    }
+}
+
 // Each thread's own, so that its scratch memory serves all that the thread aligns.
 inline Aligner &aligner() {
-    static thread_local Aligner mine;
-    return mine;
+    // Behind a pointer: were its address a constant, compilers would write it into all that the aligner does, and
+    // each access would look up the thread's memory anew.
+    static thread_local const std::unique_ptr<Aligner> mine = std::make_unique<Aligner>();
+    return *mine;
 }
 
 inline const Token *tokens(const In2<int64_t> &array) {
@@ -49,14 +67,8 @@ inline std::tuple<Out<uint16_t>, Out<int32_t>, Out<int32_t>> decompose(In<uint64
                                                                        In<int32_t> token, In<int32_t> offset,
                                                                        In<int32_t> source, In<uint16_t> label) {
     const size_t n = content.size();
-    demand(rank.size() == n && token.size() == n && offset.size() == n + 1 && source.size() == label.size() &&
-               offset.data()[0] == 0 && size_t(offset.data()[n]) == source.size(),
-           "the arrays do not describe one graph");
-    for (size_t v = 0; v < n; ++v) {
-        demand(offset.data()[v] <= offset.data()[v + 1], "offsets must not fall");
-        for (int32_t e = offset.data()[v]; e < offset.data()[v + 1]; ++e)
-            demand(source.data()[e] >= 0 && size_t(source.data()[e]) < v, "an edge must come from an earlier node");
-    }
+    demand(rank.size() == n && token.size() == n, "the arrays do not describe one graph");
+    demand_dag(n, offset, source, label.size());
     std::vector<uint16_t> form;
     std::vector<int32_t> nodes, used;
     {
@@ -73,9 +85,9 @@ inline std::tuple<Out<uint16_t>, Out<int32_t>, Out<int32_t>> decompose(In<uint64
 inline Out<uint16_t> links(In<uint16_t> form, In2<int64_t> its_tokens) {
     demand(Form::valid(form.data(), form.size()) && form.data()[1] == its_tokens.shape(0),
            "the tokens do not fit the form");
-    std::vector<uint16_t> found(LINKS);
-    count_links(Form(form.data()), tokens(its_tokens), found.data());
-    return give(found);
+    std::vector<uint16_t> counts(LINKS);
+    count_links(Form(form.data()), tokens(its_tokens), counts.data());
+    return give(counts);
 }
 
 inline bool valid_form(In<uint16_t> words) { return Form::valid(words.data(), words.size()); }
@@ -146,31 +158,11 @@ class Scan {
         std::atomic<bool> damaged{false};
         {
             nb::gil_scoped_release release;
-            const Form child(child_.data());
             spread(n, 4, threads_, [&] {
-                return
-                    [&, own = ChildTokens(tokens(child_tokens_), child.tokens, knobs_), table = std::vector<int32_t>(),
-                     rows = std::vector<const int32_t *>()](int64_t begin, int64_t end) mutable {
-                        for (int64_t i = begin; i < end; ++i) {
-                            const int32_t at = which.data()[i];
-                            const uint16_t *const form = words_.data() + forms_.data()[at];
-                            if (!Form::valid(form, Form::words(form)) ||
-                                form[1] != offset_.data()[at + 1] - offset_.data()[at]) {
-                                damaged = true;
-                                continue;
-                            }
-                            const int64_t first = offset_.data()[at];
-                            table.resize(size_t(form[1]) * child.tokens);
-                            rows.clear();
-                            for (size_t t = 0; t < form[1]; ++t) {
-                                rows.push_back(table.data() + t * child.tokens);
-                                own.row(tokens(parents_)[token_.data()[first + int64_t(t)]],
-                                        table.data() + t * child.tokens);
-                            }
-                            const Score score = aligner().align(Form(form), child, rows.data(), knobs_);
-                            result[size_t(i)] = score.layers + score.edges;
-                        }
-                    };
+                return [&, scorer = Scorer(*this)](int64_t begin, int64_t end) mutable {
+                    for (int64_t i = begin; i < end; ++i)
+                        if (!scorer.score(which.data()[i], result[size_t(i)])) damaged = true;
+                };
             });
         }
         demand(!damaged, "a stored form is damaged");
@@ -178,6 +170,38 @@ class Scan {
     }
 
   private:
+    // What a thread needs to align models with the child.
+    class Scorer {
+      public:
+        explicit Scorer(const Scan &scan)
+            : scan_(scan), child_(scan.child_.data()), own_(tokens(scan.child_tokens_), child_.tokens, scan.knobs_) {}
+
+        // Align a model and tell its score, unless its form is damaged.
+        bool score(int32_t model, int64_t &score) {
+            const uint16_t *const words = scan_.words_.data() + scan_.forms_.data()[model];
+            const int64_t first = scan_.offset_.data()[model], count = scan_.offset_.data()[model + 1] - first;
+            if (!Form::valid(words, Form::words(words)) || Form(words).tokens != count) return false;
+            table_.resize(size_t(count) * child_.tokens);
+            rows_.clear();
+            for (int64_t t = 0; t < count; ++t) {
+                int32_t *const row = table_.data() + size_t(t) * child_.tokens;
+                own_.row(tokens(scan_.parents_)[scan_.token_.data()[first + t]], row);
+                rows_.push_back(row);
+            }
+            const Score made = aligner().align(Form(words), child_, rows_.data(), scan_.knobs_);
+            score = made.layers + made.edges;
+            return true;
+        }
+
+      private:
+        const Scan &scan_;
+        const Form child_;
+        ChildTokens own_;
+        std::vector<int32_t> table_;
+        std::vector<const int32_t *> rows_;
+    };
+
+    // Are these models inside the store?
     void check(const In<int32_t> &which) const {
         for (size_t i = 0; i < which.size(); ++i) {
             const int32_t at = which.data()[i];
@@ -211,7 +235,7 @@ inline std::tuple<int64_t, int64_t, Out<int32_t>> align_pair(In<uint16_t> parent
     const Form p(parent.data()), c(child.data());
     demand(table.shape(0) == p.tokens && table.shape(1) == c.tokens, "the table fits neither side");
     const Knobs knob = knobs(settings);
-    std::vector<int32_t> found;
+    std::vector<int32_t> matched;
     Score score;
     {
         nb::gil_scoped_release release;
@@ -220,9 +244,9 @@ inline std::tuple<int64_t, int64_t, Out<int32_t>> align_pair(In<uint16_t> parent
         auto &pairs = aligner().pairs;
         score = aligner().align(p, c, rows.data(), knob);
         std::sort(pairs.begin(), pairs.end());
-        for (const auto &[x, y] : pairs) found.push_back(x), found.push_back(y);
+        for (const auto &[x, y] : pairs) matched.push_back(x), matched.push_back(y);
     }
-    return {score.layers, score.edges, give(found)};
+    return {score.layers, score.edges, give(matched)};
 }
 
 inline void bind_matching(nb::module_ &m) {

@@ -14,36 +14,28 @@
 #include "memory.hpp"
 
 namespace nb = nanobind;
-using Labels = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Numbers = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using modelkeeper::In;
+using Bytes = In<uint8_t>;
 using Space = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Index = std::optional<nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>;
-using Factor = std::optional<nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>>;
+using Index = std::optional<In<int64_t>>;
+using Factor = std::optional<In<double>>;
 
-static nb::ndarray<nb::numpy, uint64_t, nb::ndim<1>> colours(Labels nodes, Numbers offsets, Numbers sources,
-                                                            Labels edges, int64_t budget) {
-    const size_t n = nodes.size();
-    if (offsets.size() != n + 1 || sources.size() != edges.size() || offsets.data()[0] != 0 ||
-        size_t(offsets.data()[n]) != sources.size())
-        throw nb::value_error("offsets, sources and edges do not describe one graph");
-    for (size_t v = 0; v < n; ++v) {
-        if (offsets.data()[v + 1] < offsets.data()[v]) throw nb::value_error("offsets must not fall");
-        for (int32_t e = offsets.data()[v]; e < offsets.data()[v + 1]; ++e)
-            if (sources.data()[e] < 0 || size_t(sources.data()[e]) >= v)
-                throw nb::value_error("an edge must come from an earlier node");
-    }
-    auto *result = new uint64_t[n];
-    nb::capsule owner(result, [](void *p) noexcept { delete[] static_cast<uint64_t *>(p); });
+static modelkeeper::Out<uint64_t> colours(In<uint64_t> nodes, In<int32_t> offsets, In<int32_t> sources,
+                                          In<uint64_t> edges, int64_t budget) {
+    modelkeeper::demand_dag(nodes.size(), offsets, sources, edges.size());
+    std::vector<uint64_t> result(nodes.size());
     {
         nb::gil_scoped_release release;
-        modelkeeper::Dag dag{n, nodes.data(), offsets.data(), sources.data(), edges.data()};
-        modelkeeper::colours(dag, budget, result);
+        const modelkeeper::Dag dag{nodes.size(), nodes.data(), offsets.data(), sources.data(), edges.data()};
+        modelkeeper::colours(dag, budget, result.data());
     }
-    return nb::ndarray<nb::numpy, uint64_t, nb::ndim<1>>(result, {n}, owner);
+    return modelkeeper::give(result);
 }
 
 [[noreturn]] static void refuse(const std::string &problem) { throw nb::value_error(problem.c_str()); }
+
+// 0 threads mean as many as the machine runs at once.
+static size_t chosen(size_t threads) { return threads ? threads : std::max(1u, std::thread::hardware_concurrency()); }
 
 // Bytes of an array of this shape; refused if they are not the bytes there are.
 static void expect_bytes(const char *what, const std::vector<int64_t> &shape, size_t itemsize, size_t bytes) {
@@ -105,8 +97,8 @@ static void gather(Bytes source, Space out, const std::string &kind, size_t item
                  {"bits", 8, &modelkeeper::gather<Bits<uint64_t>>},
                  {"bits", 16, &modelkeeper::gather<Bits<Bits128>>}};
     Run run = nullptr;
-    for (const auto &each : known)
-        if (kind == each.kind && itemsize == each.itemsize) run = each.run;
+    for (const auto &candidate : known)
+        if (kind == candidate.kind && itemsize == candidate.itemsize) run = candidate.run;
     if (!run) refuse("no gather for " + kind + " of " + std::to_string(itemsize) + " bytes");
 
     const size_t rank = shape.size();
@@ -126,23 +118,22 @@ static void gather(Bytes source, Space out, const std::string &kind, size_t item
     }
     if (out.size() == 0) return;
     nb::gil_scoped_release release;
-    if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
-    run(std::move(axes), source.data(), source.size() / itemsize, out.data(), threads);
+    run(std::move(axes), source.data(), source.size() / itemsize, out.data(), chosen(threads));
 }
 
 static bool holds_nan(Bytes data, const std::string &kind) {
     using namespace modelkeeper;
-    auto found = [&](auto number) {
+    auto look = [&](auto number) {
         using Number = decltype(number);
         constexpr size_t size = sizeof(typename Number::Stored);
         if (data.size() % size) refuse(std::to_string(data.size()) + " bytes are no numbers of " + kind);
         nb::gil_scoped_release release;
         return modelkeeper::holds_nan<Number>(data.data(), data.size() / size);
     };
-    if (kind == "float16") return found(Float16{});
-    if (kind == "bfloat16") return found(BFloat16{});
-    if (kind == "float32") return found(Float32{});
-    if (kind == "float64") return found(Float64{});
+    if (kind == "float16") return look(Float16{});
+    if (kind == "bfloat16") return look(BFloat16{});
+    if (kind == "float32") return look(Float32{});
+    if (kind == "float64") return look(Float64{});
     refuse("no numbers of kind " + kind + " are known");
 }
 
@@ -158,8 +149,7 @@ static void copy(const std::vector<Bytes> &sources, const std::vector<Space> &ou
                          sources[n].size()});
     }
     nb::gil_scoped_release release;
-    if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
-    modelkeeper::move_all(moves, threads);
+    modelkeeper::move_all(moves, chosen(threads));
 }
 
 NB_MODULE(_native, m) {

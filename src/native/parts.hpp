@@ -60,7 +60,9 @@ class Parts {
     size_t size() const { return size_t(n_); }
 
     // The edges into a node: those there are, and those that were set aside.
-    std::array<const std::vector<Link> *, 2> inputs(int32_t v) const { return {&preds_[size_t(v)], &aside_[size_t(v)]}; }
+    std::array<const std::vector<Link> *, 2> inputs(int32_t v) const {
+        return {&preds_[size_t(v)], &aside_[size_t(v)]};
+    }
 
     Nodes all() const {
         Nodes nodes(static_cast<size_t>(n_));

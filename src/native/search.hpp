@@ -9,25 +9,24 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <thread>
 #include <vector>
 
-#include "align.hpp"
+#include "colours.hpp"
+#include "form.hpp"
+#include "memory.hpp"
+#include "tokens.hpp"
 
 namespace modelkeeper {
 
-// Run work(begin, end) over 0..n in pieces, on up to `threads` threads.
+// Over 0..n in pieces, on up to `threads` threads: each calls work() once, for a function of its own, and that
+// for each of its pieces, with where it begins and ends.
 template <class Work> void spread(int64_t n, int64_t piece, int threads, const Work &work) {
     const int64_t pieces = (n + piece - 1) / piece;
     std::atomic<int64_t> next{0};
-    auto run = [&] {
+    together(size_t(std::max<int64_t>(1, std::min<int64_t>(threads, pieces))), [&](size_t) {
         auto mine = work();
         for (int64_t k; (k = next.fetch_add(1)) < pieces;) mine(k * piece, std::min(n, (k + 1) * piece));
-    };
-    std::vector<std::thread> others;
-    for (int64_t t = 1; t < std::min<int64_t>(threads, pieces); ++t) others.emplace_back(run);
-    run();
-    for (auto &thread : others) thread.join();
+    });
 }
 
 constexpr int32_t LINKS = 16;  // kinds of edges, by a hash of the groups at both ends
@@ -125,8 +124,8 @@ class Glance {
                     ratio[j] *= up < down ? up : down;
                 }
             }
-            const float *const other = size_[Token::AXES].data() + from, *const its =
-                                                                             inverse_[Token::AXES].data() + from;
+            const float *const other = size_[Token::AXES].data() + from;
+            const float *const its = inverse_[Token::AXES].data() + from;
             for (size_t j = 0; j < LANES; ++j) {
                 const float up = size[Token::AXES] * its[j], down = other[j] * inverse[Token::AXES];
                 norm[j] = up < down ? up : down;

@@ -124,7 +124,8 @@ class ChildTokens {
   private:
     struct Group {
         int64_t group;
-        int32_t first, place, size;  // its tokens in order_ and sorted_; in the arrays that are filled up to whole lanes
+        int32_t first, place;  // its tokens in order_ and sorted_; in the arrays that are filled up to whole lanes
+        int32_t size;
         size_t axes;
     };
 
