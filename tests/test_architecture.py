@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+from modelkeeper.graph.vocabulary import KINDS, OPERATIONS, REASONS
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "modelkeeper"
 ORDER = (
     "errors",
     "text",
+    "plugins",
     "settings",
     "_native",
     "graph",
@@ -93,6 +96,45 @@ def test_the_core_and_the_command_line_start_without_numpy_or_a_framework() -> N
     code = "import sys, modelkeeper.cli, modelkeeper.graph, modelkeeper.frontends; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numpy", "rich", *FRAMEWORKS} & set(run.stdout.split())
+
+
+# Words of the vocabulary that mean something else, too: a role of a tensor, what an inserted tensor is, the
+# name of an argument, the code of a reason, an attribute.
+ALSO = set("mean zero input output scale linear norm unused empty where index gather".split())
+ALSO |= {"minimum", "neg", "select"}  # names of ours, and of metrics
+SPELLING = ("graph/vocabulary/", "graph/wire_v1.py", "tracing/rules/", "tracing/degrees.py", "frontends/")
+
+
+def literals(path: Path) -> Iterator[tuple[int, str]]:
+    """The text literals of a Python file that are no docstrings, with their lines."""
+    tree = ast.parse(path.read_text())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value
+
+
+def test_operations_and_reasons_are_spelled_in_the_vocabulary_alone() -> None:
+    """Outside of it, and of the rules and front ends that it is for, one asks by constants and traits."""
+    names = {*OPERATIONS, *KINDS} - ALSO
+    written = re.compile(rf"(?:{'|'.join(map(re.escape, sorted(names)))})(?:\[.*|\(.*)?", re.DOTALL)
+    sentences = [text for reason in REASONS.values() if " " in (text := reason.partition("{")[0].strip())]
+    strays = []
+    for room in ("graph", "tracing", "matching", "policy", "transform", "display", "warmstart"):
+        for path in sorted((PACKAGE / room).rglob("*.py")):
+            place = path.relative_to(PACKAGE).as_posix()
+            if not place.startswith(SPELLING):
+                strays += [
+                    f"{place}:{line} {text[:60]!r}"
+                    for line, text in literals(path)
+                    if written.fullmatch(text) or any(sentence in text for sentence in sentences)
+                ]
+    assert strays == [], listed("ask modelkeeper.graph.vocabulary instead", strays)
 
 
 def test_every_file_says_what_it_is_for() -> None:

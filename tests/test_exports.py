@@ -23,6 +23,7 @@ EXPORTS = {
         "Graph",
         "Layer",
         "Note",
+        "Pin",
         "Product",
         "Space",
         "Tensor",

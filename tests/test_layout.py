@@ -11,9 +11,11 @@ TESTS = ROOT / "tests"
 
 SUITES = {
     "coordinator/test_contract.py": "does a coordinator behind HTTP answer as one in process does?",
+    "frontends/torch/test_conformance.py": "does the PyTorch front end keep the promises of all front ends?",
     "frontends/torch/test_coverage.py": "are real architectures described, and is it true of them?",
     "graph/test_hostile.py": "what do bytes from strangers do to graphs and to all that reads them?",
     "matching/test_real.py": "do the laws of alignment and search hold for networks of libraries?",
+    "policy/selection/test_registry.py": "can a package add a policy, and what if it is broken?",
     "server/test_backends.py": "does a service run over PostgreSQL and an object store, in real processes?",
     "server/test_deployment.py": "do the files under deploy/ work as they are?",
     "server/test_hostile.py": "what may strangers send to a service?",
@@ -22,6 +24,7 @@ SUITES = {
     "test_architecture.py": "who imports whom, how long are files and functions, is the map right?",
     "test_docs.py": "does what the documents show run?",
     "test_evaluation.py": "is the evaluation under benchmarks/training fair, and can it be resumed?",
+    "test_extending.py": "can each part that CONTRIBUTING names be added as it says?",
     "test_exports.py": "what may users import?",
     "test_layout.py": "do tests lie where what they test lies?",
     "transform/test_law.py": "does a larger child compute what its parent computes, in every family?",

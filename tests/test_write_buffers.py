@@ -31,7 +31,7 @@ def test_a_batch_takes_what_fits_and_gives_back_the_rest(data: bytes, most: int)
 
 
 def test_no_more_is_held_than_can_come_nor_more_than_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_buffers, "BATCH", 8)
+    monkeypatch.setattr(write_buffers, "BUFFER_BYTES", 8)
     for most, room in ((3, 3), (8, 8), (1_000, 8), (0, 1)):
         batch = Buffer(most)
         batch.take(memoryview(bytes(2_000)))

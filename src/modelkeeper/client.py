@@ -151,6 +151,7 @@ class ModelKeeperClient:
                 self._opened = self._target.open()
             return self._opened
 
+    # long: what a user may ask for, and the words that explain it.
     def query_for_model(
         self,
         model: M,

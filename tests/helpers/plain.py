@@ -18,7 +18,7 @@ EPSILON = 1e-5
 
 
 class PlainModel:
-    """x -> first -> relu -> h + second(tanh(inner(norm(h)))) -> head."""
+    """x -> h = first(x) -> h + second(tanh(inner(norm(h)))) -> relu -> head."""
 
     def __init__(self, width: int, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -40,10 +40,10 @@ class PlainModel:
         def linear(name: str, x: Array) -> Array:
             return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
-        hidden = np.maximum(linear("first", x), 0)
+        hidden = linear("first", x)
         spread = np.sqrt(hidden.var(-1, keepdims=True) + EPSILON)
         normed = (hidden - hidden.mean(-1, keepdims=True)) / spread * w["norm.gain"] + w["norm.bias"]
-        return linear("head", hidden + linear("second", np.tanh(linear("inner", normed))))
+        return linear("head", np.maximum(hidden + linear("second", np.tanh(linear("inner", normed))), 0))
 
 
 class Tracer:
@@ -97,9 +97,9 @@ class PlainFrontend:
         return isinstance(model, PlainModel)
 
     def trace(self, model: PlainModel, example_inputs: Any = None) -> Trace:
-        tracer = Tracer(model, 1 if example_inputs is None else example_inputs.shape[0])
-        first = tracer.linear("first", tracer.input)
-        hidden = tracer.run("relu", first.shape, self=first)
+        given = example_inputs[0] if isinstance(example_inputs, tuple) else example_inputs
+        tracer = Tracer(model, 1 if given is None else given.shape[0])
+        hidden = tracer.linear("first", tracer.input)
         width = [hidden.shape[-1]]
         normed = tracer.run(
             "layer_norm",
@@ -113,12 +113,12 @@ class PlainFrontend:
         inner = tracer.linear("inner", normed)
         second = tracer.linear("second", tracer.run("tanh", inner.shape, self=inner))
         added = tracer.run("add", hidden.shape, self=hidden, other=second)
-        return tracer.trace(tracer.linear("head", added))
+        return tracer.trace(tracer.linear("head", tracer.run("relu", added.shape, self=added)))
 
     def read(self, model: PlainModel) -> Iterator[tuple[str, Array]]:
         yield from model.weights.items()
 
-    def load(self, model: PlainModel, weights: Mapping[str, Any]) -> PlainModel:
+    def load(self, model: Any, weights: Mapping[str, Any]) -> Any:
         for name, array in weights.items():
             if name not in model.weights:
                 raise InvalidWeights(name, "the model has no such tensor")

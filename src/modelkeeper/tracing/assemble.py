@@ -23,6 +23,7 @@ from modelkeeper.graph.vocabulary import (
     EMBEDDING,
     GATES,
     INPUT,
+    INVERSE,
     LAYERS,
     LINEAR,
     MERGES,
@@ -304,7 +305,7 @@ class Assembly:
             self.tensors.tensor(v, role if n == 0 else "factor", ["out"] * len(v.axes))
             for n, v in enumerate(weights.values)
         ]
-        attributes: dict[str, Attribute] = {"by": step.name} if step.name in ("div", "sub") else {}
+        attributes: dict[str, Attribute] = {"by": step.name} if step.name in INVERSE else {}
         return self._node(_module(weights.values[0]), kind, [flow], tensors, attributes)
 
     def _node(

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from modelkeeper.graph.vocabulary import Pin
 from modelkeeper.tracing.degree_system import Degree, Key, System
 from modelkeeper.tracing.infer_spaces import chosen
+from modelkeeper.tracing.named_rules import registering
 from modelkeeper.tracing.rules.layers import operands, transposed
 from modelkeeper.tracing.terms import Solver
 from modelkeeper.tracing.trace import Step, Trace, Value
@@ -28,14 +29,7 @@ Equations = Callable[[System, Step], None]
 DEGREES: dict[str, Equations] = {}  # by the names that the vocabulary gives them
 
 
-def degrees(name: str) -> Callable[[Equations], Equations]:
-    """Register a rule under the name by which operations of the vocabulary ask for it."""
-
-    def register(function: Equations) -> Equations:
-        DEGREES[name] = function
-        return function
-
-    return register
+degrees = registering(DEGREES)
 
 
 def infer_degrees(trace: Trace, solver: Solver) -> tuple[dict[Key, Degree], list[str]]:

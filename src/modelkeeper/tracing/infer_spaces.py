@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from modelkeeper.graph.vocabulary import Pin
+from modelkeeper.tracing.named_rules import registering
 from modelkeeper.tracing.terms import Solver, Straddles, Term
 from modelkeeper.tracing.trace import Step, Trace, Value
 
@@ -20,14 +21,7 @@ Rule = Callable[["Inference", Step], list[Axes]]
 RULES: dict[str, Rule] = {}  # by the names that the vocabulary gives them
 
 
-def rule(name: str) -> Callable[[Rule], Rule]:
-    """Register a rule under the name by which operations of the vocabulary ask for it."""
-
-    def register(function: Rule) -> Rule:
-        RULES[name] = function
-        return function
-
-    return register
+rule = registering(RULES)
 
 
 class Inference:
@@ -153,7 +147,5 @@ def chosen(step: Step, source: Value, *names: str) -> list[int]:
     """The axes that a `dim` argument names; all of them when it names none."""
     dim = next((step.arguments[name] for name in names if step.arguments.get(name) is not None), None)
     if dim is None or dim == []:
-        return (
-            list(range(len(source.shape))) if step.name not in ("sort", "topk") else [len(source.shape) - 1]
-        )
+        return [len(source.shape) - 1] if step.has("last_by_default") else list(range(len(source.shape)))
     return [position(n, source) for n in ([dim] if isinstance(dim, int) else dim) if source.shape]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from modelkeeper.graph.vocabulary import PERMUTE, SLICE
 from modelkeeper.tracing.rules.shape import bounds
 from modelkeeper.tracing.trace import Step
 
@@ -21,13 +22,13 @@ LONGEST_PATH = 64
 def written(step: Step) -> str:
     """How a folded operation is written on a path; empty if it changes nothing."""
     if step.has("permutes"):
-        return f"permute[{_permutation(step)}]"
-    if step.name == "slice":
+        return f"{PERMUTE}[{_permutation(step)}]"
+    if step.name == SLICE:
         dim, start, end, by = bounds(step)
         size = step.inputs[0].shape[dim]
         if (start, end, by) == (0, size, 1):
             return ""
-        return f"slice[{dim},{Fraction(start, size)}:{Fraction(end, size)}{f':{by}' if by != 1 else ''}]"
+        return f"{SLICE}[{dim},{Fraction(start, size)}:{Fraction(end, size)}{f':{by}' if by != 1 else ''}]"
     if step.has("sized"):
         return step.name
     scalars = [_scalar(step.arguments.get(name)) for name in step.operation.arguments or step.arguments]
@@ -47,7 +48,7 @@ _EXTREMES = {end: name for high in _HIGHEST.values() for end, name in ((-high, "
 
 def _permutation(step: Step) -> str:
     rank = len(step.outputs[0].shape)
-    if step.name == "permute":
+    if step.name == PERMUTE:
         return ",".join(str(n % rank) for n in step.arguments["dims"])
     order = list(range(rank))
     first, second = step.arguments.get("dim0", -2), step.arguments.get("dim1", -1)

@@ -33,7 +33,7 @@ CURVES: dict[str, Callable[[Array], Array]] = {
     "rectifier": lambda x: np.maximum(x, 0),
     "sigmoid linear": lambda x: x / (1 + np.exp(-x)),
     "gaussian linear": lambda x: x / (1 + np.exp(-1.702 * x)),
-    "tanh": np.tanh,
+    "hyperbolic tangent": np.tanh,
 }
 Run = list[tuple[int, int]]  # projections of the parent one behind the other, each with its norm
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)

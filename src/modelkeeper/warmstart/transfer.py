@@ -72,6 +72,7 @@ class Report:
         return "\n".join(map(as_text, parts))
 
 
+# long: what a user may ask for, and the words that explain it.
 def transfer(
     source: Any,
     target: Any,

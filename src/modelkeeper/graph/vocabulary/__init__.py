@@ -57,13 +57,17 @@ from modelkeeper.graph.vocabulary.kinds import (
 from modelkeeper.graph.vocabulary.operations import (
     APPLIED,
     CURVES,
+    INVERSE,
     LAYERS,
     MERGES,
     OPERATIONS,
+    PERMUTE,
+    SLICE,
     TABLE,
     TRAITS,
     Operation,
     operation,
+    read_table,
 )
 from modelkeeper.graph.vocabulary.reasons import (
     MISFITS,
@@ -95,6 +99,7 @@ __all__ = [
     "GROUP_NORM",
     "INPUT",
     "INSTANCE_NORM",
+    "INVERSE",
     "KINDS",
     "KIND_TRAITS",
     "LAYERS",
@@ -113,6 +118,7 @@ __all__ = [
     "ORIGINS",
     "OUTPUT",
     "PARAMETER",
+    "PERMUTE",
     "PRELU",
     "PROJECTIONS",
     "REASONS",
@@ -120,6 +126,7 @@ __all__ = [
     "RMS_NORM",
     "SCALE",
     "SHIFT",
+    "SLICE",
     "SUMS",
     "TABLE",
     "TRAITS",
@@ -133,4 +140,5 @@ __all__ = [
     "kinds_with",
     "operation",
     "read_step",
+    "read_table",
 ]

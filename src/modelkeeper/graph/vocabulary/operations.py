@@ -44,6 +44,7 @@ TRAITS = {
     "values_first": "returns values and then where they are: the first result goes on under its name",
     "zeros": "makes zeros",
     "last_axes": "normalises over the last axes",
+    "last_by_default": "runs along the last axis if it is not said along which",
 }
 
 # A line: rule for axes, rule for degrees, traits, and behind the colon the operations, each with its
@@ -139,7 +140,7 @@ pad pad -: constant_pad_nd(self pad value) pad(self pad mode value)
 triangle moves -: tril(self diagonal) triu(self diagonal)
 
 along zero -: cumprod(self dim) cumsum(self dim) log_softmax(self dim) softmax(self dim)
-along zero values_first: sort(self stable dim descending) topk(self k dim largest sorted)
+along zero values_first last_by_default: sort(self stable dim descending) topk(self k dim largest sorted)
 along moves keeps_zero linear: flip(self dims)
 along moves keeps_zero: roll(self shifts dims)
 reduce reduce statistic reduces: mean(self dim keepdim) sum(self dim keepdim)
@@ -226,8 +227,15 @@ MERGES = {"sub": "subtract", "mul": MULTIPLY, "div": "divide", "cat": CONCAT, "a
 MERGES |= {"scaled_dot_product_attention": ATTENTION}
 # What an operation is as a layer, when one operand is a tensor of the model alone.
 APPLIED = {"mul": SCALE, "div": SCALE, "add": SHIFT, "sub": SHIFT}
+INVERSE = frozenset({"div", "sub"})  # of them, those that do the inverse of what the layer is called
+PERMUTE, SLICE = "permute", "slice"  # how axes that were moved, and parts of them, are written on an edge
 # Activations whose effect on what is spread about a mean can be worked out, by the formula for it.
-CURVES = {"relu": "rectifier", "silu": "sigmoid linear", "gelu": "gaussian linear", "tanh": "tanh"}
+CURVES = {
+    "relu": "rectifier",
+    "silu": "sigmoid linear",
+    "gelu": "gaussian linear",
+    "tanh": "hyperbolic tangent",
+}
 
 
 class Operation(Struct, frozen=True):
@@ -240,9 +248,10 @@ class Operation(Struct, frozen=True):
     traits: frozenset[str] = frozenset()
 
 
-def _operations() -> dict[str, Operation]:
+def read_table(table: str) -> dict[str, Operation]:
+    """The operations of a table that is written as TABLE is, by name."""
     operations: dict[str, Operation] = {}
-    for line in re.sub(r"\n +", " ", TABLE).strip().splitlines():
+    for line in re.sub(r"\n +", " ", table).strip().splitlines():
         rules, _, entries = line.partition(":")
         if not rules:
             continue
@@ -254,7 +263,7 @@ def _operations() -> dict[str, Operation]:
     return operations
 
 
-OPERATIONS = _operations()
+OPERATIONS = read_table(TABLE)
 
 
 def operation(name: str) -> Operation:

@@ -11,7 +11,7 @@ _KEY = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 def upgrade() -> None:
     """Make all tables of the first version."""
-    # Long because the tables are: a migration that has been released stays as it is.
+    # long: the tables are; a migration that has been released stays as it is.
     op.create_table(
         "models",
         sa.Column("key", _KEY, primary_key=True, autoincrement=True),
