@@ -1,6 +1,7 @@
 """ModelKeeperClient: the paper's workflow as users write it, and what happens when something is wrong."""
 
 import html
+import importlib
 import json
 import os
 import shutil
@@ -694,3 +695,20 @@ def test_poor_models_do_not_lend_though_they_are_most_of_the_zoo(policy: str) ->
         good = [give(client, net(width), accuracy=0.9, name=f"net{width}") for width in (14, 16)]
         _, answer = client.query_for_model(net(8, seed=5), META)
         assert answer.parent in {record.id for record in good}
+
+
+def test_a_registration_runs_the_model_once_for_its_graph_and_once_for_each_size_of_its_program(
+    client: ModelKeeperClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module("modelkeeper.frontends.torch.describe")
+    runs, record = [], module._record
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        ran = record(*arguments, **options)
+        runs.append(str(ran[1]))
+        return ran
+
+    monkeypatch.setattr(module, "_record", counted)
+    give(client, far())
+    assert runs == ["1x3x32x32", "2x3x32x32", "3x3x32x32"]
+    assert client.coordinator.show("Sequential").parameters == 122

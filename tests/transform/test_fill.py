@@ -37,6 +37,7 @@ TWISTS = {
     "tied": {"layer", "rms", "written out"},
     "raw reader": {"layer", "rms", "written out"},
     "rectified": {"layer", "rms", "written out"},
+    "rectified up to six": set[str](),
     "pooled": {"layer", "rms", "written out"},
     "layer scale": {"rms", "written out"},
     "post norm": {"rms", "written out"},
@@ -81,6 +82,8 @@ class Stream(nn.Module):
         match self.twist:
             case "rectified":
                 x = torch.relu(x)
+            case "rectified up to six":
+                x = nn.functional.relu6(x)
             case "gelu":
                 x = nn.functional.gelu(x)
             case "pooled":
