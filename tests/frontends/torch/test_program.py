@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from benchmarks.helpers.permutation import randomise
 from modelkeeper.errors import InvalidProgram, NoProgram
 from modelkeeper.frontends.torch import Program, run
-from modelkeeper.frontends.torch.named_tensors import owned_tensors
+from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.program import MAX_STEPS, Step
 from modelkeeper.frontends.torch.record_program import record_program
 from modelkeeper.frontends.torch.run_program import check_run
@@ -25,7 +25,7 @@ WITHOUT = {"InPlace": "into a part"}  # scenarios, and why they have no program
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    return {name: each.tensor.detach() for each in owned_tensors(model) for name in each.names}
+    return {name: named.tensor.detach() for named in named_tensors(model) for name in named.names}
 
 
 class Small(nn.Module):

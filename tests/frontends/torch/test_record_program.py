@@ -12,7 +12,7 @@ from benchmarks.training import language
 from modelkeeper import ModelKeeperClient
 from modelkeeper.errors import InvalidProgram
 from modelkeeper.frontends.torch import Program, run
-from modelkeeper.frontends.torch.named_tensors import owned_tensors
+from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.record_program import record_program
 
 WORDS, CONTEXT = 11, 64
@@ -20,7 +20,7 @@ GUESSED = None
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    return {name: each.tensor.detach() for each in owned_tensors(model) for name in each.names}
+    return {name: named.tensor.detach() for named in named_tensors(model) for name in named.names}
 
 
 def tokens(batch: int, length: int) -> Tensor:

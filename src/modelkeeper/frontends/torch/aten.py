@@ -65,7 +65,7 @@ class AtenOperator:
 
     @staticmethod
     def of(func: OpOverload) -> "AtenOperator":
-        """Look it up."""
+        """Read off an operator's schema what the recorder has to know of it."""
         schema = func._schema
         writes = tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
         space, _, name = schema.name.partition("::")

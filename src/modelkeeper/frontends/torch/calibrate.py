@@ -30,7 +30,7 @@ from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, Fit
 from modelkeeper.frontends.torch.examples import FEWEST, Examples, collect
 from modelkeeper.frontends.torch.fits import Fitting
 from modelkeeper.frontends.torch.inputs import Inputs
-from modelkeeper.frontends.torch.named_tensors import owned_tensors
+from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.pivots import pivots
 from modelkeeper.frontends.torch.program import Program
 from modelkeeper.frontends.torch.read_load import as_tensor, load
@@ -61,7 +61,7 @@ def calibrate(
     budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Fit the layers of a child, in place.
+    """Fit the layers of a child to its parent's activations, in place.
 
     Args:
         child: The model, with the weights of a plan in it.
@@ -130,7 +130,7 @@ def _models(
     program = record_program(child, example_of(child, examples.inputs)).shortcuts_first()
     if not isinstance(parent, Program):
         parent = record_program(parent, example_of(parent, examples.inputs))
-    own = {name: owned.tensor.detach().to(CPU) for owned in owned_tensors(child) for name in owned.names}
+    own = {name: named.tensor.detach().to(CPU) for named in named_tensors(child) for name in named.names}
     lent = {
         taken.name: as_tensor(taken.name, tensors[taken.name])
         for taken in parent.tensors
@@ -141,7 +141,7 @@ def _models(
 
 @dataclass(frozen=True)
 class _Cost:
-    """What one example takes: seconds for a pass of either model, and bytes of activations in both."""
+    """The cost of one example: seconds for a pass of either model, and bytes of activations in both."""
 
     child: float
     parent: float
@@ -149,7 +149,7 @@ class _Cost:
 
 
 def _try_out(models: Models, examples: Examples, foreign: bool) -> _Cost:
-    """Run both models on a few examples. A foreign parent is checked first, on one."""
+    """Measure time and memory of both models on a few examples. A foreign parent is checked first, on one."""
     child_inputs, parent_inputs = examples.fitting(models.child), examples.fitting(models.parent)
     if foreign:
         check_run(models.parent, models.parent_tensors, [tensor[:1] for tensor in parent_inputs])

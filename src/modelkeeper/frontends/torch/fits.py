@@ -58,7 +58,7 @@ class _Place:
 
 
 class _Rival(NamedTuple):
-    """What a layer could become, and the error on held-out examples."""
+    """A candidate for a layer's weights, and its error on held-out examples."""
 
     error: float
     how: str
@@ -73,7 +73,7 @@ class Fitting(Norms):
     """Both models, and the means to fit the child's layers as it comes to them."""
 
     def fit(self, task: FitTask) -> FittedLayer:
-        """Fit one layer, if that serves."""
+        """Fit one layer of the child, if held-out examples say that it helps."""
         fitted = self._try(task)
         if fitted.how in ("kept", "statistics", "fitted"):
             self._seen_to.add(self.program.maker(self.program.layers[task.norm or task.layer]))
@@ -153,7 +153,7 @@ class Fitting(Norms):
     def _regressions(
         self, task: FitTask, fit: Rows, hold: Rows, base: Affine, mapped: Tensor
     ) -> "Iterator[_Rival]":
-        """The ridge regression whose penalty stands training best, and sharper ones that follow from it."""
+        """The ridge regression whose penalty stands training best, refined for rectified outputs."""
         solvers = [fit.solver(ridge, intercept=bool(task.bias or task.norm)) for ridge in RIDGES]
         solved = [solver.solve(fit.sums.cross, base.weight, base.bias) for solver in solvers]
         noise = NOISE if self.normed else 0.0
@@ -178,7 +178,7 @@ class Fitting(Norms):
         return bool(readers) and end not in self.program.outputs and set(readers) <= {"relu.default"}
 
     def _window(self, step: int) -> Window | str | None:
-        """How a convolution looks at its input; None for a linear layer; or why it is not fitted."""
+        """The window of a convolution; None for a linear layer; or why it is not fitted."""
         name = self.program.steps[step].operation
         if not name.startswith("conv"):
             return None
@@ -211,7 +211,7 @@ class Fitting(Norms):
         return weight.reshape(groups, weight.shape[0] // groups, -1)
 
     def _rows(self, chunks: "list[Chunk]", place: "_Place", *, rectified: bool) -> Rows:
-        """What the projection reads and what should come of it, at some rows of these chunks."""
+        """Rows of inputs and wanted outputs of a projection, sampled from these chunks."""
         groups, _, inputs = place.weight.shape
         most = min(max(ROWS[0], ROWS[1] * inputs), MOST_NUMBERS // (groups * inputs))
         total = sum(chunk.child.batch for chunk in self._fit)
@@ -223,7 +223,7 @@ class Fitting(Norms):
         return Rows(read, wanted, rest, rectified)
 
     def _piece(self, chunk: "Chunk", place: "_Place", share: int) -> tuple[Tensor, Tensor, Tensor]:
-        """About so many rows of one chunk: what is read, what is wanted, and what is added to the output."""
+        """About so many rows of one chunk: inputs, wanted outputs, and what is added to the outputs."""
         groups, outputs, inputs = place.weight.shape
         site, window = place.site, place.window
         x, y = chunk.child.arguments(site.step)[place.taken].float(), self._wanted(chunk, site).float()
@@ -244,7 +244,7 @@ class Fitting(Norms):
         return patches(x, window, places, out), wanted, added
 
     def _behind(self, task: FitTask, made: Affine, sums: Sums | None) -> Affine:
-        """A projection with the norm behind it: with the norm's own statistics, or new ones from sums."""
+        """Fold the norm behind a projection into it, with its own statistics or with new ones from sums."""
         if not task.norm:
             return made
         norm = {
@@ -255,7 +255,7 @@ class Fitting(Norms):
         return Affine(made.weight * scale[..., None], (made.bias - mean) * scale + norm["bias"])
 
     def _write(self, task: FitTask, prior: Affine, best: Affine | None, fit: Sums) -> None:
-        """Put a fit into the layer and its norm; None: only new statistics."""
+        """Write a fit into the tensors of the layer and its norm; None: only new statistics."""
         made = prior
         if best is not None:
             scale = torch.ones_like(best.bias)
@@ -283,7 +283,7 @@ class Fitting(Norms):
                 self._set(names["bias"], best.bias + (mean - made.bias) / scale)
 
     def _head(self, task: FitTask, step: int) -> FittedLayer:
-        """A head that the parent cannot teach: a ridge regression onto the classes."""
+        """Fit a head that the parent does not have, by a ridge regression onto the classes."""
         named, operation = self._operands(task, step), self.program.steps[step].operation
         if self._labels is None:
             return FittedLayer(task.layer, "", "no labels")
@@ -324,7 +324,7 @@ class Fitting(Norms):
         return FittedLayer(task.layer, "labels", "fitted", before, min(errors))
 
     def _sharpness(self, step: int, named: str, weight: Tensor, bias: Tensor) -> float:
-        """By how much to multiply scores from 0 to 1, so that they serve as logits."""
+        """The factor for scores from 0 to 1 with which they serve best as logits."""
 
         def loss(scale: float) -> float:
             total = 0.0
