@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from modelkeeper.errors import CannotCalibrate
 from modelkeeper.frontends.fit_tasks import FitTask, FittedLayer
+from modelkeeper.frontends.torch.aten import vocabulary_name
 from modelkeeper.frontends.torch.norms import NOTHING_TO_GAIN, RIDGES, ROWS, Norms
 from modelkeeper.frontends.torch.program import references
 from modelkeeper.frontends.torch.regression import (
@@ -40,6 +41,7 @@ from modelkeeper.frontends.torch.regression import (
     statistics,
 )
 from modelkeeper.frontends.torch.side_by_side import Chunk, Site
+from modelkeeper.graph.vocabulary import CONV, CURVES, WINDOWED, operation
 
 NEARLY = 1.1  # of fits that are nearly as good the one with the largest penalty: it stands training best
 NOISE = 0.3  # an error counts more by so many times what noise in the inputs would add to it
@@ -174,15 +176,17 @@ class Fitting(Norms):
             if site.rest is not None
             else self.program.layers[task.norm or task.layer]
         )
-        readers = [step.operation for step in self.program.steps if end in references(step.arguments)]
-        return bool(readers) and end not in self.program.outputs and set(readers) <= {"relu.default"}
+        readers = [step for step in self.program.steps if end in references(step.arguments)]
+        curves = {CURVES.get(vocabulary_name(step.operation)) for step in readers}
+        return end not in self.program.outputs and curves == {"rectifier"}
 
     def _window(self, step: int) -> Window | str | None:
         """The window of a convolution; None for a linear layer; or why it is not fitted."""
-        name = self.program.steps[step].operation
-        if not name.startswith("conv"):
+        kind = self._kind(step)
+        if kind not in WINDOWED:
             return None
-        if name.partition(".")[0] not in ("conv1d", "conv2d", "conv3d"):
+        convolution = operation(vocabulary_name(self.program.steps[step].operation))
+        if kind != CONV or "transposed" in convolution.arguments:  # it is one, or it may be
             return "a transposed convolution"
         given = self._given(step)
         kernel = tuple(given["weight"].shape[2:])
@@ -284,12 +288,12 @@ class Fitting(Norms):
 
     def _head(self, task: FitTask, step: int) -> FittedLayer:
         """Fit a head that the parent does not have, by a ridge regression onto the classes."""
-        named, operation = self._operands(task, step), self.program.steps[step].operation
+        named = self._operands(task, step)
         if self._labels is None:
             return FittedLayer(task.layer, "", "no labels")
         if (
             named is None
-            or operation.startswith("conv")
+            or self._kind(step) in WINDOWED
             or self._labels.is_floating_point()
             or self._labels.ndim != 1
         ):

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from modelkeeper.frontends.fit_tasks import FitTask, FittedLayer
+from modelkeeper.frontends.torch.aten import vocabulary_name
 from modelkeeper.frontends.torch.program import Hole
 from modelkeeper.frontends.torch.regression import Affine, Solver, Sums, spread
 from modelkeeper.frontends.torch.side_by_side import Chunk, SideBySide, Site
+from modelkeeper.graph.vocabulary import BATCH_NORM, MERGES, MULTIPLY, NORMS, REFITTED
 
 RIDGES = (1e-4, 1e-2, 1e-1, 1.0)  # the held-out examples choose
 NOTHING_TO_GAIN = 1e-6  # an error of the gathered weights below which a layer is left alone
@@ -45,14 +47,14 @@ class Norms(SideBySide):
 
     def _norm(self, task: FitTask, site: "Site") -> FittedLayer:
         """Fit the gain and bias of a norm: a line for each unit, from normalised to the parent's outputs."""
-        operation = self.program.steps[site.step].operation.partition(".")[0]
-        scaled = self._scaled(task, site.step) if operation == "mul" else ""
-        if operation not in ("batch_norm", "layer_norm", "group_norm", "rms_norm") and not scaled:
-            return FittedLayer(task.layer, site.target.layer, f"a {operation}")
+        name, kind = vocabulary_name(self.program.steps[site.step].operation), self._kind(site.step)
+        scaled = self._scaled(task, site.step) if MERGES.get(name) == MULTIPLY else ""
+        if kind not in NORMS & REFITTED and not scaled:
+            return FittedLayer(task.layer, site.target.layer, f"a {name}")
         fresh: dict[str, Tensor] = {}
         if task.norm_tensors:
             fresh = dict(zip(("running_mean", "running_var"), self._seen(site.step), strict=True))
-        elif operation == "batch_norm":
+        elif kind == BATCH_NORM:
             return FittedLayer(task.layer, site.target.layer, "a batch norm without statistics of its own")
         gain = self.tensors[task.weight].double().reshape(-1, 1, 1)
         bias = (

@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 from modelkeeper.frontends.fit_tasks import FitTarget, FitTask
+from modelkeeper.frontends.torch.aten import layer_kind, vocabulary_name
 from modelkeeper.frontends.torch.examples import Examples
 from modelkeeper.frontends.torch.operations import signature
 from modelkeeper.frontends.torch.program import Hole, Program
 from modelkeeper.frontends.torch.run_program import Pass
+from modelkeeper.graph.vocabulary import ADD, BATCH_NORM, CHANNEL_NORMS, WINDOWED
 
 CHUNK = 128  # examples that run at once
 HELD_OUT = 0.2
@@ -86,8 +88,8 @@ class SideBySide:
         )
         self._generator = torch.Generator().manual_seed(1)
         self._waiting: Counter[int] = Counter()
-        steps = self.program.steps
-        self._norms = [n for n, step in enumerate(steps) if step.operation.startswith("batch_norm")]
+        steps = range(len(self.program.steps))
+        self._norms = [step for step in steps if self._kind(step) == BATCH_NORM]
         self._seen_to = set[int]()  # those of them that hold the statistics that they should
 
     @property
@@ -116,8 +118,9 @@ class SideBySide:
         """The site where a layer is fitted: its step and its target in the parent; or why it cannot be."""
         first = self._fit[0].child
         shape = first.apply(step)[0].shape
-        conv = self.program.steps[step].operation.startswith("conv")
-        axis = 1 if conv or (task.kind == "norm" and self._channels_first(step)) else len(shape) - 1
+        kind = self._kind(step)
+        channels_first = kind in WINDOWED or (task.kind == "norm" and kind in CHANNEL_NORMS)
+        axis = 1 if channels_first else len(shape) - 1
         own = self.program.layers[task.norm or task.layer]
         rest = self._rest(task, own, step)
         candidates = task.targets
@@ -158,12 +161,9 @@ class SideBySide:
         self._advance_parent(site.number)
         return None if beside is None or beside.extent else beside
 
-    def _channels_first(self, step: int) -> bool:
-        return self.program.steps[step].operation.partition(".")[0] in (
-            "batch_norm",
-            "group_norm",
-            "instance_norm",
-        )
+    def _kind(self, step: int) -> str:
+        """The kind of layer that a step of the child is, in the words of the vocabulary; "" if it is none."""
+        return layer_kind(self.program.steps[step].operation)
 
     def _advance_parent(self, number: int) -> None:
         self._keep[1].add(number)
@@ -181,7 +181,7 @@ class SideBySide:
         added = self.program.steps[total]
         operands = [argument.v for argument in added.arguments if isinstance(argument, Hole)]
         if (
-            added.operation != "add.Tensor"
+            vocabulary_name(added.operation) != ADD
             or len(added.arguments) != 2
             or own not in operands
             or len(operands) != 2
