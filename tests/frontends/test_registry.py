@@ -14,6 +14,7 @@ from torch import nn
 from modelkeeper.errors import UnknownFramework
 from modelkeeper.frontends import frontend_for, register, registry, unregister
 from modelkeeper.frontends.torch import FRONTEND, TorchFrontend
+from modelkeeper.plugins import Registry
 
 
 class Model:
@@ -42,9 +43,11 @@ def package(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def declare(monkeypatch: pytest.MonkeyPatch, name: str, *values: str) -> None:
-    entries = tuple(EntryPoint(name, value, registry.GROUP) for value in values)
-    monkeypatch.setattr(registry, "entry_points", lambda: entries)
-    registry._load.cache_clear()
+    known = registry.FRONTENDS
+    frontends = Registry(known.what, known.group, known.built_in, replaceable=True)
+    entries = tuple(EntryPoint(name, value, known.group) for value in values)
+    monkeypatch.setitem(frontends.__dict__, "_installed", entries)
+    monkeypatch.setattr(registry, "FRONTENDS", frontends)
 
 
 def test_an_entry_point_adds_a_front_end(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,12 +78,22 @@ def test_a_broken_entry_point_is_named_and_others_work(
         frontend_for(Model())
 
 
+def test_an_entry_point_that_cannot_be_loaded_is_named_once(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(monkeypatch, package, "no_such_package:FRONTEND", "third_party:GOOD")
+    with pytest.warns(RuntimeWarning, match="the front end .* cannot be used") as caught:
+        frontend_for(Model())
+    assert [Path(warning.filename) for warning in caught] == [Path(__file__)]
+    assert frontend_for(Model()).name == "known"  # a second warning would be an error
+
+
 def test_an_entry_point_of_another_framework_is_not_imported(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declare(monkeypatch, "keras", "no_such_package:FRONTEND")
     assert frontend_for(nn.Linear(1, 1)) is FRONTEND
-    with pytest.raises(UnknownFramework, match="torch, keras"):
+    with pytest.raises(UnknownFramework, match="keras, torch"):
         frontend_for(Model())
 
 
@@ -100,6 +113,14 @@ def test_what_is_registered_is_asked_first_and_can_go_again(registered: Known) -
     unregister("known")
     with pytest.raises(UnknownFramework):
         frontend_for(Model())
+
+
+def test_what_is_registered_may_have_the_name_of_what_is_built_in() -> None:
+    replacement = TorchFrontend()
+    register(replacement)
+    assert frontend_for(nn.Linear(1, 1)) is replacement
+    unregister(replacement.name)
+    assert frontend_for(nn.Linear(1, 1)) is FRONTEND
 
 
 def test_what_is_no_front_end_cannot_be_registered() -> None:

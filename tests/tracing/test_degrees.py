@@ -30,12 +30,12 @@ def prepared(kind: type[nn.Module]) -> tuple[nn.Module, Inputs]:
 @pytest.mark.parametrize("kind", SCENARIOS, ids=lambda kind: kind.__name__)
 def test_widening_changes_nothing(kind: type[nn.Module]) -> None:
     model, inputs = prepared(kind)
-    found = widened(model, inputs, [2, 1.5], seed=3)
+    widening = widened(model, inputs, [2, 1.5], seed=3)
     with torch.no_grad():
-        assert torch.allclose(found.before, model(*inputs.args).reshape(-1), rtol=1e-12)
-    assert not found.failures
-    assert max(found.changes.values()) < 1e-12
-    wider, counted = found.axes(2)
+        assert torch.allclose(widening.before, model(*inputs.args).reshape(-1), rtol=1e-12)
+    assert not widening.failures
+    assert max(widening.changes.values()) < 1e-12
+    wider, counted = widening.axes(2)
     assert wider >= 0.4 * counted > 0
 
 
@@ -44,12 +44,12 @@ def test_what_is_free_can_be_copied(name: str) -> None:
     torch.manual_seed(2)
     make, inputs = PITFALLS[name]
     model = make().eval()
-    found = widened(
+    widening = widened(
         model.double(), Inputs.of(inputs.double() if inputs.is_floating_point() else inputs), [2, 1.5]
     )
-    assert not found.failures
-    assert max(found.changes.values()) < 1e-12
-    wider, counted = found.axes(2)
+    assert not widening.failures
+    assert max(widening.changes.values()) < 1e-12
+    wider, counted = widening.axes(2)
     assert name not in FREE or wider == counted > 0
 
 
@@ -65,9 +65,9 @@ def test_widening_changes_nothing_in_generated_networks(
     torch.manual_seed(seed)
     model = network(width, kinds).double().eval()
     randomise(model, seed)
-    found = widened(model, Inputs.of(torch.randn(2, 3, 6, 6, dtype=torch.float64)), [factor], seed)
-    assert not found.failures
-    assert found.changes[factor] < 1e-10
+    widening = widened(model, Inputs.of(torch.randn(2, 3, 6, 6, dtype=torch.float64)), [factor], seed)
+    assert not widening.failures
+    assert widening.changes[factor] < 1e-10
 
 
 @pytest.mark.filterwarnings("ignore")  # of the libraries that build the models
@@ -76,10 +76,10 @@ def test_widening_changes_nothing_in_real_architectures(name: str) -> None:
     model = build(name).double()
     randomise(model)
     inputs, _ = run_on_small(model)
-    found = widened(model, inputs, [2])
-    assert not found.failures
-    assert found.changes[2] < EXACT
-    wider, _ = found.axes(2)
+    widening = widened(model, inputs, [2])
+    assert not widening.failures
+    assert widening.changes[2] < EXACT
+    wider, _ = widening.axes(2)
     assert wider > 0
 
 

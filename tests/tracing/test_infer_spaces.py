@@ -198,10 +198,10 @@ def test_tied_embeddings_are_named_once_and_carry_no_share() -> None:
 def test_readers_carry_the_shares() -> None:
     graph = graph_of(Dense)
     for name, tensor in graph.tensors.items():
-        for number, each in enumerate(tensor.axes):
-            spaces = {leaf.space for leaf in leaves(each.of) if isinstance(leaf, Atom)}
+        for number, tensor_axis in enumerate(tensor.axes):
+            spaces = {leaf.space for leaf in leaves(tensor_axis.of) if isinstance(leaf, Atom)}
             reads = number == 1 and name.endswith("weight") and len(tensor.axes) > 1
-            assert each.degrees == (tuple((space, 1) for space in sorted(spaces)) if reads else ())
+            assert tensor_axis.degrees == (tuple((space, 1) for space in sorted(spaces)) if reads else ())
 
 
 def test_recurrent_layers_are_one_layer_with_gates() -> None:

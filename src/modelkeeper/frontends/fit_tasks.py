@@ -69,11 +69,11 @@ class FitStart(NamedTuple):
 
 
 class FitPlanner(Protocol):
-    """Who decides what is fitted, once the examples have said which units of the parent matter."""
+    """Decides which layers are fitted, and to what, from a ranking of the parent's units by the examples."""
 
     @property
     def reads(self) -> Sequence[tuple[str, int]]:
-        """The parent's layers that read one whole space with weights, and that space: to rank its units."""
+        """The parent's layers whose weights read one whole space, and that space: to rank its units by."""
 
     def start(self, ranks: "Mapping[int, Array]") -> FitStart:
         """The weights to start from and the tasks. `ranks`: of the units, by the parent's space."""
@@ -90,7 +90,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class FittedLayer:
-    """What became of one layer. Errors are on held-out examples, relative to the variance of the target."""
+    """The result of fitting one layer. Errors: on held-out examples, relative to the target's variance."""
 
     layer: str
     target: str  # the parent's layer that it follows, or "labels"

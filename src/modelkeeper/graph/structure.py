@@ -84,7 +84,7 @@ class Layer(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    """Something the front end wants known: `topic` for programs, `text` for people."""
+    """A remark of the front end on the graph: `topic` for programs, `text` for people."""
 
     topic: str  # opaque, approximate, conflict, dead, fallback
     where: str
@@ -110,11 +110,11 @@ class Graph(Struct, frozen=True, dict=True):
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor once, by name, as its first user sees it."""
-        found: dict[str, Tensor] = {}
+        tensors: dict[str, Tensor] = {}
         for layer in self.layers:
             for tensor in layer.tensors:
-                found.setdefault(tensor.name, tensor)
-        return found
+                tensors.setdefault(tensor.name, tensor)
+        return tensors
 
     @cached_property
     def parameters(self) -> int:
@@ -134,11 +134,11 @@ class Graph(Struct, frozen=True, dict=True):
 
 def consumers(graph: Graph) -> tuple[tuple[int, ...], ...]:
     """For each layer, the layers that take its output, each once, in order."""
-    found: list[dict[int, None]] = [{} for _ in graph.layers]
+    takers: list[dict[int, None]] = [{} for _ in graph.layers]
     for number, layer in enumerate(graph.layers):
         for edge in layer.inputs:
-            found[edge.source][number] = None
-    return tuple(tuple(each) for each in found)
+            takers[edge.source][number] = None
+    return tuple(tuple(layers) for layers in takers)
 
 
 def walk(graph: Graph) -> Iterator[tuple[Layer, Tensor, Axis]]:

@@ -98,7 +98,7 @@ class Assembly:
             self.values[self._node(OUTPUT, OUTPUT, [flow] if flow else [])] = value
 
     def leftover(self, owned: Sequence[OwnedTensor], touched: frozenset[str]) -> None:
-        """Tensors that no live step uses go with a layer of the same module, or into one that says so."""
+        """Add tensors that no live step uses to a layer of the same module, or to one of kind `unused`."""
         described = {tensor.name for layer in self.layers for tensor in layer.tensors}
         homes = {layer.name: n for n, layer in reversed(list(enumerate(self.layers))) if layer.tensors}
         unused: dict[str, list[Tensor]] = {}
@@ -132,7 +132,7 @@ class Assembly:
         return None
 
     def _piece(self, origin: Origin, step: Step, n: int) -> Origin:
-        """One of several results: which one is part of the path."""
+        """A path to one of several results of a step."""
         assert isinstance(origin, Flow)
         if step.name in GATES or step.name in NORMS:
             return origin if n == 0 else Flow(origin.node, (*origin.via, f"state[{n}]"), False)
@@ -175,7 +175,7 @@ class Assembly:
         return Flow(self._node(kind, kind, edges, attributes=attributes))
 
     def _flow(self, origin: Origin) -> Flow:
-        """As the output of a node: a bare tensor gets a node of its own, once."""
+        """The flow of a value from its node: a bare tensor gets a node of its own, once."""
         if isinstance(origin, Flow):
             return origin
         assert isinstance(origin, Weights)
@@ -248,7 +248,7 @@ class Assembly:
         return self._parametric(step, CONV_TRANSPOSE if back else CONV, "input", parts, attributes)
 
     def _linear(self, step: Step) -> int | None:
-        """A product with a weight, be it an operation of its own or a matrix product."""
+        """The node of a linear layer, be it an operation of its own or a matrix product with a weight."""
         if "weight" in step.arguments:
             weight, bias = step.arguments["weight"], step.arguments.get("bias")
             parts: list[Part] = [("weight", weight, ["out", "in"]), ("bias", bias, ["out"])]
@@ -284,9 +284,9 @@ class Assembly:
                 continue
             assert value is not None
             owner = owner or _module(origin.values[0])
-            for each in origin.values:
+            for weight in origin.values:
                 tensor = self.tensors.tensor(
-                    each, role, carry_roles(each, value, roles), direct=origin.direct, used=value
+                    weight, role, carry_roles(weight, value, roles), direct=origin.direct, used=value
                 )
                 tensors.setdefault(tensor.name, tensor)
         if not tensors:
@@ -298,7 +298,7 @@ class Assembly:
         return self._node(owner, kind, flows, list(tensors.values()), attributes)
 
     def _apply(self, step: Step, flow: Flow, weights: Weights) -> int:
-        """A tensor of the model multiplied with, or added to, the output of one node."""
+        """The node of a scale or shift: a tensor of the model times, or plus, the output of one node."""
         kind = APPLIED[step.name]
         role = "gain" if kind == SCALE else "bias"
         tensors = [
@@ -339,12 +339,12 @@ def _key(value: Value) -> str:
 
 def _attributes(step: Step, keys: Sequence[str]) -> dict[str, Attribute]:
     """The named scalar arguments, as they were given."""
-    found: dict[str, Attribute] = {}
+    attributes: dict[str, Attribute] = {}
     for key in keys:
         value = step.arguments.get(key)
         if isinstance(value, (bool, int, float)) and value is not False:
-            found["groups" if key == "num_groups" else key] = value
-    return found
+            attributes["groups" if key == "num_groups" else key] = value
+    return attributes
 
 
 def _own_scale(step: Step) -> bool:
@@ -356,14 +356,14 @@ def _own_scale(step: Step) -> bool:
 
 
 def _window_attributes(step: Step, rank: int) -> dict[str, Attribute]:
-    found: dict[str, Attribute] = {}
+    attributes: dict[str, Attribute] = {}
     for key, default in (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0)):
         value = step.arguments.get(key, default)
         if isinstance(value, str):
-            found[key] = value
+            attributes[key] = value
         elif value not in (default, [default] * rank, [default]):
             value = [value] * rank if isinstance(value, int) else list(value)
-            found[key] = tuple(value * rank if len(value) == 1 else value)
+            attributes[key] = tuple(value * rank if len(value) == 1 else value)
     if step.arguments.get("groups", 1) != 1:
-        found["groups"] = step.arguments["groups"]
-    return found
+        attributes["groups"] = step.arguments["groups"]
+    return attributes

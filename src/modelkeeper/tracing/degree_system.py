@@ -70,7 +70,7 @@ class System:
             self._add([(first, 1), (second, -1)], 0, first.atoms & second.atoms)
 
     def fresh(self, out: Value, axis: int, sources: Iterable[Value]) -> None:
-        """Spaces that `out` has on an axis and its sources have nowhere: one number for all their units."""
+        """Degree 0 for spaces on an axis of `out` that no source has: one number for all their units."""
         unknown = self._unknown(out, axis)
         if unknown is not None:
             known = {atom for value in sources for term in value.axes for atom in self._spaces(term)}
@@ -84,7 +84,7 @@ class System:
             self._add([(first, 1), (second, 1)], 1, first.atoms & second.atoms)
 
     def contract_in_groups(self, x: Value, axis_x: int, w: Value, axis_w: int, groups: int) -> None:
-        """The same where each group is summed up for itself: only what is inside a group is contracted."""
+        """Contract in groups: each is summed up for itself, only what is inside a group is contracted."""
         first, second = self._unknown(x, axis_x), self._unknown(w, axis_w)
         if first is None or second is None:
             return
@@ -152,7 +152,7 @@ class System:
             root = _root(unknown)
             signs[id(root)] = (root, signs.get(id(root), (root, 0))[1] + sign)
         terms = [(root, sign) for root, sign in signs.values() if sign]
-        found: dict[int, tuple[_Unknown, Degree]] = {}
+        solved: dict[int, tuple[_Unknown, Degree]] = {}
         for atom in equation.atoms:
             left, open_term, count = equation.total, None, 0
             for root, sign in terms:
@@ -166,8 +166,8 @@ class System:
             elif count == 1 and open_term is not None:
                 root, sign = open_term
                 if left % sign == 0:
-                    found.setdefault(id(root), (root, {}))[1][atom] = left // sign
-        for root, degrees in found.values():
+                    solved.setdefault(id(root), (root, {}))[1][atom] = left // sign
+        for root, degrees in solved.values():
             self._learn(root, degrees, equation.where, queue)
 
     def _learn(self, root: _Unknown, degrees: Degree, where: str, queue: deque[_Equation]) -> None:

@@ -46,7 +46,7 @@ def infer_degrees(trace: Trace, solver: Solver) -> tuple[dict[Key, Degree], list
                 system.zero(value)
         DEGREES[step.operation.degrees](system, step)
     system.solve([value for step in trace.steps for value in step.outputs] + trace.owned)
-    found = {
+    degree_of = {
         (value.number, axis): system.degree(value, axis)
         for value in trace.owned
         for axis in range(len(value.axes))
@@ -56,12 +56,12 @@ def infer_degrees(trace: Trace, solver: Solver) -> tuple[dict[Key, Degree], list
         conflicts.append(where)
         for atom in atoms:
             solver.pin(atom, Pin("shares", where))
-    return found, conflicts
+    return degree_of, conflicts
 
 
 @degrees("zero")
 def _zero(system: System, step: Step) -> None:
-    """Nothing is known to go through: no share on any side."""
+    """Degree 0 on all axes of inputs and outputs: nothing is known to go through."""
     for value in (*step.inputs, *step.outputs):
         system.zero(value)
 
@@ -127,7 +127,7 @@ def _attention(system: System, step: Step) -> None:
 
 @degrees("recurrent")
 def _recurrent(system: System, step: Step) -> None:
-    """Only what a weight reads carries shares."""
+    """Recurrent cells: only what a weight reads carries shares."""
     weights = step.arguments["params"]
     for value in (*step.inputs, *step.outputs):
         system.zero(value, [n for n in range(len(value.axes)) if not (value in weights and n == 1)])
@@ -143,13 +143,13 @@ def _copy(system: System, step: Step) -> None:
 
 @degrees("pad")
 def _pad(system: System, step: Step) -> None:
-    """Zeros beside it change nothing; any other number would have to be shared as well."""
+    """Padding: zeros change nothing; any other number would have to be shared as well."""
     (_zero if step.arguments.get("value") else _moves)(system, step)
 
 
 @degrees("moves")
 def _moves(system: System, step: Step) -> None:
-    """Linear in the one value that is rearranged: degrees go through unchanged."""
+    """Operations that only rearrange one value: degrees go through unchanged."""
     for result in step.outputs:
         _moved(system, step, result)
 
@@ -241,7 +241,7 @@ def _alike(system: System, out: Value, summands: Iterable[Value]) -> None:
 
 
 def _moved(system: System, step: Step, out: Value) -> None:
-    """Each axis of the result has its degrees from where its spaces stood before."""
+    """Set the degrees of a result's axes to those of the source's axes with the same spaces."""
     for n, axis in enumerate(out.axes):
         for value in step.inputs:
             places = [m for m, other in enumerate(value.axes) if other is axis] or range(len(value.axes))

@@ -58,7 +58,7 @@ class Inference:
         self._pin_unread(trace)
 
     def _pin_unread(self, trace: Trace) -> None:
-        """Units of one tensor that nothing computes with: positions beyond the length of this input."""
+        """Pin units of a tensor that nothing computes with: positions beyond the length of this input."""
         met = Counter(
             atom
             for value in (*trace.owned, *[value for step in trace.steps for value in step.outputs])
@@ -76,11 +76,11 @@ class Inference:
         self.solver.unify(a, b, self.where)
 
     def pin(self, term: Term, reason: str, detail: str = "") -> None:
-        """The width of these spaces is not free, for a reason of the vocabulary, here."""
+        """Pin the width of these spaces, for a reason of the vocabulary, at the current step."""
         self.solver.pin(term, Pin(reason, self.where, detail))
 
     def _enter(self, value: Value) -> None:
-        """A value that no step made: a tensor of the model, or a constant."""
+        """Give axes to a value that no step made: a tensor of the model, or a constant."""
         if value.owner is None:
             value.axes = [
                 self.solver.atom(size) if repeats else self.solver.fixed(size, "constant")
@@ -109,15 +109,15 @@ class Inference:
         return [self.solver.unknown(value.shape, pin) for value in step.outputs]
 
     def _checked(self, step: Step, axes: list[Axes]) -> list[Axes]:
-        for value, each in zip(step.outputs, axes, strict=False):
-            if tuple(axis.size for axis in each) != value.shape:
-                raise Straddles(f"axes {each} for a result of shape {value.shape}")
+        for value, result in zip(step.outputs, axes, strict=False):
+            if tuple(axis.size for axis in result) != value.shape:
+                raise Straddles(f"axes {result} for a result of shape {value.shape}")
         return axes
 
 
 @rule("pointwise")
 def pointwise(run: Inference, step: Step) -> list[Axes]:
-    """Operands are broadcast against each other: axes that meet are one."""
+    """Pointwise operations: operands are broadcast, axes that meet are unified."""
     result = []
     for shape in (value.shape for value in step.outputs):
         axes = []

@@ -30,7 +30,7 @@ ATOM, FIXED, PRODUCT, CONCAT = range(4)
 
 
 class Straddles(Exception):
-    """A cut would go through the middle of a factor."""
+    """An axis cannot be cut here: the cut would go through the middle of a factor."""
 
 
 class Term:
@@ -95,7 +95,7 @@ class Solver:
     # -- reading them ---------------------------------------------------------------------------
 
     def resolve(self, term: Term) -> Term:
-        """What the term is now: bound atoms followed, composites flat, fixed neighbours merged."""
+        """The term in its current form: bound atoms followed, composites flat, fixed neighbours merged."""
         while term.bound is not None:
             term = term.bound
         if term.kind < PRODUCT:
@@ -132,7 +132,7 @@ class Solver:
     # -- saying what is known -------------------------------------------------------------------
 
     def pin(self, term: Term, pin: Pin) -> None:
-        """The width of these spaces is not free, for this reason."""
+        """Pin the width of these spaces, for this reason."""
         for atom in self.atoms(term):
             if pin not in atom.pins:
                 atom.pins = (*atom.pins, pin)
@@ -140,13 +140,13 @@ class Solver:
                     self.opaque[pin] = None
 
     def average(self, term: Term) -> None:
-        """A statistic is taken over these spaces: copies of a unit must come in equal numbers."""
+        """Note a statistic over these spaces: copies of a unit must come in equal numbers."""
         self._statistics.append(term)
         for atom in self.atoms(term):
             atom.averaged = True
 
     def settle(self) -> None:
-        """Pin what cannot grow because of what else is pinned: call it when all has been said.
+        """Pin the spaces under a statistic that cannot grow, as others beside them are pinned. Call it last.
 
         The parts that a statistic is taken over have to grow alike, so nothing beside a fixed part can.
         """
@@ -157,21 +157,21 @@ class Solver:
                 self._growth(term)
 
     def _growth(self, term: Term) -> int:
-        """How often a common factor of all free spaces enters the size of a term."""
+        """The power of a common factor of all free spaces in the size of a term."""
         term = self.resolve(term)
         if term.kind < PRODUCT:
             return int(term.kind == ATOM and not term.pins)
-        each = [self._growth(part) for part in term.parts]
+        growths = [self._growth(part) for part in term.parts]
         if term.kind == PRODUCT:
-            return sum(each)
-        if min(each) != max(each):
+            return sum(growths)
+        if min(growths) != max(growths):
             self.pin(term, Pin("statistic"))
             self._settled += 1
             return 0
-        return each[0]
+        return growths[0]
 
     def unify(self, a: Term, b: Term, where: str) -> None:
-        """These two axes are one and the same."""
+        """Make two axes one and the same."""
         work = [(a, b)]
         while work:
             a, b = work.pop()

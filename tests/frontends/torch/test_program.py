@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from benchmarks.helpers.permutation import randomise
 from modelkeeper.errors import InvalidProgram, NoProgram
 from modelkeeper.frontends.torch import Program, run
-from modelkeeper.frontends.torch.named_tensors import owned_tensors
+from modelkeeper.frontends.torch.aten import layer_kind, vocabulary_name
+from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.program import MAX_STEPS, Step
 from modelkeeper.frontends.torch.record_program import record_program
 from modelkeeper.frontends.torch.run_program import check_run
@@ -25,7 +26,7 @@ WITHOUT = {"InPlace": "into a part"}  # scenarios, and why they have no program
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    return {name: each.tensor.detach() for each in owned_tensors(model) for name in each.names}
+    return {name: named.tensor.detach() for named in named_tensors(model) for name in named.names}
 
 
 class Small(nn.Module):
@@ -78,18 +79,18 @@ def test_every_scenario_has_a_program_or_says_why_not(kind: type[nn.Module]) -> 
     x = torch.cat([example, example.flip(0), example])
     with torch.no_grad():
         wanted = model(x)
-    found = run(program, tensors_of(model), [x], ["output"])["output"]
-    torch.testing.assert_close(found, wanted[0] if isinstance(wanted, tuple) else wanted)
+    output = run(program, tensors_of(model), [x], ["output"])["output"]
+    torch.testing.assert_close(output, wanted[0] if isinstance(wanted, tuple) else wanted)
 
 
 def test_layers_are_captured_before_what_is_done_to_them_in_place() -> None:
     program, tensors = small()
     x = torch.randn(2, 2, 4, 4)
-    found = run(program, tensors, [x], ["conv"])["conv"]
+    output = run(program, tensors, [x], ["conv"])["conv"]
     torch.testing.assert_close(
-        found, torch.conv2d(x, tensors["conv.weight"], tensors["conv.bias"], padding=1)
+        output, torch.conv2d(x, tensors["conv.weight"], tensors["conv.bias"], padding=1)
     )
-    assert (found < 0).any()
+    assert (output < 0).any()
 
 
 def test_running_changes_neither_inputs_nor_tensors() -> None:
@@ -123,8 +124,8 @@ class Fourier(nn.Module):
         self.head = nn.Linear(6, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.head(torch.fft.fftn(x, dim=(1, 2)).real + torch.fft.fft(x).imag)
-        return found
+        output: Tensor = self.head(torch.fft.fftn(x, dim=(1, 2)).real + torch.fft.fft(x).imag)
+        return output
 
 
 def test_fourier_transforms_run() -> None:
@@ -289,3 +290,16 @@ def test_a_step_that_is_built_in_python_is_checked_too() -> None:
     program, _ = small()
     with pytest.raises(InvalidProgram, match="not on the list"):
         Program(program.inputs, (), (), (Step("exec.default", ()),), (0,), {})
+
+
+# -- in the words of the vocabulary -----------------------------------------------------------------
+
+
+def test_operations_of_programs_are_known_to_the_vocabulary() -> None:
+    program, _ = small()
+    kinds = {layer_kind(step.operation) for step in program.steps}
+    assert kinds == {"conv", "linear", ""}
+    names = {"add.Tensor": "add", "mm.default": "matmul", "relu.default": "relu"}
+    assert {operation: vocabulary_name(operation) for operation in names} == names
+    others = {"conv_transpose2d.input": "conv_transpose", "native_layer_norm.default": "layer_norm"}
+    assert {operation: layer_kind(operation) for operation in others} == others

@@ -12,7 +12,7 @@ from benchmarks.training import language
 from modelkeeper import ModelKeeperClient
 from modelkeeper.errors import InvalidProgram
 from modelkeeper.frontends.torch import Program, run
-from modelkeeper.frontends.torch.named_tensors import owned_tensors
+from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.record_program import record_program
 
 WORDS, CONTEXT = 11, 64
@@ -20,7 +20,7 @@ GUESSED = None
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
-    return {name: each.tensor.detach() for each in owned_tensors(model) for name in each.names}
+    return {name: named.tensor.detach() for named in named_tensors(model) for name in named.names}
 
 
 def tokens(batch: int, length: int) -> Tensor:
@@ -30,8 +30,8 @@ def tokens(batch: int, length: int) -> Tensor:
 def check(model: nn.Module, program: Program, x: Tensor) -> None:
     with torch.no_grad():
         wanted = model(x)
-    found = run(program, tensors_of(model), [x], ["output"])["output"]
-    torch.testing.assert_close(found, wanted if isinstance(wanted, Tensor) else wanted.logits)
+    output = run(program, tensors_of(model), [x], ["output"])["output"]
+    torch.testing.assert_close(output, wanted if isinstance(wanted, Tensor) else wanted.logits)
 
 
 class Sequential(nn.Module):
@@ -53,8 +53,8 @@ class Sequential(nn.Module):
         x = self.mix(x.reshape(batch * (length + 1), 8)).view(batch, length + 1, 8)
         scores = (x @ x.transpose(1, 2)).masked_fill(~mask, -float("inf")).softmax(-1) * decay
         x = torch.cat([scores @ x, x], 1).view(batch, 2 * (length + 1), 8)
-        found: Tensor = self.head(x.reshape(batch, length + 1, 16))
-        return found[:, : length // length]
+        output: Tensor = self.head(x.reshape(batch, length + 1, 16))
+        return output[:, : length // length]
 
 
 @pytest.fixture(scope="module")
@@ -105,16 +105,16 @@ class Halves(nn.Module):
         self.words, self.head = nn.Embedding(WORDS, 8), nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.head(self.words(x[:, : x.shape[1] // 2]))
-        return found
+        output: Tensor = self.head(self.words(x[:, : x.shape[1] // 2]))
+        return output
 
 
 class Evens(Halves):
     """Other operations for some lengths."""
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.head(self.words(x))
-        return found if x.shape[1] % 2 else found * 2
+        output: Tensor = self.head(self.words(x))
+        return output if x.shape[1] % 2 else output * 2
 
 
 class Unrolled(Halves):
@@ -142,8 +142,8 @@ def test_inputs_that_disagree_about_the_length_are_refused() -> None:
             self.words = nn.Embedding(WORDS, 4)
 
         def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-            found: Tensor = self.words(x) * mask[..., None]
-            return found
+            output: Tensor = self.words(x) * mask[..., None]
+            return output
 
     model = Sum().eval()
     program = record_program(model, (tokens(2, 9), torch.ones(2, 9)))
@@ -164,8 +164,8 @@ class Overwritten(nn.Module):
         scale = torch.arange(4) + len(x)
         x = self.head(x) * scale
         scale.mul_(3)
-        found: Tensor = self.head(x) * scale
-        return found
+        output: Tensor = self.head(x) * scale
+        return output
 
 
 class Windows(nn.Module):
@@ -177,8 +177,8 @@ class Windows(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         mask = (torch.arange(3) % 2).repeat(len(x))[:, None]
-        found: Tensor = self.head(x.reshape(-1, 4)) * mask
-        return found
+        output: Tensor = self.head(x.reshape(-1, 4)) * mask
+        return output
 
 
 @pytest.mark.parametrize(("kind", "shape"), [(Overwritten, (4,)), (Windows, (3, 4))])
@@ -197,8 +197,8 @@ def test_equal_constants_are_kept_once() -> None:
             self.head = nn.Linear(4, 4)
 
         def forward(self, x: Tensor) -> Tensor:
-            found: Tensor = self.head(x * torch.arange(4)) * torch.arange(4)
-            return found
+            output: Tensor = self.head(x * torch.arange(4)) * torch.arange(4)
+            return output
 
     program = record_program(Twice(), torch.zeros(1, 4))
     assert len(program.constants) == 1

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from modelkeeper.graph.vocabulary import OPERATIONS
+from modelkeeper.graph.vocabulary import LAYERS, OPERATIONS
 
 # Another name for what the vocabulary has.
 NAMES = {
@@ -65,7 +65,7 @@ class AtenOperator:
 
     @staticmethod
     def of(func: OpOverload) -> "AtenOperator":
-        """Look it up."""
+        """Read off an operator's schema what the recorder has to know of it."""
         schema = func._schema
         writes = tuple(a.name for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write)
         space, _, name = schema.name.partition("::")
@@ -92,6 +92,17 @@ def aten_operator(func: OpOverload) -> AtenOperator:
     if known is None:
         known = _OPERATORS[func] = AtenOperator.of(func)
     return known
+
+
+def vocabulary_name(operation: str) -> str:
+    """The vocabulary's name for an operation of a program: add for add.Tensor, matmul for mm.default."""
+    packet = operation.partition(".")[0]
+    return NAMES.get(packet, packet)
+
+
+def layer_kind(operation: str) -> str:
+    """The kind of layer that an operation of a program is with weights of the model; "" if it is none."""
+    return LAYERS.get(vocabulary_name(operation), "")
 
 
 def plain_arguments(name: str, arguments: dict[str, Any]) -> dict[str, Any]:

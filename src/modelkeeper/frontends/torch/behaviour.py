@@ -15,7 +15,7 @@ from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.torch.describe import pick_outputs
 from modelkeeper.frontends.torch.inputs import Inputs, candidates
 from modelkeeper.frontends.torch.recorder import map_tensors, tensors_in
-from modelkeeper.frontends.torch.side_effects import quietly, unwrap
+from modelkeeper.frontends.torch.side_effects import unwrap, without_side_effects
 
 TOKENS = 8  # random tokens are drawn from the first few: every vocabulary has them
 
@@ -27,7 +27,7 @@ def run_on_random(model: nn.Module, example_inputs: Any = None, seed: int = 0) -
     """
     given = [Inputs.of(example_inputs)] if example_inputs is not None else candidates(model)
     problem: Exception | None = None
-    with quietly(model) as bare, torch.inference_mode(False), torch.no_grad():
+    with without_side_effects(model) as bare, torch.inference_mode(False), torch.no_grad():
         for inputs in given:
             filled = _filled(inputs, seed)
             try:

@@ -19,7 +19,7 @@ Memory: the activations between two layers, for all examples; their number is cu
 import inspect
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, Fit
 from modelkeeper.frontends.torch.examples import FEWEST, Examples, collect
 from modelkeeper.frontends.torch.fits import Fitting
 from modelkeeper.frontends.torch.inputs import Inputs
-from modelkeeper.frontends.torch.named_tensors import owned_tensors
+from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.pivots import pivots
 from modelkeeper.frontends.torch.program import Program
 from modelkeeper.frontends.torch.read_load import as_tensor, load
@@ -61,7 +61,7 @@ def calibrate(
     budget: Budget | None = None,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Fit the layers of a child, in place.
+    """Fit the layers of a child to its parent's activations, in place.
 
     Args:
         child: The model, with the weights of a plan in it.
@@ -84,22 +84,11 @@ def calibrate(
     examples = collect(batches, labels, budget.examples)
     models = _models(child, parent, tensors, examples)
     foreign = isinstance(parent, Program)  # not recorded here: it may come from anyone
-    cost = _try_out(models, examples, foreign)
-    room = min(len(examples), max(FEWEST, budget.memory // cost.memory))
-    few = [tensor[: min(room, CHUNK)] for tensor in examples.fitting(models.parent)]
-    if foreign:
-        check_run(models.parent, models.parent_tensors, few)
-    weights, tasks = planner.start(pivots(models.parent, models.parent_tensors, planner.reads, few))
-    end = began + (STEPS * STEP * cost.child * BATCH if budget.seconds is None else budget.seconds)
-    left = max(0.0, end - time.perf_counter())
-    count = min(room, max(BATCH, int(left / 2 / (cost.child + cost.parent))))
-    plain = models.child_tensors
-    start = plain | {name: as_tensor(name, array).to(plain[name].dtype) for name, array in weights.items()}
-    run = Fitting(models, start, examples, count, end)
-    fitted = _fit(run, tasks, progress)
-    judgement = _judge(run, fitted, any(task.kind == "head" for task in tasks))
-    changed = {name: run.tensors[name] for name in {*weights, *run.changed}}
-    why = _against(run, judgement, changed)
+    job = _prepare(models, planner, examples, budget, began, foreign=foreign)
+    fitted = _fit(job.run, job.tasks, progress)
+    judgement = _judge(job.run, fitted, any(task.kind == "head" for task in job.tasks))
+    changed = {name: job.run.tensors[name] for name in {*job.weights, *job.run.changed}}
+    why = _against(job.run, judgement, changed)
     if not why:
         load(child, changed)
     return Calibration(
@@ -109,10 +98,10 @@ def calibrate(
         plain=judgement.before,
         calibrated=judgement.after,
         layers=tuple(fitted),
-        examples=count,
+        examples=job.count,
         passed_over=examples.passed_over,
         seconds=time.perf_counter() - began,
-        memory=count * cost.memory,
+        memory=job.memory,
     )
 
 
@@ -130,7 +119,7 @@ def _models(
     program = record_program(child, example_of(child, examples.inputs)).shortcuts_first()
     if not isinstance(parent, Program):
         parent = record_program(parent, example_of(parent, examples.inputs))
-    own = {name: owned.tensor.detach().to(CPU) for owned in owned_tensors(child) for name in owned.names}
+    own = {name: named.tensor.detach().to(CPU) for named in named_tensors(child) for name in named.names}
     lent = {
         taken.name: as_tensor(taken.name, tensors[taken.name])
         for taken in parent.tensors
@@ -141,7 +130,7 @@ def _models(
 
 @dataclass(frozen=True)
 class _Cost:
-    """What one example takes: seconds for a pass of either model, and bytes of activations in both."""
+    """The cost of one example: seconds for a pass of either model, and bytes of activations in both."""
 
     child: float
     parent: float
@@ -149,7 +138,7 @@ class _Cost:
 
 
 def _try_out(models: Models, examples: Examples, foreign: bool) -> _Cost:
-    """Run both models on a few examples. A foreign parent is checked first, on one."""
+    """Measure time and memory of both models on a few examples. A foreign parent is checked first, on one."""
     child_inputs, parent_inputs = examples.fitting(models.child), examples.fitting(models.parent)
     if foreign:
         check_run(models.parent, models.parent_tensors, [tensor[:1] for tensor in parent_inputs])
@@ -157,6 +146,36 @@ def _try_out(models: Models, examples: Examples, foreign: bool) -> _Cost:
     seconds, memory = try_out(models.child, models.child_tensors, [tensor[:tried] for tensor in child_inputs])
     beside = try_out(models.parent, models.parent_tensors, [tensor[:tried] for tensor in parent_inputs])
     return _Cost(seconds / tried, beside[0] / tried, (memory + beside[1]) // tried + 1)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Both models ready to be fitted side by side, and what the planner wants of the child."""
+
+    run: Fitting
+    tasks: Sequence[FitTask]
+    weights: Collection[str]  # names of the tensors that the planner has given weights for
+    count: int  # examples that are used
+    memory: int  # bytes of activations for so many
+
+
+def _prepare(
+    models: Models, planner: FitPlanner, examples: Examples, budget: Budget, began: float, *, foreign: bool
+) -> _Job:
+    """Ask the planner for weights and tasks, and take as many examples as the budget allows."""
+    cost = _try_out(models, examples, foreign)
+    room = min(len(examples), max(FEWEST, budget.memory // cost.memory))
+    few = [tensor[: min(room, CHUNK)] for tensor in examples.fitting(models.parent)]
+    if foreign:
+        check_run(models.parent, models.parent_tensors, few)
+    weights, tasks = planner.start(pivots(models.parent, models.parent_tensors, planner.reads, few))
+    end = began + (STEPS * STEP * cost.child * BATCH if budget.seconds is None else budget.seconds)
+    left = max(0.0, end - time.perf_counter())
+    count = min(room, max(BATCH, int(left / 2 / (cost.child + cost.parent))))
+    plain = models.child_tensors
+    start = plain | {name: as_tensor(name, array).to(plain[name].dtype) for name, array in weights.items()}
+    run = Fitting(models, start, examples, count, end)
+    return _Job(run, tasks, weights.keys(), count, count * cost.memory)
 
 
 def _fit(run: Fitting, tasks: Sequence[FitTask], progress: Progress | None) -> list[FittedLayer]:

@@ -15,17 +15,17 @@ from torch import Tensor, nn
 
 from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.torch.inputs import Inputs, candidates
-from modelkeeper.frontends.torch.named_tensors import owned_tensors
+from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.recorder import (
     CPU,
     META,
-    Owned,
+    NamedTensor,
     Recorder,
     Recording,
     map_tensors,
     tensors_in,
 )
-from modelkeeper.frontends.torch.side_effects import quietly
+from modelkeeper.frontends.torch.side_effects import without_side_effects
 from modelkeeper.frontends.torch.trace import TorchTrace, make_trace, owned_tensor
 from modelkeeper.graph import Graph, Note
 from modelkeeper.tracing.describe import Account, account_for
@@ -61,7 +61,7 @@ def describe(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs =
 
 @dataclass(frozen=True, slots=True)
 class TorchAccount:
-    """A graph together with the evidence for it, and what torch knows of that."""
+    """The graph of a model with the trace it was made from, and that trace's tensors in torch."""
 
     account: Account
     torch: TorchTrace
@@ -75,22 +75,22 @@ class TorchAccount:
 def study(
     model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None, real: bool = False
 ) -> TorchAccount:
-    """What `describe` does, with all that it knew when it wrote the graph; `real`: not on shapes."""
+    """Describe a model, and keep the trace and axes behind its graph; `real`: run on numbers."""
     traced = listen(model, example_inputs, outputs=outputs, real=real)
     return TorchAccount(account_for(traced.trace), traced)
 
 
 def trace_model(model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None) -> Trace:
-    """What a model does with its inputs, as plain data over the vocabulary: see `describe`."""
+    """Trace a model's forward pass as plain data over the vocabulary: see `describe`."""
     return listen(model, example_inputs, outputs=outputs).trace
 
 
 def listen(
     model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None, real: bool = False
 ) -> TorchTrace:
-    """What a model does with its inputs, as a trace with what torch knows of it."""
-    owned = owned_tensors(model)
-    with quietly(model) as bare:
+    """Trace a model's forward pass, and keep the tensors and operators of torch beside the trace."""
+    owned = named_tensors(model)
+    with without_side_effects(model) as bare:
         recording, inputs, returned, notes = _run(bare, owned, example_inputs, real)
         tensors = list(tensors_in((inputs.args, dict(inputs.kwargs))))
         traced = make_trace(recording, tensors, tensors_in(pick_outputs(returned, outputs)))
@@ -107,9 +107,9 @@ def example(shape: Iterable[int], dtype: str = "float32") -> Tensor:
 
 
 def _run(
-    model: nn.Module, owned: list[Owned], example_inputs: Any, real: bool
+    model: nn.Module, owned: list[NamedTensor], example_inputs: Any, real: bool
 ) -> tuple[Recording, Inputs, Any, list[Note]]:
-    """The first run that works: on shapes if it can be, for real otherwise."""
+    """Record the first run that works: on shapes if possible, for real otherwise."""
     given = example_inputs is not None
     failures: list[tuple[Inputs, Exception]] = []
     for inputs in [Inputs.of(example_inputs)] if given else candidates(model):
@@ -134,9 +134,9 @@ def _run(
     raise CannotDescribe(name, f"it did not run {tried}: {_first_line(cause)}", _ADVICE) from cause
 
 
-def _record(model: nn.Module, owned: list[Owned], inputs: Inputs, *, real: bool) -> _Ran:
-    for each in owned:
-        each.stand_in = None
+def _record(model: nn.Module, owned: list[NamedTensor], inputs: Inputs, *, real: bool) -> _Ran:
+    for tensor in owned:
+        tensor.stand_in = None
     change = _real if real else _shape
     inputs = Inputs(map_tensors(inputs.args, change), tuple(map_tensors(dict(inputs.kwargs), change).items()))
     recorder = Recorder(owned, real=real)
@@ -162,17 +162,17 @@ def _needs_values(error: Exception) -> bool:
 
 
 def pick_outputs(returned: Any, outputs: Outputs = None) -> Any:
-    """Of what a model returned, what counts as its output."""
+    """Pick the outputs out of what a model returned."""
     if callable(outputs):
         return outputs(returned)
     if isinstance(outputs, str):
-        found = returned.get(outputs) if hasattr(returned, "get") else getattr(returned, outputs, None)
-        if found is None:
+        field = returned.get(outputs) if hasattr(returned, "get") else getattr(returned, outputs, None)
+        if field is None:
             advice = "Name a field of what it returns as `outputs`"
             raise CannotDescribe(
                 "the model", f"it returned no {outputs!r} but a {type(returned).__name__}", advice
             )
-        return found
+        return field
     if hasattr(returned, "to_tuple"):  # a Hugging Face output: states and losses beside the result
         return returned.get("logits") if returned.get("logits") is not None else returned.to_tuple()[0]
     if hasattr(returned, "__dataclass_fields__"):

@@ -112,7 +112,7 @@ def _replaced(inputs: Inputs, tensors: Iterator[Tensor]) -> tuple[Any, Any]:
 
 
 def batches_in(batches: Any) -> Iterator[Any]:
-    """One batch after the other. TypeError: there are none in it."""
+    """Iterate over the batches of what a user passed. TypeError: there are none in it."""
     if isinstance(batches, Tensor) or hasattr(batches, "keys") or _pair(batches):
         return iter([batches])
     iterator: Iterator[Any] = iter(batches)
@@ -120,7 +120,7 @@ def batches_in(batches: Any) -> Iterator[Any]:
 
 
 def _pair(batches: Any) -> bool:
-    """A single batch with its labels? Two tensors of one shape are two batches."""
+    """Is this a single batch with its labels? Two tensors of one shape are two batches."""
     if not isinstance(batches, tuple) or len(batches) != 2 or not isinstance(batches[1], Tensor):
         return False
     first, labels = batches
@@ -134,7 +134,7 @@ def _labels(labels: Any) -> Iterator[Any]:
 
 
 def split(batch: Any) -> tuple[Inputs, Any]:
-    """What the model takes, and the labels."""
+    """Split a batch into the inputs of the model and the labels."""
     if isinstance(batch, (tuple, list)):
         return Inputs.of(batch[0]), batch[1] if len(batch) > 1 else None
     if hasattr(batch, "keys"):

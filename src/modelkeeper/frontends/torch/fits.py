@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from modelkeeper.errors import CannotCalibrate
 from modelkeeper.frontends.fit_tasks import FitTask, FittedLayer
+from modelkeeper.frontends.torch.aten import vocabulary_name
 from modelkeeper.frontends.torch.norms import NOTHING_TO_GAIN, RIDGES, ROWS, Norms
 from modelkeeper.frontends.torch.program import references
 from modelkeeper.frontends.torch.regression import (
@@ -40,6 +41,7 @@ from modelkeeper.frontends.torch.regression import (
     statistics,
 )
 from modelkeeper.frontends.torch.side_by_side import Chunk, Site
+from modelkeeper.graph.vocabulary import CONV, CURVES, WINDOWED, operation
 
 NEARLY = 1.1  # of fits that are nearly as good the one with the largest penalty: it stands training best
 NOISE = 0.3  # an error counts more by so many times what noise in the inputs would add to it
@@ -58,7 +60,7 @@ class _Place:
 
 
 class _Rival(NamedTuple):
-    """What a layer could become, and the error on held-out examples."""
+    """A candidate for a layer's weights, and its error on held-out examples."""
 
     error: float
     how: str
@@ -73,7 +75,7 @@ class Fitting(Norms):
     """Both models, and the means to fit the child's layers as it comes to them."""
 
     def fit(self, task: FitTask) -> FittedLayer:
-        """Fit one layer, if that serves."""
+        """Fit one layer of the child, if held-out examples say that it helps."""
         fitted = self._try(task)
         if fitted.how in ("kept", "statistics", "fitted"):
             self._seen_to.add(self.program.maker(self.program.layers[task.norm or task.layer]))
@@ -153,7 +155,7 @@ class Fitting(Norms):
     def _regressions(
         self, task: FitTask, fit: Rows, hold: Rows, base: Affine, mapped: Tensor
     ) -> "Iterator[_Rival]":
-        """The ridge regression whose penalty stands training best, and sharper ones that follow from it."""
+        """The ridge regression whose penalty stands training best, refined for rectified outputs."""
         solvers = [fit.solver(ridge, intercept=bool(task.bias or task.norm)) for ridge in RIDGES]
         solved = [solver.solve(fit.sums.cross, base.weight, base.bias) for solver in solvers]
         noise = NOISE if self.normed else 0.0
@@ -174,15 +176,17 @@ class Fitting(Norms):
             if site.rest is not None
             else self.program.layers[task.norm or task.layer]
         )
-        readers = [step.operation for step in self.program.steps if end in references(step.arguments)]
-        return bool(readers) and end not in self.program.outputs and set(readers) <= {"relu.default"}
+        readers = [step for step in self.program.steps if end in references(step.arguments)]
+        curves = {CURVES.get(vocabulary_name(step.operation)) for step in readers}
+        return end not in self.program.outputs and curves == {"rectifier"}
 
     def _window(self, step: int) -> Window | str | None:
-        """How a convolution looks at its input; None for a linear layer; or why it is not fitted."""
-        name = self.program.steps[step].operation
-        if not name.startswith("conv"):
+        """The window of a convolution; None for a linear layer; or why it is not fitted."""
+        kind = self._kind(step)
+        if kind not in WINDOWED:
             return None
-        if name.partition(".")[0] not in ("conv1d", "conv2d", "conv3d"):
+        convolution = operation(vocabulary_name(self.program.steps[step].operation))
+        if kind != CONV or "transposed" in convolution.arguments:  # it is one, or it may be
             return "a transposed convolution"
         given = self._given(step)
         kernel = tuple(given["weight"].shape[2:])
@@ -211,7 +215,7 @@ class Fitting(Norms):
         return weight.reshape(groups, weight.shape[0] // groups, -1)
 
     def _rows(self, chunks: "list[Chunk]", place: "_Place", *, rectified: bool) -> Rows:
-        """What the projection reads and what should come of it, at some rows of these chunks."""
+        """Rows of inputs and wanted outputs of a projection, sampled from these chunks."""
         groups, _, inputs = place.weight.shape
         most = min(max(ROWS[0], ROWS[1] * inputs), MOST_NUMBERS // (groups * inputs))
         total = sum(chunk.child.batch for chunk in self._fit)
@@ -223,7 +227,7 @@ class Fitting(Norms):
         return Rows(read, wanted, rest, rectified)
 
     def _piece(self, chunk: "Chunk", place: "_Place", share: int) -> tuple[Tensor, Tensor, Tensor]:
-        """About so many rows of one chunk: what is read, what is wanted, and what is added to the output."""
+        """About so many rows of one chunk: inputs, wanted outputs, and what is added to the outputs."""
         groups, outputs, inputs = place.weight.shape
         site, window = place.site, place.window
         x, y = chunk.child.arguments(site.step)[place.taken].float(), self._wanted(chunk, site).float()
@@ -244,7 +248,7 @@ class Fitting(Norms):
         return patches(x, window, places, out), wanted, added
 
     def _behind(self, task: FitTask, made: Affine, sums: Sums | None) -> Affine:
-        """A projection with the norm behind it: with the norm's own statistics, or new ones from sums."""
+        """Fold the norm behind a projection into it, with its own statistics or with new ones from sums."""
         if not task.norm:
             return made
         norm = {
@@ -255,7 +259,7 @@ class Fitting(Norms):
         return Affine(made.weight * scale[..., None], (made.bias - mean) * scale + norm["bias"])
 
     def _write(self, task: FitTask, prior: Affine, best: Affine | None, fit: Sums) -> None:
-        """Put a fit into the layer and its norm; None: only new statistics."""
+        """Write a fit into the tensors of the layer and its norm; None: only new statistics."""
         made = prior
         if best is not None:
             scale = torch.ones_like(best.bias)
@@ -283,13 +287,13 @@ class Fitting(Norms):
                 self._set(names["bias"], best.bias + (mean - made.bias) / scale)
 
     def _head(self, task: FitTask, step: int) -> FittedLayer:
-        """A head that the parent cannot teach: a ridge regression onto the classes."""
-        named, operation = self._operands(task, step), self.program.steps[step].operation
+        """Fit a head that the parent does not have, by a ridge regression onto the classes."""
+        named = self._operands(task, step)
         if self._labels is None:
             return FittedLayer(task.layer, "", "no labels")
         if (
             named is None
-            or operation.startswith("conv")
+            or self._kind(step) in WINDOWED
             or self._labels.is_floating_point()
             or self._labels.ndim != 1
         ):
@@ -324,7 +328,7 @@ class Fitting(Norms):
         return FittedLayer(task.layer, "labels", "fitted", before, min(errors))
 
     def _sharpness(self, step: int, named: str, weight: Tensor, bias: Tensor) -> float:
-        """By how much to multiply scores from 0 to 1, so that they serve as logits."""
+        """The factor for scores from 0 to 1 with which they serve best as logits."""
 
         def loss(scale: float) -> float:
             total = 0.0

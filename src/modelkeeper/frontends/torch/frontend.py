@@ -39,7 +39,7 @@ class TorchRunner:
         return collect(batches, labels, most)
 
     def example_of(self, model: nn.Module, inputs: Inputs) -> Inputs:
-        """Two of the examples."""
+        """Example inputs for a model: two of the examples."""
         return example_of(model, inputs)
 
     def record_program(self, model: nn.Module, example_inputs: Any = None) -> Program:
@@ -95,7 +95,7 @@ class TorchFrontend:
     trials = TorchTrials()
 
     def takes(self, model: object) -> bool:
-        """Is it a module?"""
+        """Is it a torch.nn.Module?"""
         return isinstance(model, nn.Module)
 
     def trace(self, model: nn.Module, example_inputs: Any = None) -> Trace:

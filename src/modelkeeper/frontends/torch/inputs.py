@@ -28,7 +28,7 @@ class Inputs:
 
     @staticmethod
     def of(example: Any) -> "Inputs":
-        """From what a user passes: a tensor, a tuple of positional or a dict of named arguments."""
+        """Make inputs of what a user passes: a tensor, a tuple of positional or a dict of named arguments."""
         if isinstance(example, Inputs):
             return example
         if isinstance(example, dict) or hasattr(example, "keys"):
@@ -38,8 +38,8 @@ class Inputs:
         return Inputs(args=(example,))
 
     def __str__(self) -> str:
-        texts = [_shape_text(each) for each in self.args]
-        texts += [f"{name}={_shape_text(each)}" for name, each in self.kwargs]
+        texts = [_shape_text(value) for value in self.args]
+        texts += [f"{name}={_shape_text(value)}" for name, value in self.kwargs]
         return ", ".join(texts)
 
 
@@ -51,12 +51,12 @@ def _shape_text(value: Any) -> str:
 
 
 def candidates(model: nn.Module) -> Iterator[Inputs]:
-    """Inputs worth trying, the likeliest first, in the model's own floating-point type."""
+    """Guess example inputs of a model: the likeliest first, in the model's own floating-point type."""
     dtype = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-    for found in (_hugging_face, _declared, _from_layers):
-        for inputs in found(model):
-            args = tuple(_cast(each, dtype) for each in inputs.args)
-            yield Inputs(args, tuple((name, _cast(each, dtype)) for name, each in inputs.kwargs))
+    for source in (_hugging_face, _declared, _from_layers):
+        for inputs in source(model):
+            args = tuple(_cast(value, dtype) for value in inputs.args)
+            yield Inputs(args, tuple((name, _cast(value, dtype)) for name, value in inputs.kwargs))
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:
@@ -81,29 +81,29 @@ def _hugging_face_inputs(config: Any, main: str, parameters: Any, length: int) -
     text = getattr(config, "text_config", config)
     limit = getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None) or length
     tokens = _tokens(1, min(length, int(limit)) if int(limit) > 0 else length)
-    found: dict[str, Tensor] = {}
+    inputs: dict[str, Tensor] = {}
     if main == "pixel_values" or ("pixel_values" in parameters and "input_ids" in parameters):
         vision = getattr(config, "vision_config", config)
         size = getattr(vision, "image_size", None) or getattr(vision, "input_size", None) or 224
         height, width = (size, size) if isinstance(size, int) else tuple(size)[-2:]
-        found["pixel_values"] = _floats(
+        inputs["pixel_values"] = _floats(
             1, int(getattr(vision, "num_channels", None) or 3), int(height), int(width)
         )
     if (
         main == "input_ids"
         or ("input_ids" in parameters and main != "pixel_values")
-        or ("pixel_values" in found and "input_ids" in parameters)
+        or ("pixel_values" in inputs and "input_ids" in parameters)
     ):
-        found["input_ids"] = tokens
+        inputs["input_ids"] = tokens
     if main == "input_values":
-        found[main] = _floats(1, 16_000 if length == 16 else 1_000 * length)
+        inputs[main] = _floats(1, 16_000 if length == 16 else 1_000 * length)
     if main == "input_features":
         bins = getattr(config, "num_mel_bins", None) or getattr(config, "feature_size", None) or 80
         frames = 2 * int(getattr(config, "max_source_positions", None) or 1_500)
-        found[main] = _floats(1, int(bins), frames)
+        inputs[main] = _floats(1, int(bins), frames)
     if getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in parameters:
-        found["decoder_input_ids"] = tokens
-    return found if main in found else None
+        inputs["decoder_input_ids"] = tokens
+    return inputs if main in inputs else None
 
 
 def _declared(model: nn.Module) -> Iterator[Inputs]:
@@ -114,7 +114,7 @@ def _declared(model: nn.Module) -> Iterator[Inputs]:
         if isinstance(size, (tuple, list)):
             yield Inputs((_floats(1, *size),))
     size = getattr(model, "in_size", None)
-    if isinstance(size, (tuple, list)) and all(isinstance(each, int) for each in size):
+    if isinstance(size, (tuple, list)) and all(isinstance(extent, int) for extent in size):
         for channels in dict.fromkeys((getattr(model, "in_channels", None), _first_channels(model), 3)):
             if isinstance(channels, int):
                 yield Inputs((_floats(1, channels, *size),))
@@ -126,7 +126,7 @@ def _first_channels(model: nn.Module) -> int | None:
 
 
 def _from_layers(model: nn.Module) -> Iterator[Inputs]:
-    """From the first layers that have a say, in the order they were registered."""
+    """Guess example inputs from the shapes of the first layers, in the order they were registered."""
     wanted = _required(model)
     tried: set[str] = set()
     for module in model.modules():
@@ -140,7 +140,7 @@ def _from_layers(model: nn.Module) -> Iterator[Inputs]:
 
 
 def _required(model: nn.Module) -> int:
-    """How many arguments the forward method cannot do without."""
+    """The number of arguments that the forward method requires."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(model.forward).parameters.values()
     return max(1, sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters))

@@ -12,13 +12,13 @@ from torch import nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from modelkeeper.errors import CannotDescribe
-from modelkeeper.frontends.torch.recorder import Owned, place
+from modelkeeper.frontends.torch.recorder import NamedTensor, place
 from modelkeeper.frontends.torch.side_effects import modules_by_name
 
 
-def owned_tensors(model: nn.Module) -> list[Owned]:
-    """Every parameter and buffer once, in the order of the modules."""
-    found: dict[Any, Owned] = {}
+def named_tensors(model: nn.Module) -> list[NamedTensor]:
+    """Every parameter and buffer of a model once, with all of its names, in the order of the modules."""
+    by_place: dict[Any, NamedTensor] = {}
     for prefix, module in modules_by_name(model, repeat=True):
         for parameter, table in ((True, module._parameters), (False, module._buffers)):
             for key, tensor in table.items():
@@ -31,9 +31,9 @@ def owned_tensors(model: nn.Module) -> list[Owned]:
                     )
                     raise CannotDescribe(type(model).__name__, f"{name!r} has no shape yet", advice)
                 same = place(tensor) if tensor.layout == torch.strided and tensor.numel() else id(tensor)
-                if same in found:
-                    found[same].names.append(name)
+                if same in by_place:
+                    by_place[same].names.append(name)
                 else:
                     stored = parameter or key not in module._non_persistent_buffers_set
-                    found[same] = Owned([name], tensor, parameter, stored)
-    return list(found.values())
+                    by_place[same] = NamedTensor([name], tensor, parameter, stored)
+    return list(by_place.values())

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from modelkeeper.frontends.fit_tasks import FitTask, FittedLayer
+from modelkeeper.frontends.torch.aten import vocabulary_name
 from modelkeeper.frontends.torch.program import Hole
 from modelkeeper.frontends.torch.regression import Affine, Solver, Sums, spread
 from modelkeeper.frontends.torch.side_by_side import Chunk, SideBySide, Site
+from modelkeeper.graph.vocabulary import BATCH_NORM, MERGES, MULTIPLY, NORMS, REFITTED
 
 RIDGES = (1e-4, 1e-2, 1e-1, 1.0)  # the held-out examples choose
 NOTHING_TO_GAIN = 1e-6  # an error of the gathered weights below which a layer is left alone
@@ -23,7 +25,7 @@ class Norms(SideBySide):
     """Both models side by side, and the means to fit norms."""
 
     def renew(self, end: int) -> None:
-        """Give each batch norm before a step that no fit has seen to the statistics of what it is given."""
+        """Set the running statistics of batch norms before a step, unless a fit has, from their inputs."""
         for number in self._norms:
             names = self._statistics_of(number)
             if number < end and number not in self._seen_to and names is not None:
@@ -33,7 +35,7 @@ class Norms(SideBySide):
                     self._set(name, value)
 
     def _rephrase(self, task: FitTask, step: int) -> None:
-        """Put new statistics into a norm, and a gain and bias with which it does what it did."""
+        """Set new statistics in a norm, and a gain and bias with which it computes the same as before."""
         names, epsilon = dict(task.norm_tensors), self._epsilon(task)
         old = {role: self.tensors[name].double() for role, name in task.norm_tensors}
         mean, variance = self._seen(step)
@@ -44,15 +46,15 @@ class Norms(SideBySide):
         self._set(names["bias"], old["bias"] + slope * (mean - old["mean"]))
 
     def _norm(self, task: FitTask, site: "Site") -> FittedLayer:
-        """A norm on its own: a line for each unit, from what it normalises to what the parent puts out."""
-        operation = self.program.steps[site.step].operation.partition(".")[0]
-        scaled = self._scaled(task, site.step) if operation == "mul" else ""
-        if operation not in ("batch_norm", "layer_norm", "group_norm", "rms_norm") and not scaled:
-            return FittedLayer(task.layer, site.target.layer, f"a {operation}")
+        """Fit the gain and bias of a norm: a line for each unit, from normalised to the parent's outputs."""
+        name, kind = vocabulary_name(self.program.steps[site.step].operation), self._kind(site.step)
+        scaled = self._scaled(task, site.step) if MERGES.get(name) == MULTIPLY else ""
+        if kind not in NORMS & REFITTED and not scaled:
+            return FittedLayer(task.layer, site.target.layer, f"a {name}")
         fresh: dict[str, Tensor] = {}
         if task.norm_tensors:
             fresh = dict(zip(("running_mean", "running_var"), self._seen(site.step), strict=True))
-        elif operation == "batch_norm":
+        elif kind == BATCH_NORM:
             return FittedLayer(task.layer, site.target.layer, "a batch norm without statistics of its own")
         gain = self.tensors[task.weight].double().reshape(-1, 1, 1)
         bias = (
@@ -90,7 +92,7 @@ class Norms(SideBySide):
         return FittedLayer(task.layer, site.target.layer, how, before, after)
 
     def _scaled(self, task: FitTask, step: int) -> str:
-        """Of a norm that is written out: the argument that its gain multiplies; "" if it is no such."""
+        """The argument that a norm's gain multiplies, if the norm is written out as a product; else ""."""
         given = self._given_later(step)
         names = [name for name in ("self", "other") if isinstance(given.get(name), Hole)]
         for name, other in zip(names, reversed(names), strict=True):
@@ -103,7 +105,7 @@ class Norms(SideBySide):
         return ""
 
     def _seen(self, step: int) -> tuple[Tensor, Tensor]:
-        """Mean and variance of what a batch norm is given."""
+        """Mean and variance of a batch norm's inputs, over the examples to fit on."""
         count, total, squares = 0, torch.zeros(()).double(), torch.zeros(()).double()
         for chunk in self._fit:
             x = chunk.child.arguments(step)["input"].movedim(1, -1).flatten(0, -2)
@@ -121,7 +123,7 @@ class Norms(SideBySide):
         units: int,
         scaled: str = "",
     ) -> Sums:
-        """What a norm makes without its gain and bias; `scaled`: its argument, if it is a product."""
+        """Sums for a regression from a norm without gain and bias; `scaled`: its argument, if a product."""
         sums = Sums(units, 1, 1)
         for chunk in chunks:
             given = chunk.child.arguments(site.step)

@@ -101,8 +101,8 @@ class Signature:
 
     @property
     def required(self) -> int:
-        """The number of arguments it cannot do without."""
-        return max((n + 1 for n, each in enumerate(self.parameters) if not each.given), default=0)
+        """The number of arguments that have to be given."""
+        return max((n + 1 for n, parameter in enumerate(self.parameters) if not parameter.given), default=0)
 
 
 @cache

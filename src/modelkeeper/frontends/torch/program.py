@@ -7,7 +7,7 @@ nothing is written to but new tensors.
 
     program = record(model, inputs)                  `capture`: from two passes on shapes
     program = Program.from_bytes(data)               hostile until checked: a valid program or InvalidProgram
-    found = run(program, tensors, inputs)            `running`: {layer's name: its output}
+    outputs = run(program, tensors, inputs)          `running`: {layer's name: its output}
 
 Values are numbered in order: inputs, the model's tensors, constants, results of the steps. Sizes may follow
 the number of examples, and their length if the model takes sequences. Before a program from elsewhere runs,
@@ -146,7 +146,7 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
         }
 
     def shortcuts_first(self) -> "Program":
-        """The same in another order: of several operands, the one that takes fewer steps comes first."""
+        """Reorder the steps: of several operands, the one that takes fewer steps comes first."""
         makers = (
             [self.maker(value) for value in range(self.first_values[-1] + self.steps[-1].results)]
             if self.steps
@@ -157,7 +157,9 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
         ]
         cost = [0] * len(self.steps)
         for number, before in enumerate(operands):
-            cost[number] = 1 + sum(cost[each] for each in before)  # counts shared steps often: only compared
+            cost[number] = 1 + sum(
+                cost[operand] for operand in before
+            )  # counts shared steps often: only compared
         order: list[int] = []
         done = [False] * len(self.steps)
         for output in self.outputs:
@@ -169,7 +171,9 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
                 elif not done[number]:
                     done[number] = True
                     stack.append((number, True))
-                    stack += [(each, False) for each in sorted(operands[number], key=lambda n: -cost[n])]
+                    stack += [
+                        (operand, False) for operand in sorted(operands[number], key=lambda n: -cost[n])
+                    ]
         return self._reordered(order)
 
     def _reordered(self, order: list[int]) -> "Program":
@@ -181,8 +185,8 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
                 new[self.first_values[number] + place] = known
                 known += 1
 
-        def item(each: Any) -> Any:
-            return Hole(v=new[each.v]) if isinstance(each, Hole) and each.v >= 0 else each
+        def item(argument: Any) -> Any:
+            return Hole(v=new[argument.v]) if isinstance(argument, Hole) and argument.v >= 0 else argument
 
         steps = [
             Step(
@@ -211,9 +215,9 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
         try:
             head = msgspec.json.decode(data, type=_Head)
             if head.format != FORMAT or head.version != VERSION:
-                found = f"{head.format[:40]!r} version {head.version}"
+                given = f"{head.format[:40]!r} version {head.version}"
                 raise InvalidProgram(
-                    "document", f"it is {found}, this modelkeeper reads {FORMAT!r} {VERSION}"
+                    "document", f"it is {given}, this modelkeeper reads {FORMAT!r} {VERSION}"
                 )
             return msgspec.json.decode(data, type=Program)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -240,9 +244,9 @@ def _check(program: Program) -> None:
     if not program.inputs:
         raise InvalidProgram("inputs", "it takes none")
     for entering in (program.inputs, program.tensors, program.constants):
-        for each in entering:
-            _check_shape(each)
-    unpacked = sum(math.prod(n for n in each.shape if isinstance(n, int)) for each in program.constants)
+        for entry in entering:
+            _check_shape(entry)
+    unpacked = sum(math.prod(n for n in entry.shape if isinstance(n, int)) for entry in program.constants)
     if unpacked > MAX_CONSTANTS:
         raise InvalidProgram("constants", f"{unpacked:,} numbers; at most {MAX_CONSTANTS:,}")
     program.unpacked  # noqa: B018 (raises where a constant cannot be read)
@@ -268,7 +272,7 @@ def _check_shape(taken: Taken | Constant) -> None:
         raise InvalidProgram(name, f"{len(taken.shape)} axes; at most {MAX_RANK}")
     sizes = [1 if isinstance(size, Hole) else size for size in taken.shape]
     holes = [size for size in taken.shape if isinstance(size, Hole)]
-    if any(_told(size) != 1 or not size.sized for size in holes):
+    if any(_meanings(size) != 1 or not size.sized for size in holes):
         raise InvalidProgram(name, "an axis that is neither a number nor a size")
     if isinstance(taken, Taken) and any(size not in (Hole(b=size.b), LENGTH) for size in holes):
         raise InvalidProgram(name, "an axis that follows neither the batch nor the length alone")
@@ -295,17 +299,17 @@ def _numbers(constant: Constant) -> Tensor:
 
 
 def _check_step(where: str, step: Step, known: int) -> None:
-    found = signature(step.operation)
-    if found is None:
+    schema = signature(step.operation)
+    if schema is None:
         raise InvalidProgram(where, "not on the list of operations that a program may consist of")
-    most, least = len(found.parameters), found.required
+    most, least = len(schema.parameters), schema.required
     if not least <= len(step.arguments) <= most:
         raise InvalidProgram(where, f"{len(step.arguments)} arguments; it takes {least} to {most}")
-    if not 1 <= step.results <= MAX_LIST or (not found.lists and step.results != found.results):
-        raise InvalidProgram(where, f"{step.results} results; it gives {found.results}")
-    for parameter, argument in zip(found.parameters, step.arguments, strict=False):
+    if not 1 <= step.results <= MAX_LIST or (not schema.lists and step.results != schema.results):
+        raise InvalidProgram(where, f"{step.results} results; it gives {schema.results}")
+    for parameter, argument in zip(schema.parameters, step.arguments, strict=False):
         _check_argument(f"{where}, {parameter.name}", parameter, argument, known)
-    given = dict(zip((each.name for each in found.parameters), step.arguments, strict=False))
+    given = dict(zip((parameter.name for parameter in schema.parameters), step.arguments, strict=False))
     # These would write to running statistics, or draw random numbers.
     if given.get("training") or given.get("train") or given.get("dropout_p"):
         raise InvalidProgram(where, "it is to run as in training")
@@ -318,7 +322,7 @@ def _check_argument(where: str, parameter: Parameter, argument: Argument, known:
     if len(items) > MAX_LIST:
         raise InvalidProgram(where, f"a list of {len(items):,}; at most {MAX_LIST:,}")
     for item in items:
-        if isinstance(item, Hole) and (_told(item) != 1 or item.v >= known):
+        if isinstance(item, Hole) and (_meanings(item) != 1 or item.v >= known):
             raise InvalidProgram(where, f"it refers to value {item.v} of {known}, or to several things")
         if isinstance(item, str) and (len(item) > MAX_TEXT or (parameter.dtype and item not in DTYPES)):
             raise InvalidProgram(where, f"{item[:40]!r} is no value of it")
@@ -331,8 +335,8 @@ def _check_argument(where: str, parameter: Parameter, argument: Argument, known:
         raise InvalidProgram(where, "nothing given")
 
 
-def _told(hole: Hole) -> int:
-    """How many things a hole stands for: one, or it makes no sense."""
+def _meanings(hole: Hole) -> int:
+    """Count what a hole stands for: exactly one thing, or it is invalid."""
     if hole.b < 0 or (hole.n and not hole.l):
         return 0
     return (hole.v >= 0) + hole.sized + (hole.f in SPECIAL)

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from modelkeeper import _native
 from modelkeeper.errors import InvalidWeights
-from modelkeeper.frontends.torch.named_tensors import owned_tensors
-from modelkeeper.frontends.torch.recorder import CPU, Owned
+from modelkeeper.frontends.torch.named_tensors import named_tensors
+from modelkeeper.frontends.torch.recorder import CPU, NamedTensor
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Module = TypeVar("Module", bound=nn.Module)
@@ -38,9 +38,9 @@ def read(model: nn.Module) -> Iterator[tuple[str, Array]]:
     Raises:
         InvalidWeights: A tensor is on the meta device, quantised or sparse: it has no plain numbers.
     """
-    for owned in owned_tensors(model):
-        if owned.stored:
-            yield owned.names[0], _array(owned)
+    for named in named_tensors(model):
+        if named.stored:
+            yield named.names[0], _array(named)
 
 
 def load(model: Module, weights: Mapping[str, Any]) -> Module:
@@ -57,7 +57,7 @@ def load(model: Module, weights: Mapping[str, Any]) -> Module:
         InvalidWeights: A name is unknown or given twice, or a shape or kind of number does not fit. The
             model is then unchanged.
     """
-    homes = {name: owned for owned in owned_tensors(model) if owned.stored for name in owned.names}
+    homes = {name: named for named in named_tensors(model) if named.stored for name in named.names}
     planned: dict[str, tuple[Tensor, Any]] = {}
     for name, value in weights.items():
         home = homes.get(name)
@@ -85,7 +85,7 @@ def _place(tensor: Tensor) -> int:
 
 
 def _as_bytes(target: Tensor, value: Any) -> tuple[Array, Array] | None:
-    """From where to where a large tensor is copied byte for byte, which is quickest; None: it is not."""
+    """Source and target bytes of a large tensor that can be copied byte for byte; None: it cannot."""
     if target.layout != torch.strided or target.nbytes < LARGE or _dtype("", value) != target.dtype:
         return None
     source, out = _bytes(value), _bytes(target)
@@ -102,8 +102,8 @@ def _bytes(value: Any) -> Array | None:
     return value.reshape(-1).view(np.uint8) if value.flags.c_contiguous and value.dtype.isnative else None
 
 
-def _array(owned: Owned) -> Array:
-    tensor, name = owned.tensor.detach(), owned.names[0]
+def _array(named: NamedTensor) -> Array:
+    tensor, name = named.tensor.detach(), named.names[0]
     if tensor.is_meta:
         raise InvalidWeights(name, "it is on the meta device and has no numbers")
     if tensor.layout != torch.strided or tensor.is_quantized:
@@ -119,7 +119,7 @@ def _array(owned: Owned) -> Array:
 
 
 def _fitting(name: str, value: Any, target: Tensor) -> Any:
-    """The value, an array or a tensor, if it can become what the model has; its numbers are not touched."""
+    """Check that a value fits a model's tensor in shape and dtype; its numbers are not touched."""
     value = value.detach() if isinstance(value, Tensor) else np.asarray(value)
     if target.is_meta:
         raise InvalidWeights(name, "the model is on the meta device; materialise it first (model.to_empty)")
@@ -133,7 +133,7 @@ def _fitting(name: str, value: Any, target: Tensor) -> Any:
 
 
 def _dtype(name: str, value: Any) -> torch.dtype:
-    """Of an array or a tensor, as torch calls it."""
+    """The torch dtype of an array or a tensor."""
     return value.dtype if isinstance(value, Tensor) else as_tensor(name, np.empty(0, value.dtype)).dtype
 
 
@@ -156,7 +156,7 @@ def as_tensor(name: str, value: Any) -> Tensor:
     return tensor.view(dtype) if dtype is not None else tensor
 
 
-def _nearest(name: str, known: Mapping[str, Owned]) -> str:
+def _nearest(name: str, known: Mapping[str, NamedTensor]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name, known, n=1)

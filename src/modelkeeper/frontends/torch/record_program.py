@@ -91,7 +91,7 @@ def record_program(model: nn.Module, example_inputs: Any = None, *, outputs: Out
 
 
 def _ways(length: int) -> list[list[Run]]:
-    """What to run on, to be tried in this order.
+    """Sets of batch sizes and lengths to run a model on, to be tried in this order.
 
     Three runs say how sizes depend on examples and length, the fourth whether that holds: at lengths far
     apart, so that a stride shows, and odd ones. A slice that takes all there is leaves no trace, as of a
@@ -100,18 +100,18 @@ def _ways(length: int) -> list[list[Run]]:
     few, more = EXAMPLES
     lengths = (length, length - 1) if length else ()
     shorter = [(few, length - (length // 4 | 1)), (more, length - (length // 2 | 1))]
-    return [*([(few, each), (more, each), *shorter] for each in lengths), [(few, length), (more, length)]]
+    return [*([(few, size), (more, size), *shorter] for size in lengths), [(few, length), (more, length)]]
 
 
 def _length(inputs: Inputs) -> int:
-    """The size of the second axis, if it may be that of sequences: of tokens if there are any."""
-    found = [tensor for tensor in tensors_in((inputs.args, dict(inputs.kwargs))) if tensor.ndim > 1]
-    found.sort(key=lambda tensor: tensor.is_floating_point())
-    return found[0].shape[1] if found and found[0].shape[1] >= SHORTEST else 0
+    """The length of sequences among the inputs, of tokens if there are any; 0 if none is long enough."""
+    sequences = [tensor for tensor in tensors_in((inputs.args, dict(inputs.kwargs))) if tensor.ndim > 1]
+    sequences.sort(key=lambda tensor: tensor.is_floating_point())
+    return sequences[0].shape[1] if sequences and sequences[0].shape[1] >= SHORTEST else 0
 
 
 def _resized(name: str, inputs: Inputs, length: int, size: int, new: int) -> Inputs:
-    """The same inputs with so many examples, and what has a length with a new one."""
+    """Resize inputs to so many examples, and sequences to a new length."""
     batches = {tensor.shape[0] for tensor in tensors_in((inputs.args, dict(inputs.kwargs))) if tensor.ndim}
     if len(batches) != 1 or 0 in batches:
         raise NoProgram(name, f"its inputs ({inputs}) do not have the same number of examples each")
@@ -133,7 +133,7 @@ def _without_numbers(run: TorchTrace) -> bool:
 
 
 class _Writer:
-    """Goes through some runs of a model at once. A group is one value, or one step, of each run."""
+    """Writes one program from several runs of a model. A group is one value, or one step, of each run."""
 
     def __init__(
         self, name: str, account: TorchAccount, runs: Sequence[TorchTrace], sizes: Sequence[Run]
@@ -162,8 +162,8 @@ class _Writer:
         tensors, constants = tuple(self._tensors.values()), tuple(self._constants)
         return Program(inputs, tensors, constants, tuple(self._steps), outputs, layers)
 
-    def _same(self, found: Iterable[Any]) -> None:
-        if len(set(found)) > 1:
+    def _same(self, facts: Iterable[Any]) -> None:
+        if len(set(facts)) > 1:
             raise NoProgram(self._name, "it does other things with three examples than with two")
 
     def _inputs(self) -> tuple[Taken, ...]:
@@ -181,17 +181,17 @@ class _Writer:
         )
 
     def _collect(self) -> None:
-        """Number what no step makes: tensors of the model first, then constants. Put the steps in order."""
+        """Number the model's tensors, then the constants, and put the steps in order."""
         waiting: list[tuple[tuple[Value, ...], int]] = []
         entered = set(self._numbers[0])
         place: dict[str, int] = {}
 
         def enter(group: tuple[Value, ...]) -> None:
-            ours = group[0]
-            if ours.step is not None or ours.number in entered:
+            first = group[0]
+            if first.step is not None or first.number in entered:
                 return
-            entered.add(ours.number)
-            owner = ours.owner
+            entered.add(first.number)
+            owner = first.owner
             if owner is not None and owner.stored:
                 key = owner.names[0]
                 if key not in self._tensors:
@@ -207,8 +207,8 @@ class _Writer:
                 makers = self._makers(group)
                 if len(makers) < len(group):
                     raise
-                for each in zip(*(step.inputs for step in makers), strict=False):
-                    enter(each)
+                for operands in zip(*(step.inputs for step in makers), strict=False):
+                    enter(operands)
                 entered.update(value.number for value in makers[0].outputs)
                 self._order.append(makers)
 
@@ -226,7 +226,8 @@ class _Writer:
     def _makers(self, group: tuple[Value, ...]) -> tuple[TracedStep, ...]:
         """The steps that made a constant, of those runs in which an operation did."""
         constants = [run.constants.get(value.number) for run, value in zip(self._runs, group, strict=True)]
-        return tuple([each.made for each in constants if each is not None and each.made is not None])
+        makers = [constant.made for constant in constants if constant is not None]
+        return tuple([step for step in makers if step is not None])
 
     def _constant(self, group: tuple[Value, ...]) -> Constant:
         shape = self._shape(group)
@@ -244,7 +245,7 @@ class _Writer:
             if isinstance(size, Hole):
                 if not torch.equal(numbers[0], numbers[0].narrow(axis, 0, 1).expand_as(numbers[0])):
                     raise NoProgram(self._name, "a constant in it differs from example to example")
-                numbers = [each.narrow(axis, 0, 1) for each in numbers]
+                numbers = [tensor.narrow(axis, 0, 1) for tensor in numbers]
         first = numbers[0]
         if any(
             first.shape != other.shape or not torch.equal(first.nan_to_num(), other.nan_to_num())
@@ -255,21 +256,21 @@ class _Writer:
         return Constant(self._dtype(first.dtype), shape, zlib.compress(data))
 
     def _step(self, group: tuple[TracedStep, ...]) -> None:
-        ours = group[0]
+        first = group[0]
         calls = [run.calls.get(step.number) for run, step in zip(self._runs, group, strict=True)]
         self._same((call and call.func, len(step.outputs)) for call, step in zip(calls, group, strict=True))
         results = tuple(zip(*(step.outputs for step in group), strict=True))
         known = [call for call in calls if call is not None]
         if len(known) < len(calls):
-            old, new = ours.inputs
-            if not ours.arguments["whole"] or old.shape != new.shape:
+            old, new = first.inputs
+            if not first.arguments["whole"] or old.shape != new.shape:
                 raise NoProgram(self._name, "it writes into a part of a tensor")
             self._number(results[0], self._numbers[0][new.number])
             return
-        self._operation(known, ours, results)
+        self._operation(known, first, results)
 
     def _operation(
-        self, calls: Sequence[AtenCall], ours: TracedStep, results: tuple[tuple[Value, ...], ...]
+        self, calls: Sequence[AtenCall], step: TracedStep, results: tuple[tuple[Value, ...], ...]
     ) -> None:
         """Write down an operator of torch, with arguments that serve for all runs."""
         func = calls[0].func
@@ -277,50 +278,50 @@ class _Writer:
         if calls[0].writes and packet.endswith("_"):
             packet = packet.removesuffix("_")
         if packet in _NOTHING and not calls[0].arguments.get("train"):
-            self._number(results[0], self._numbers[0][ours.inputs[0].number])
+            self._number(results[0], self._numbers[0][step.inputs[0].number])
             return
         packet = _RENAMED.get(packet, packet)
         overload = "default" if packet == "reshape" else func._overloadname
         operation = f"{packet}.{overload}"
-        found = signature(operation)
-        if found is None or (packet == "reshape" and "size" not in calls[0].arguments):
+        schema = signature(operation)
+        if schema is None or (packet == "reshape" and "size" not in calls[0].arguments):
             raise NoProgram(self._name, f"it uses aten::{operation}, which programs may not")
         given = [self._renamed(packet, call.arguments) for call in calls]
         arguments = [
-            self._argument(parameter, [each.get(parameter.name, parameter.default) for each in given])
-            for parameter in found.parameters
+            self._argument(parameter, [by_name.get(parameter.name, parameter.default) for by_name in given])
+            for parameter in schema.parameters
         ]
-        while len(arguments) > found.required and arguments[-1] == self._plain(
-            found.parameters[len(arguments) - 1].default
+        while len(arguments) > schema.required and arguments[-1] == self._plain(
+            schema.parameters[len(arguments) - 1].default
         ):
             arguments.pop()
-        self._steps.append(Step(operation, tuple(arguments), len(ours.outputs)))
+        self._steps.append(Step(operation, tuple(arguments), len(step.outputs)))
         for values in results:
             self._number(values, self._known)
             self._known += 1
 
     def _renamed(self, packet: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of a reshape are those of a view under other names."""
+        """Arguments of a view under the names that a reshape has for them."""
         return arguments | {"shape": arguments.get("size")} if packet == "reshape" else arguments
 
     def _argument(self, parameter: Parameter, given: Sequence[Any]) -> Argument:
         first = given[0]
-        if all(isinstance(each, (list, tuple)) for each in given):
-            if len({len(each) for each in given}) > 1:
+        if all(isinstance(value, (list, tuple)) for value in given):
+            if len({len(value) for value in given}) > 1:
                 raise NoProgram(self._name, f"{parameter.name} has more entries for larger inputs")
             return tuple([self._item(parameter, items) for items in zip(*given, strict=True)])
-        if isinstance(first, str) and all(each == first for each in given):
+        if isinstance(first, str) and all(value == first for value in given):
             return first
-        if isinstance(first, torch.dtype) and all(each is first for each in given):
+        if isinstance(first, torch.dtype) and all(value is first for value in given):
             return self._dtype(first)
         return self._item(parameter, given)
 
     def _item(self, parameter: Parameter, given: Sequence[Any]) -> Item:
         first = given[0]
-        if all(isinstance(each, Value) for each in given):
+        if all(isinstance(value, Value) for value in given):
             number = self._numbers[0][first.number]
             if any(
-                known.get(each.number) != number for known, each in zip(self._numbers, given, strict=True)
+                known.get(value.number) != number for known, value in zip(self._numbers, given, strict=True)
             ):
                 raise NoProgram(self._name, "it computes from other values for larger inputs")
             return Hole(v=number)
@@ -328,8 +329,8 @@ class _Writer:
             raise NoProgram(self._name, f"{parameter.name} is {type(first).__name__} {str(first)[:40]}")
         if isinstance(first, int) and not isinstance(first, bool):
             return self._size(given)
-        if first == first and any(each != first for each in given):
-            raise NoProgram(self._name, f"{parameter.name} is {self._told(given)}")
+        if first == first and any(value != first for value in given):
+            raise NoProgram(self._name, f"{parameter.name} is {self._spelled_out(given)}")
         plain: Item = self._plain(first)
         return plain
 
@@ -340,21 +341,21 @@ class _Writer:
             return Hole(f="nan")
         return Hole(f=str(value)) if value in (float("inf"), -float("inf")) else value
 
-    def _size(self, found: Sequence[int]) -> Size:
-        """What is so large in these runs, as a number or as it follows from batch and length."""
-        if len(set(found)) == 1:
-            return found[0]
+    def _size(self, values: Sequence[int]) -> Size:
+        """A size that has these values in the runs: a number, or a function of batch and length."""
+        if len(set(values)) == 1:
+            return values[0]
         length = self._sizes[0][1]
-        batched = found[0] != found[1]
-        each = [n // size[0] if batched else n for n, size in zip(found, self._sizes, strict=True)]
-        slope = (each[0] - each[2]) // (length - self._sizes[2][1]) if len(each) > 2 else 0
-        hole = Hole(b=each[0]) if not slope else Hole(b=int(batched), l=slope, n=each[0] - slope * length)
-        if not hole.sized or any(hole.size(*size) != n for n, size in zip(found, self._sizes, strict=True)):
-            raise NoProgram(self._name, f"a size is {self._told(found)}")
+        batched = values[0] != values[1]
+        parts = [n // size[0] if batched else n for n, size in zip(values, self._sizes, strict=True)]
+        slope = (parts[0] - parts[2]) // (length - self._sizes[2][1]) if len(parts) > 2 else 0
+        hole = Hole(b=parts[0]) if not slope else Hole(b=int(batched), l=slope, n=parts[0] - slope * length)
+        if not hole.sized or any(hole.size(*size) != n for n, size in zip(values, self._sizes, strict=True)):
+            raise NoProgram(self._name, f"a size is {self._spelled_out(values)}")
         return hole
 
-    def _told(self, given: Sequence[Any]) -> str:
-        """One argument in all runs, for people."""
+    def _spelled_out(self, given: Sequence[Any]) -> str:
+        """Spell out the values of one argument in all runs, for error messages."""
         return ", ".join(
             f"{value} with {examples} examples" + (f" of length {length}" if length else "")
             for value, (examples, length) in zip(given, self._sizes, strict=True)

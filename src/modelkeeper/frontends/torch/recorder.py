@@ -43,7 +43,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Owned:
+class NamedTensor:
     """A tensor of the model: its names (the first is the one we use) and the stand-in for it."""
 
     names: list[str]
@@ -55,16 +55,16 @@ class Owned:
 
 @dataclass(slots=True)
 class Recording:
-    """All that a forward pass did, and which of its tensors belong to the model."""
+    """All calls of a forward pass, and which of their tensors belong to the model."""
 
     calls: list[Call] = field(default_factory=list)
-    owners: dict[int, Owned] = field(default_factory=dict)  # by id of the stand-in
+    owners: dict[int, NamedTensor] = field(default_factory=dict)  # by id of the stand-in
     touched: set[str] = field(default_factory=set)
     constants: dict[int, Tensor] = field(default_factory=dict)  # by id of the meta twin: the numbers
 
 
 def place(tensor: Tensor) -> tuple[Any, ...]:
-    """Where a tensor's numbers are: equal for tied tensors, also through `.data`."""
+    """A key for the memory of a tensor: equal for tied tensors, also through `.data`."""
     return (
         tensor.untyped_storage()._cdata,
         tensor.storage_offset(),
@@ -77,12 +77,14 @@ def place(tensor: Tensor) -> tuple[Any, ...]:
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records every call while it is active: `with torch.inference_mode(), recorder: model(*inputs)`."""
 
-    def __init__(self, owned: list[Owned], *, real: bool) -> None:
+    def __init__(self, tensors: list[NamedTensor], *, real: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.recording = Recording()
         self._real = real
-        self._by_id = {id(each.tensor): each for each in owned}
-        self._by_place = {place(each.tensor): each for each in owned if each.tensor.layout == torch.strided}
+        self._by_id = {id(named.tensor): named for named in tensors}
+        self._by_place = {
+            place(named.tensor): named for named in tensors if named.tensor.layout == torch.strided
+        }
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}  # a foreign tensor and its meta twin
         self._results: dict[Any, Any] = {}
 
@@ -135,7 +137,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _on_shapes(
         self, func: OpOverload, operator: AtenOperator, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Meta kernels are slow (a batch norm takes a millisecond): ask once for each set of shapes."""
+        """Run an operation on meta tensors, once for each set of shapes, since meta kernels are slow."""
         if operator.writes or operator.views:
             return func(*args, **kwargs)
         if func._schema.name in _KEEP_SHAPE:
@@ -151,7 +153,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def _constant(self, tensor: Tensor) -> bool:
-        """Neither computed from the inputs nor a floating-point tensor of the model."""
+        """Is it a constant: neither computed from the inputs nor a floating-point tensor of the model?"""
         if self._real or tensor.is_meta:
             return self._real
         owner = self._owner(tensor)
@@ -160,14 +162,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.recording.touched.add(owner.names[0])
         return not tensor.is_floating_point() and tensor.device == CPU and not owner.parameter
 
-    def _owner(self, tensor: Tensor) -> Owned | None:
+    def _owner(self, tensor: Tensor) -> NamedTensor | None:
         owner = self._by_id.get(id(tensor))
         if owner is None and tensor.layout == torch.strided:
             owner = self._by_place.get(place(tensor))
         return owner
 
     def _lift(self, tensor: Tensor) -> Tensor:
-        """What stands in for this tensor while recording."""
+        """The stand-in for this tensor while recording."""
         if tensor.is_meta and id(tensor) not in self._by_id:
             return tensor
         owner = self._owner(tensor)
@@ -194,8 +196,8 @@ def _shape_of(tensor: Tensor) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=META)
 
 
-def _real_copy(tensor: Tensor, owner: Owned) -> Tensor:
-    """Parameters are used as they are; buffers are copied, since a forward pass may change them."""
+def _real_copy(tensor: Tensor, owner: NamedTensor) -> Tensor:
+    """The tensor on the CPU; buffers are copied, since a forward pass may change them."""
     if tensor.is_meta:
         return torch.zeros(tensor.shape, dtype=tensor.dtype)
     on_cpu = tensor.detach().to(CPU)
@@ -207,31 +209,31 @@ def tensors_in(tree: Any) -> Iterator[Tensor]:
     if isinstance(tree, Tensor):
         yield tree
     elif isinstance(tree, (tuple, list)):
-        for each in tree:
-            if each is not None:
-                yield from tensors_in(each)
+        for branch in tree:
+            if branch is not None:
+                yield from tensors_in(branch)
     elif isinstance(tree, dict):
-        for each in tree.values():
-            yield from tensors_in(each)
+        for branch in tree.values():
+            yield from tensors_in(branch)
 
 
 def map_tensors(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same nest of tuples, lists and dicts, with every tensor changed."""
+    """Change every tensor in nested tuples, lists and dicts."""
     if isinstance(tree, Tensor):
         return change(tree)
     if isinstance(tree, tuple):
-        return tuple([map_tensors(each, change) for each in tree])
+        return tuple([map_tensors(branch, change) for branch in tree])
     if isinstance(tree, list):
-        return [map_tensors(each, change) for each in tree]
+        return [map_tensors(branch, change) for branch in tree]
     if isinstance(tree, dict):
-        return {name: map_tensors(each, change) for name, each in tree.items()}
+        return {name: map_tensors(branch, change) for name, branch in tree.items()}
     return tree
 
 
 def _key(tree: Any) -> Any:
-    """What of an argument decides the shapes of the results."""
+    """A key of an argument: all of it that decides the shapes of the results."""
     if isinstance(tree, Tensor):
         return (tree.shape, tree.stride(), tree.dtype)
     if isinstance(tree, (tuple, list)):
-        return tuple([_key(each) for each in tree])
+        return tuple([_key(branch) for branch in tree])
     return (type(tree), tree)

@@ -30,7 +30,7 @@ class Sums:
         self.squares = torch.zeros(groups, outputs, dtype=torch.float64)
 
     def add(self, inputs: Tensor, outputs: Tensor) -> None:
-        """`inputs`: (groups, rows, inputs); `outputs`: (groups, rows, outputs)."""
+        """Add rows to the sums. `inputs`: (groups, rows, inputs); `outputs`: (groups, rows, outputs)."""
         for start in range(0, inputs.shape[1], 4_096):
             x = functional.pad(inputs[:, start : start + 4_096], (0, 1), value=1.0)
             y = outputs[:, start : start + 4_096]
@@ -41,13 +41,13 @@ class Sums:
 
     @property
     def variances(self) -> Tensor:
-        """Of each output about its mean: (groups, outputs)."""
+        """The variance of each output about its mean: (groups, outputs)."""
         rows = max(1, self.rows)
         return (self.squares / rows - (self.cross[:, -1] / rows).square()).clamp_min(0)
 
     @property
     def _scale(self) -> float:
-        """What errors are relative to: the outputs' variance, summed over units and rows, and never zero."""
+        """The outputs' variance, summed over units and rows, and never zero: errors are relative to it."""
         return max(float(self.rows * self.variances.sum()), 1e-12 * float(self.squares.sum()), 1e-30)
 
     def strain(self, weight: Tensor) -> float:
@@ -124,7 +124,7 @@ def spread(made: Affine, sums: Sums, mapped: Tensor) -> Affine:
 
 
 def number(value: float) -> float:
-    """NaN counts as the worst."""
+    """An error as a number that can be compared: NaN counts as infinity."""
     return float("inf") if value != value else value
 
 
@@ -158,7 +158,7 @@ class Rows:
     def sharpen(
         self, solver: Solver, made: tuple[Tensor, Tensor], prior: tuple[Tensor, Tensor]
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Better and better projections, starting from `made`, if only what is positive counts."""
+        """Refine a projection whose outputs are rectified: better and better ones, starting from `made`."""
         if self._rectified:
             x = functional.pad(self.inputs, (0, 1), value=1.0).transpose(1, 2)
             for _ in range(self.ROUNDS):
@@ -176,7 +176,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Window:
-    """How a convolution looks at its input: the arguments of its step, one number for each spatial axis."""
+    """The window of a convolution: kernel, stride, padding and dilation for each spatial axis, and groups."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
@@ -186,7 +186,7 @@ class Window:
 
 
 def patches(x: Tensor, window: Window, places: Tensor, out: Sequence[int]) -> Tensor:
-    """What a convolution sees at some places of its output: (groups, rows, inputs of a group).
+    """The input patches of a convolution at some places of its output: (groups, rows, inputs of a group).
 
     `places`: numbers of positions in the output, whose sizes are `out`. Rows are examples times places, in
     the order of `at`.

@@ -1,6 +1,6 @@
 """Run a program: all of it, or as far as one wants, on a batch of any size (and length, if it has one).
 
-    found = run(program, tensors, inputs)            {layer's name: its output}
+    outputs = run(program, tensors, inputs)          {layer's name: its output}
     one = Pass(program, tensors, inputs)             step by step: `one.to(step)`, `one.value(number)`
     check_run(program, tensors, inputs)              on shapes alone: would it take too much?
     try_out(program, tensors, inputs)                what does it take in truth?
@@ -38,7 +38,7 @@ MAX_WORK = 2**42  # multiplications of a pass, about
 
 
 class Pass:
-    """A program at work on one batch, as far as it has come. Values are dropped after their last use."""
+    """Runs a program on one batch, step by step. Values are dropped after their last use."""
 
     def __init__(
         self,
@@ -49,8 +49,9 @@ class Pass:
         *,
         device: torch.device = CPU,
     ) -> None:
-        """`tensors`: looked up by each step that reads one, so they may change until then.
+        """Begin a pass over a batch; no step has run.
 
+        `tensors`: looked up by each step that reads one, so they may change until then.
         `keep`: values to hold beyond their last use; it may change as well.
         """
         self.program, self._tensors, self._keep, self._device = program, tensors, keep, device
@@ -82,27 +83,27 @@ class Pass:
         return self.values[number]
 
     def arguments(self, number: int) -> dict[str, Any]:
-        """What a step would be given now, by name."""
+        """The arguments of a step with the values there are now, by name."""
         step = self.program.steps[number]
-        found = signature(step.operation)
-        assert found is not None
+        schema = signature(step.operation)
+        assert schema is not None
         return {
             parameter.name: self._argument(parameter, argument)
-            for parameter, argument in zip(found.parameters, step.arguments, strict=False)
+            for parameter, argument in zip(schema.parameters, step.arguments, strict=False)
         }
 
     def apply(self, number: int, **changed: Any) -> list[Tensor]:
-        """What a step would make now, with some of its arguments changed."""
+        """The results of a step on the values there are now, with some of its arguments changed."""
         step = self.program.steps[number]
-        found = signature(step.operation)
-        assert found is not None
+        schema = signature(step.operation)
+        assert schema is not None
         arguments = self.arguments(number) | changed
-        if found.places:
+        if schema.places:
             arguments["device"] = self._device
         where = f"step {number} ({step.operation})"
-        _check_pieces(where, found, arguments)
+        _check_pieces(where, schema, arguments)
         try:
-            results = list(tensors_in(found.function(**arguments)))
+            results = list(tensors_in(schema.function(**arguments)))
         except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
             problem = str(error).partition("\n")[0][:300] + _unlike(self.program, self.inputs)
             raise InvalidProgram(where, problem) from error
@@ -132,7 +133,7 @@ class Pass:
 
     def _argument(self, parameter: Parameter, argument: Argument) -> Any:
         if isinstance(argument, tuple):
-            return [self._item(each) for each in argument]
+            return [self._item(item) for item in argument]
         if parameter.dtype and isinstance(argument, str):
             return DTYPES[argument]
         return argument if isinstance(argument, str) else self._item(argument)
@@ -156,8 +157,8 @@ def check_run(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[
     for taken in program.tensors:
         tensor = tensors.get(taken.name)
         if tensor is None or tuple(tensor.shape) != taken.shape:
-            found = "missing" if tensor is None else f"of shape {tuple(tensor.shape)}"
-            raise InvalidProgram(taken.name[:80], f"the tensor is {found}, the program takes {taken.shape}")
+            state = "missing" if tensor is None else f"of shape {tuple(tensor.shape)}"
+            raise InvalidProgram(taken.name[:80], f"the tensor is {state}, the program takes {taken.shape}")
     shapes = [torch.empty_like(tensor, device=META) for tensor in inputs]
     dry = Pass(program, tensors, shapes, device=META)
     total = work = peak = 0
@@ -185,7 +186,7 @@ def check_run(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[
 
 
 def try_out(program: Program, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> tuple[float, int]:
-    """How many seconds a pass takes, and how many bytes of activations it holds at most."""
+    """Measure the seconds that a pass takes, and the bytes of activations it holds at most."""
     began, one, peak = time.perf_counter(), Pass(program, tensors, inputs), 0
     for step in range(len(program.steps)):
         one.to(step + 1)
@@ -206,9 +207,9 @@ def run(
     """
     wanted = program.layers if layers is None else {name: program.layers[name] for name in layers}
     check_run(program, tensors, inputs)
-    found = Pass(program, tensors, inputs, set(wanted.values()))
-    found.to(len(program.steps))
-    return {name: found.value(number) for name, number in wanted.items()}
+    one = Pass(program, tensors, inputs, set(wanted.values()))
+    one.to(len(program.steps))
+    return {name: one.value(number) for name, number in wanted.items()}
 
 
 def _sizes(program: Program, inputs: Sequence[Tensor]) -> tuple[int, int]:
@@ -222,12 +223,12 @@ def _sizes(program: Program, inputs: Sequence[Tensor]) -> tuple[int, int]:
             raise InvalidProgram(
                 taken.name[:80], f"shape {tuple(tensor.shape)}, it takes {len(taken.shape)} axes"
             )
-        for found, size in zip(tensor.shape, taken.shape, strict=True):
+        for actual, size in zip(tensor.shape, taken.shape, strict=True):
             if size == LENGTH:
-                lengths.add(found)
+                lengths.add(actual)
             elif isinstance(size, Hole):
-                batches.add(-1 if found % size.b else found // size.b)
-            elif size != found and not DTYPES[taken.dtype].is_floating_point:
+                batches.add(-1 if actual % size.b else actual // size.b)
+            elif size != actual and not DTYPES[taken.dtype].is_floating_point:
                 raise InvalidProgram("inputs", "tokens of another length" + _unlike(program, inputs))
     if len(batches) != 1 or -1 in batches:
         raise InvalidProgram("inputs", f"they do not agree about the size of the batch: {sorted(batches)}")
@@ -237,7 +238,7 @@ def _sizes(program: Program, inputs: Sequence[Tensor]) -> tuple[int, int]:
 
 
 def _unlike(program: Program, inputs: Sequence[Tensor]) -> str:
-    """What to do about inputs of another size than the program was recorded with."""
+    """Advice for inputs of another size than the program was recorded with; "" if they have the same."""
     for taken, tensor in zip(program.inputs, inputs, strict=True):
         both = zip(taken.shape, tensor.shape, strict=False)
         fixed = [(size, n) for size, n in both if isinstance(size, int)]
@@ -250,9 +251,9 @@ def _unlike(program: Program, inputs: Sequence[Tensor]) -> str:
     return ""
 
 
-def _check_pieces(where: str, found: Signature, arguments: Mapping[str, Any]) -> None:
+def _check_pieces(where: str, schema: Signature, arguments: Mapping[str, Any]) -> None:
     """Refuse to take a tensor into too many pieces before torch makes them."""
-    if not found.lists:
+    if not schema.lists:
         return
     tensor, dim = arguments.get("self"), arguments.get("dim", 0)
     if not isinstance(tensor, Tensor) or not isinstance(dim, int) or not -tensor.ndim <= dim < tensor.ndim:
@@ -272,7 +273,7 @@ def _work(dry: Pass, number: int) -> int:
         return weight.numel() // max(1, min(weight.shape[:2]))
     kernel = given.get("kernel_size")
     if isinstance(kernel, list):
-        return math.prod(int(each) for each in kernel)
+        return math.prod(int(size) for size in kernel)
     name = step.operation.partition(".")[0]
     if name in ("matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "scaled_dot_product_attention"):
         return max((tensor.shape[-1] for tensor in tensors_in(given) if tensor.ndim), default=1)

@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 from modelkeeper.frontends.fit_tasks import FitTarget, FitTask
+from modelkeeper.frontends.torch.aten import layer_kind, vocabulary_name
 from modelkeeper.frontends.torch.examples import Examples
 from modelkeeper.frontends.torch.operations import signature
 from modelkeeper.frontends.torch.program import Hole, Program
 from modelkeeper.frontends.torch.run_program import Pass
+from modelkeeper.graph.vocabulary import ADD, BATCH_NORM, CHANNEL_NORMS, WINDOWED
 
 CHUNK = 128  # examples that run at once
 HELD_OUT = 0.2
@@ -62,7 +64,7 @@ class SideBySide:
     def __init__(
         self, models: Models, start: dict[str, Tensor], examples: Examples, count: int, end: float
     ) -> None:
-        """Nothing has run yet.
+        """Split the examples into some to fit on and some held out; no step has run.
 
         Args:
             models: Both of them.
@@ -86,8 +88,8 @@ class SideBySide:
         )
         self._generator = torch.Generator().manual_seed(1)
         self._waiting: Counter[int] = Counter()
-        steps = self.program.steps
-        self._norms = [n for n, step in enumerate(steps) if step.operation.startswith("batch_norm")]
+        steps = range(len(self.program.steps))
+        self._norms = [step for step in steps if self._kind(step) == BATCH_NORM]
         self._seen_to = set[int]()  # those of them that hold the statistics that they should
 
     @property
@@ -96,7 +98,7 @@ class SideBySide:
         return bool(self._norms)
 
     def expect(self, tasks: Sequence[FitTask]) -> None:
-        """Which of the parent's values are still to be looked at? They are held until then."""
+        """Keep the parent's values that these tasks look at, until they have."""
         named = [target.layer for task in tasks for target in task.targets]
         self._waiting = Counter(self.parent.layers[name] for name in named if name in self.parent.layers)
         self._keep[1].update(self._waiting)
@@ -113,11 +115,12 @@ class SideBySide:
         )
 
     def _site(self, task: FitTask, step: int) -> "Site | str":
-        """Where a layer is fitted, and to what; or why it cannot be."""
+        """The site where a layer is fitted: its step and its target in the parent; or why it cannot be."""
         first = self._fit[0].child
         shape = first.apply(step)[0].shape
-        conv = self.program.steps[step].operation.startswith("conv")
-        axis = 1 if conv or (task.kind == "norm" and self._channels_first(step)) else len(shape) - 1
+        kind = self._kind(step)
+        channels_first = kind in WINDOWED or (task.kind == "norm" and kind in CHANNEL_NORMS)
+        axis = 1 if channels_first else len(shape) - 1
         own = self.program.layers[task.norm or task.layer]
         rest = self._rest(task, own, step)
         candidates = task.targets
@@ -137,7 +140,7 @@ class SideBySide:
     def _at(
         self, target: FitTarget, step: int, axis: int, shape: Sequence[int], rest: int | None
     ) -> "Site | None":
-        """A layer beside one target, if the two can be compared."""
+        """The site of a layer for one target in the parent, if their shapes can be compared."""
         number = self.parent.layers.get(target.layer)
         if number is None:
             return None
@@ -151,19 +154,16 @@ class SideBySide:
         return Site(step, axis, target, number, rest, shape, tuple(shape[2:])) if maps else None
 
     def _beside_lender(self, task: FitTask, site: "Site") -> "Site | None":
-        """The layer beside the one that lends to it, if it is fitted to something else."""
+        """The site of a layer for the layer that lends its weights, if it is fitted to another one."""
         if site.target is task.targets[-1]:
             return None
         beside = self._at(task.targets[-1], site.step, site.axis, site.shape, None)
         self._advance_parent(site.number)
         return None if beside is None or beside.extent else beside
 
-    def _channels_first(self, step: int) -> bool:
-        return self.program.steps[step].operation.partition(".")[0] in (
-            "batch_norm",
-            "group_norm",
-            "instance_norm",
-        )
+    def _kind(self, step: int) -> str:
+        """The kind of layer that a step of the child is, in the words of the vocabulary; "" if it is none."""
+        return layer_kind(self.program.steps[step].operation)
 
     def _advance_parent(self, number: int) -> None:
         self._keep[1].add(number)
@@ -181,7 +181,7 @@ class SideBySide:
         added = self.program.steps[total]
         operands = [argument.v for argument in added.arguments if isinstance(argument, Hole)]
         if (
-            added.operation != "add.Tensor"
+            vocabulary_name(added.operation) != ADD
             or len(added.arguments) != 2
             or own not in operands
             or len(operands) != 2
@@ -191,7 +191,7 @@ class SideBySide:
         return rest if self.program.maker(rest) < step else None
 
     def _wanted(self, chunk: "Chunk", site: "Site") -> Tensor:
-        """What should come out, with its units on the last axis."""
+        """The parent's activations that a layer should compute, with its units on the last axis."""
         units = torch.from_numpy(site.target.units)
         factor = torch.from_numpy(site.target.factor)
         computed = chunk.parent.value(site.number)
@@ -205,14 +205,14 @@ class SideBySide:
             chunk.child.to(step)
 
     def _statistics_of(self, number: int) -> tuple[str, str] | None:
-        """The names of a batch norm's mean and variance, if it goes by any."""
+        """The names of a batch norm's running mean and variance, if it has any."""
         given = self._given_later(number)
         held = [given.get(name) for name in ("running_mean", "running_var")]
         mean, variance = (self._name_of(value) if isinstance(value, Hole) else "" for value in held)
         return (mean, variance) if mean and variance else None
 
     def _name_of(self, hole: Hole) -> str:
-        """Of the model's tensor that is put there; "" if it is something else."""
+        """The name of the model's tensor that a hole stands for; "" if it is another value."""
         place = hole.v - len(self.program.inputs)
         return self.program.tensors[place].name if 0 <= place < len(self.program.tensors) else ""
 
@@ -245,7 +245,7 @@ class SideBySide:
         self.tensors[name] = value.reshape(old.shape).to(old.dtype)
 
     def outputs(self, chunk: "Chunk") -> tuple[Tensor, Tensor, Tensor]:
-        """What the child, the child before anything was fitted, and the parent put out for a chunk."""
+        """The outputs of the child, of the child before anything was fitted, and of the parent."""
         plain = Pass(self.program, self._plain, chunk.inputs, self._keep[0])
         child, before, parent = (_output(run) for run in (chunk.child, plain, chunk.parent))
         return child, before, parent
@@ -257,7 +257,7 @@ def _output(run: Pass) -> Tensor:
 
 
 def resized(maps: Tensor, extent: Sequence[int]) -> Tensor:
-    """Maps (examples, units, ...) of another size: means over areas, or the nearest place where it grows."""
+    """Resize maps (examples, units, ...): means over areas, or the nearest place where they grow."""
     for axis, size in enumerate(extent, 2):
         have = maps.shape[axis]
         if size != have:

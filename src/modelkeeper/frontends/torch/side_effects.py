@@ -1,7 +1,7 @@
 """Run a model without leaving a trace on it.
 
-While `quietly` is entered, every module is in evaluation mode, the user's hooks are off, wrappers
-(DataParallel, DistributedDataParallel, torch.compile) are looked through, and the fused attention
+While `without_side_effects` is entered, every module is in evaluation mode, the user's hooks are off,
+wrappers (DataParallel, DistributedDataParallel, torch.compile) are looked through, and the fused attention
 kernel that hides its parts is off. Afterwards everything is as it was, also what modules keep on
 themselves (caches, counters, `training` flags), the state of every random generator, and also when
 the forward pass raised.
@@ -62,13 +62,13 @@ def modules_by_name(model: nn.Module, *, repeat: bool = False) -> Iterator[tuple
 
 
 def _functional(hook: object) -> bool:
-    """Hooks of torch itself (weight norm, spectral norm, pruning) are part of what the model computes."""
+    """Is it a hook of torch itself (weight norm, spectral norm, pruning), part of what the model computes?"""
     return (getattr(hook, "__module__", None) or type(hook).__module__).startswith("torch.nn.utils")
 
 
 @contextmanager
-def quietly(model: nn.Module) -> Iterator[nn.Module]:
-    """The bare model, ready to run; see the module's docstring for what is put back afterwards."""
+def without_side_effects(model: nn.Module) -> Iterator[nn.Module]:
+    """Run a model in evaluation mode and undo all side effects; see the module's docstring for which."""
     bare = unwrap(model)
     everything = [module for _, module in modules_by_name(bare)]
     scripted = [

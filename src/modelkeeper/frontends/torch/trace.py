@@ -20,7 +20,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from modelkeeper.frontends.torch.aten import plain_arguments
-from modelkeeper.frontends.torch.recorder import Call, Owned, Recording, tensors_in
+from modelkeeper.frontends.torch.recorder import Call, NamedTensor, Recording, tensors_in
 from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value, live_steps
 
 WRITE = "write"
@@ -74,15 +74,15 @@ def name_dtype(dtype: torch.dtype) -> str:
     return DTYPES.get(dtype, "opaque")
 
 
-def owned_tensor(owned: Owned) -> OwnedTensor:
+def owned_tensor(named: NamedTensor) -> OwnedTensor:
     """A tensor of the model as plain data."""
     return OwnedTensor(
-        names=tuple(owned.names),
-        shape=tuple(owned.tensor.shape),
-        dtype=name_dtype(owned.tensor.dtype),
-        parameter=owned.parameter,
-        trainable=owned.parameter and owned.tensor.requires_grad,
-        stored=owned.stored,
+        names=tuple(named.names),
+        shape=tuple(named.tensor.shape),
+        dtype=name_dtype(named.tensor.dtype),
+        parameter=named.parameter,
+        trainable=named.parameter and named.tensor.requires_grad,
+        stored=named.stored,
     )
 
 
@@ -108,7 +108,7 @@ class _Values:
         self.steps: list[Step] = []
         self.calls: dict[int, AtenCall] = {}
         self.constants: dict[int, Constant] = {}
-        self._owners = {number: owned_tensor(owned) for number, owned in recording.owners.items()}
+        self._owners = {number: owned_tensor(named) for number, named in recording.owners.items()}
         self._twins = recording.constants
         self._current: dict[int, Value] = {}
         self._views: dict[int, list[Tensor]] = {}  # by storage: tensors known to share it
@@ -209,7 +209,7 @@ class _Values:
         self._made.append((tensor, value))
 
     def close(self) -> None:
-        """Say of each constant whether its tensor still holds the numbers that it stood for."""
+        """Mark the constants whose tensors still hold the numbers that they stood for."""
         for tensor, value in self._made:
             current = self._current[id(tensor)] is value and id(tensor) not in self._stale
             self.constants[value.number].final = current

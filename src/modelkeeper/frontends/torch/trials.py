@@ -34,7 +34,7 @@ Loss = Callable[[Any, Any], Tensor]
 
 
 class Labelled(NamedTuple):
-    """A batch: what the model takes, and what should come of it."""
+    """A labelled batch: the inputs of the model, and the labels."""
 
     inputs: Inputs
     labels: Any
@@ -48,12 +48,12 @@ def _mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Labelled:
 
 
 def labelled(batches: Any, most: int) -> list[Labelled]:
-    """The first batches, with their labels. A single one is cut into smaller ones.
+    """The first labelled batches. A single one is cut into smaller ones.
 
     Raises:
         CannotProbe: They have no labels, are too few, or are no tensors.
     """
-    with traceless():
+    with keep_random_state():
         try:
             read = [Labelled(*split(batch)) for batch in islice(batches_in(batches), most)]
         except TypeError:
@@ -113,7 +113,7 @@ class TorchTrial:
         self, model: nn.Module, weights: Mapping[str, Any], loss: Loss | None, optimizer: Any
     ) -> None:
         given = optimizer if isinstance(optimizer, torch.optim.Optimizer) else None
-        with traceless(seed=0):
+        with keep_random_state(seed=0):
             # Together: the one's parameters are the other's.
             self._model, copied = _copied((unwrap(model), given))
             load(self._model, weights)
@@ -127,7 +127,7 @@ class TorchTrial:
     def step(self, batch: Batch) -> float:
         """The loss of a batch, and then a training step on it."""
         number, self._steps = self._steps, self._steps + 1
-        with traceless(seed=number):
+        with keep_random_state(seed=number):
             moved = _mapped(batch, lambda tensor: tensor.to(self._device))
             try:
                 with torch.enable_grad():
@@ -170,8 +170,8 @@ class TorchTrial:
 
 
 @contextmanager
-def traceless(seed: int | None = None) -> Iterator[None]:
-    """Whatever is drawn, the user's generators go on as if nothing had been. `seed`: draw the same."""
+def keep_random_state(seed: int | None = None) -> Iterator[None]:
+    """Put back the state of all random generators afterwards. `seed`: draw from this one meanwhile."""
     numpy_state, python_state = np.random.get_state(), random.getstate()
     try:
         with torch.random.fork_rng():

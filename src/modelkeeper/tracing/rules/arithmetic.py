@@ -11,7 +11,7 @@ def _unchanged(run: Inference, step: Step) -> list[Axes]:
 
 @rule("along")
 def _along(run: Inference, step: Step) -> list[Axes]:
-    """Mixes the units of some axes in order: those cannot be copied."""
+    """Operations that mix the units of some axes in order: those are pinned, and cannot be copied."""
     source = step.inputs[0]
     for axis in chosen(step, source, "dim", "dims"):
         run.pin(source.axes[axis], "in_order")

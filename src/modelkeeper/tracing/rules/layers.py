@@ -51,7 +51,7 @@ def _grouped(run: Inference, step: Step, channels: Term, weight: Value, groups: 
 
 
 def _uneven(run: Inference, step: Step, channels: Term, weight: Value, groups: int, problem: str) -> Term:
-    """The same where a group is no whole number of units: it holds, but not space by space.
+    """The output channels of a convolution whose groups are no whole number of units.
 
     What goes in and the number of groups are pinned; what each group makes stays free.
     """
@@ -85,9 +85,9 @@ def _matmul(run: Inference, step: Step) -> list[Axes]:
         batch.append(wide[0] if wide else run.solver.one)
     axes = [*batch, *rows[-1:], *columns[-1:]]
     if len(step.inputs) == 3:
-        for mine, other in zip(reversed(axes), reversed(step.inputs[0].axes), strict=False):
-            if other.size != 1:
-                run.unify(mine, other)
+        for axis, summand in zip(reversed(axes), reversed(step.inputs[0].axes), strict=False):
+            if summand.size != 1:
+                run.unify(axis, summand)
     return [axes]
 
 
@@ -169,7 +169,7 @@ def _weight_norm(run: Inference, step: Step) -> list[Axes]:
 
 @rule("recurrent")
 def _recurrent(run: Inference, step: Step) -> list[Axes]:
-    """A whole stack of cells: gates x hidden on every weight's first axis, one space per layer."""
+    """Recurrent layers: gates x hidden on every weight's first axis, one space per layer."""
     source, weights = step.arguments["input"], list(step.arguments["params"])
     directions = 2 if step.arguments["bidirectional"] else 1
     layers = step.arguments["num_layers"]
@@ -196,22 +196,20 @@ def _recurrent(run: Inference, step: Step) -> list[Axes]:
         taken = run.solver.concat(made)
     _initial(run, step, states)
     outputs = [[*source.axes[:-1], taken]]
-    for value, each in zip(step.outputs[1:], states, strict=False):
+    for value, units in zip(step.outputs[1:], states, strict=False):
         if value.number in run.read:
-            for axis in each[1:]:
-                run.unify(each[0], axis)
-        outputs.append([*run.fixed(value.shape[:-1], "states"), each[0]])
+            for axis in units[1:]:
+                run.unify(units[0], axis)
+        outputs.append([*run.fixed(value.shape[:-1], "states"), units[0]])
     return outputs
 
 
 def _initial(run: Inference, step: Step, states: list[Axes]) -> None:
-    """One tensor holds the first states of all cells, which makes their units one space; but zeros have
-    no units.
-    """
+    """Unify the units of all cells whose first states are in one tensor; but zeros have no units."""
     given = step.arguments["hx"]
-    for value, each in zip(given if isinstance(given, list) else [given], states, strict=False):
-        if len(each) == 1 or not _zeros(value):
-            for axis in each:
+    for value, units in zip(given if isinstance(given, list) else [given], states, strict=False):
+        if len(units) == 1 or not _zeros(value):
+            for axis in units:
                 run.unify(value.axes[-1], axis)
 
 

@@ -92,8 +92,8 @@ def _cat(run: Inference, step: Step) -> list[Axes]:
 def _stack(run: Inference, step: Step) -> list[Axes]:
     axes = list(step.inputs[0].axes)
     for value in step.inputs[1:]:
-        for mine, other in zip(axes, value.axes, strict=True):
-            run.unify(mine, other)
+        for axis, other in zip(axes, value.axes, strict=True):
+            run.unify(axis, other)
     axes.insert(
         position(step.arguments.get("dim", 0), step.outputs[0]),
         run.solver.fixed(len(step.inputs), "stacked"),
@@ -210,11 +210,11 @@ def _index_put(run: Inference, step: Step) -> list[Axes]:
     for n in at:
         run.pin(source.axes[n], "written")
     written = [*source.axes[: at[0]], None, *source.axes[at[-1] + 1 :]]
-    for mine, other in zip(reversed(written), reversed(values.axes), strict=False):
-        if mine is not None and other.size != 1:
-            run.unify(mine, other)
-        elif mine is None:
-            run.pin(other, "written")
+    for axis, new in zip(reversed(written), reversed(values.axes), strict=False):
+        if axis is not None and new.size != 1:
+            run.unify(axis, new)
+        elif axis is None:
+            run.pin(new, "written")
     return [list(source.axes)]
 
 
@@ -229,15 +229,15 @@ def _scatter(run: Inference, step: Step) -> list[Axes]:
 
 
 def _beside(run: Inference, source: Value, other: Value, dim: int) -> None:
-    """What is read or written by index along `dim` has its other axes in common with the source."""
+    """Unify the axes of a source and of what is read or written by index along `dim`, but for that axis."""
     if len(other.axes) != len(source.axes):
         return  # a plain list of indices
-    for n, (mine, its) in enumerate(zip(source.axes, other.axes, strict=True)):
-        if n != dim and mine.size == its.size:
-            run.unify(mine, its)
+    for n, (axis, its_axis) in enumerate(zip(source.axes, other.axes, strict=True)):
+        if n != dim and axis.size == its_axis.size:
+            run.unify(axis, its_axis)
         else:
-            run.pin(mine, "picked")
-            run.pin(its, "picked")
+            run.pin(axis, "picked")
+            run.pin(its_axis, "picked")
 
 
 @rule("triangle")

@@ -12,7 +12,7 @@ _DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3}
 
 @rule("windows")
 def _windows(run: Inference, step: Step) -> list[Axes]:
-    """Pooling, resizing: channels stay, the last axes are new."""
+    """Pooling and resizing: channels stay, the last axes are new."""
     count = next(n for text, n in _DIMENSIONS.items() if text in step.name)
     channels = step.inputs[0].axes[:-count]
     return [[*channels, *slid(run, step, value, count)] for value in step.outputs]
@@ -35,7 +35,7 @@ def slid(run: Inference, step: Step, value: Value, count: int) -> Axes:
 
 
 def _window(step: Step, count: int) -> Sequence[int]:
-    """How far a window reaches on each axis; 0 where the operation does not say."""
+    """The extent of a window on each axis; 0 where the operation does not say."""
     if "kernel_size" in step.arguments:
         sizes: list[int] = step.arguments["kernel_size"]
         return sizes * count if len(sizes) == 1 else sizes
