@@ -29,8 +29,8 @@ def test_axes_pair_by_role_wherever_they_stand() -> None:
     child = tensor("weight", Axis("out", C), kernel(5), Axis("in", D))
     assert pair_axes(parent, child) == (1, 2, 0)
     pair = TensorPair(child, parent, (1, 2, 0))
-    assert [theirs.role for _, theirs in pair.expressions()] == ["out", "kernel", "in"]
-    assert list(pair.parents()) == [1, 2, 0]
+    assert [parent_axis.role for _, parent_axis in pair.axis_pairs()] == ["out", "kernel", "in"]
+    assert list(pair.parent_axes()) == [1, 2, 0]
 
 
 def test_kernels_of_size_one_may_be_missing_on_either_side() -> None:
