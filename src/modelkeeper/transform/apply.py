@@ -28,7 +28,7 @@ _NEUTRAL = {"gain": 1.0, "variance": 1.0}
 def apply(
     plan: Plan, tensors: Mapping[str, Array], *, importance: Callable[[int], Shares] | None = None
 ) -> Iterator[tuple[str, Array]]:
-    """The child's tensors by name, in the child's order and dtype, each made when it is asked for.
+    """Carry out a plan: the child's tensors by name, in its order and dtype, each made when it is asked for.
 
     Tensors that are the parent's as they are share its memory: copy what you keep and change.
 
@@ -235,6 +235,7 @@ class _Run:
         return matrix
 
     def _groups(self, entry: Entry) -> int:
+        """How many groups the layer of an entry has."""
         value = self._layers[entry.layer].attributes.get("groups", 1)
         return value if isinstance(value, int) else 1
 

@@ -40,7 +40,7 @@ class Inserted:
 
 
 class Depth:
-    """Decides for every layer of the child that no pair names."""
+    """How every layer of the child starts that has no partner in the parent."""
 
     def __init__(self, child: Graph, matched: Mapping[int, int]) -> None:
         self._graph, self._matched = child, matched
@@ -57,7 +57,7 @@ class Depth:
                 self._rest(number, layer)
 
     def stream(self, edge: Edge) -> tuple[int, tuple[str, ...]]:
-        """The nearest matched layer whose output arrives here, and what happens to it on the way."""
+        """Follow an edge upstream to the nearest matched layer: its number, and what happens on the way."""
         via = edge.via
         source = edge.source
         while source not in self._matched and source in self._main:
@@ -183,7 +183,7 @@ class Depth:
 
 
 def signature(graph: Graph, number: int) -> object:
-    """What a layer is made like: kind, attributes and shapes."""
+    """The make of a layer, to compare with that of others: kind, attributes and shapes."""
     layer = graph.layers[number]
     return layer.kind, sorted(layer.attributes.items()), [(t.role, t.shape) for t in layer.tensors]
 

@@ -188,18 +188,23 @@ class _Walk:
         ]
 
     def _on_space(self, layer: Layer) -> bool:
+        """Does any tensor of a layer have an axis on the space?"""
         return bool(self._axes(layer))
 
     def _reads(self, layer: Layer) -> bool:
+        """Does a layer read units of the space?"""
         return bool(self._axes(layer, "in"))
 
     def _makes(self, layer: Layer) -> bool:
+        """Does a layer make units of the space?"""
         return bool(self._axes(layer, "out", "other"))
 
     def _whole(self, layer: Layer) -> bool:
+        """Have all axes of a layer on the space, its inputs aside, nothing but the space?"""
         return all(self._axes(layer, "out", "other", "row", "kernel"))
 
     def _gain(self, layer: Layer) -> list[str]:
+        """The names of the tensors by which a layer multiplies units of the space."""
         return [
             tensor.name
             for tensor in layer.tensors

@@ -86,6 +86,8 @@ class Lending:
         return tuple(entries.values())
 
     def _entry(self, number: int, layer: Layer, tensor: Tensor) -> Entry:
+        """The entry of one tensor of a layer: taken from the parent, inserted, or kept."""
+
         def entry(action: str, exact: bool, why: str, **rest: str) -> Entry:
             return Entry(
                 tensor=tensor.name,
@@ -103,22 +105,7 @@ class Lending:
         if pair is not None and pair.parent.shape != tensor.shape and "int" in tensor.dtype:
             return entry("kept", False, "a table of whole numbers, of another size in the parent")
         if pair is not None:
-            composed = tensor.name in self.composites.weights
-            verdicts = [
-                self._judge(number, child_axis, parent_axis)
-                for child_axis, parent_axis in pair.axis_pairs()
-                if not (composed and child_axis.role == "kernel")  # a product's is larger than it need be
-            ]
-            changed = {verdict.action for verdict in verdicts} - {"copied"}
-            action = "copied" if not changed else changed.pop() if len(changed) == 1 else "resized"
-            why = next((verdict.why for verdict in verdicts if not verdict.exact), "") or next(
-                (verdict.why for verdict in verdicts if verdict.why), ""
-            )
-            merge = self.taken_over.get(pair.parent.name)
-            if merge is not None:
-                why = "; ".join(filter(None, (why, merge.why)))
-            exact = all(verdict.exact for verdict in verdicts) and not composed
-            return entry(action, exact, why, source=pair.parent.name)
+            return self._taken(number, pair, entry)
         if not tensor.live:
             return entry("kept", True, "the model never uses it")
         if number in self.partner:
@@ -127,6 +114,24 @@ class Lending:
         if inserted is None:
             return entry("kept", False, "the parent has no such layer")
         return self._inserted(layer, tensor, inserted, entry)
+
+    def _taken(self, number: int, pair: TensorPair, entry: MakeEntry) -> Entry:
+        """The entry of a tensor that takes its values from a tensor of the parent."""
+        composed = pair.child.name in self.composites.weights
+        verdicts = [
+            self._judge(number, child_axis, parent_axis)
+            for child_axis, parent_axis in pair.axis_pairs()
+            if not (composed and child_axis.role == "kernel")  # a product's is larger than it need be
+        ]
+        changed = {verdict.action for verdict in verdicts} - {"copied"}
+        action = "copied" if not changed else changed.pop() if len(changed) == 1 else "resized"
+        doubts = [verdict.why for verdict in verdicts if not verdict.exact]
+        reasons = [verdict.why for verdict in verdicts if verdict.why]
+        why = next(iter(doubts), "") or next(iter(reasons), "")
+        merge = self.taken_over.get(pair.parent.name)
+        if merge is not None:
+            why = "; ".join(filter(None, (why, merge.why)))
+        return entry(action, not doubts and not composed, why, source=pair.parent.name)
 
     def _judge(self, number: int, child_axis: Axis, parent_axis: Axis) -> Verdict:
         """Judge one axis of a layer's tensor: as `Maps.judge`, but a kernel may grow with its padding."""
@@ -209,6 +214,7 @@ class Lending:
 
 
 def _margins(layer: Layer, rank: int) -> tuple[int, ...] | None:
+    """The padding of a convolution, a number for each axis of its kernel; None if it is given in words."""
     padding = layer.attributes.get("padding", (0,) * rank)
     return padding if isinstance(padding, tuple) else None
 
@@ -228,6 +234,7 @@ def _heads(graph: Graph) -> set[int]:
 
 
 def _makes_outputs(graph: Graph, layer: Layer) -> bool:
+    """Are the units that a layer makes outputs of the model?"""
     spaces = {
         s for t in layer.tensors for axis in t.axes if axis.role in ("out", "row") for s in spaces_of(axis.of)
     }

@@ -61,4 +61,5 @@ def _part(expression: Expression, edge: Edge) -> Expression:
 
 
 def _holds(expression: Expression, space: int) -> bool:
+    """Is a space among the atoms of an expression?"""
     return any(isinstance(leaf, Atom) and leaf.space == space for leaf in leaves(expression))
