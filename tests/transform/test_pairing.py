@@ -64,10 +64,10 @@ def test_what_is_not_stored_lends_nothing_and_what_is_not_used_only_to_its_like(
         (tensor("weight", large, live=False), []),
         (tensor("weight", large), ["weight"]),
     ):
-        found = pair_tensors(
+        tensor_pairs = pair_tensors(
             Layer("a", "linear", (), (parent,)), Layer("b", "linear", (), (tensor("weight", small),))
         )
-        assert list(found) == expected
+        assert list(tensor_pairs) == expected
 
 
 def test_the_space_that_most_parameters_speak_for_is_the_partner_and_nothing_is_certain() -> None:
