@@ -252,7 +252,7 @@ def _net2net(
     if array.ndim != own.ndim:
         return own
     wider = False
-    for position, (ours, theirs) in enumerate(pair.expressions()):
+    for position, (ours, theirs) in enumerate(pair.axis_pairs()):
         index, factor = plan.maps.gather(ours, theirs, lambda space: group_l1(plan.parent, weights, space))
         array = np.take(array, np.maximum(index, 0), position)
         shape = [-1 if n == position else 1 for n in range(array.ndim)]

@@ -19,12 +19,12 @@ seeds = st.integers(0, 2**32)
 
 
 def ancestors(graph: Graph) -> list[set[int]]:
-    found: list[set[int]] = []
+    before: list[set[int]] = []
     for layer in graph.layers:
-        found.append(
-            set().union(*({e.source} | found[e.source] for e in layer.inputs)) if layer.inputs else set()
+        before.append(
+            set().union(*({e.source} | before[e.source] for e in layer.inputs)) if layer.inputs else set()
         )
-    return found
+    return before
 
 
 def is_isomorphism(parent: Graph, child: Graph, alignment: Alignment) -> bool:
@@ -32,32 +32,42 @@ def is_isomorphism(parent: Graph, child: Graph, alignment: Alignment) -> bool:
     if len(image) != len(child.layers) or len(child.layers) != len(parent.layers):
         return False
     for c, layer in enumerate(child.layers):
-        other = parent.layers[image[c]]
+        parent_layer = parent.layers[image[c]]
         arriving = sorted((image[e.source], e.via) for e in layer.inputs)
-        shapes = [t.shape for t in layer.tensors], [t.shape for t in other.tensors]
-        if layer.kind != other.kind or shapes[0] != shapes[1] or layer.attributes != other.attributes:
+        shapes = [t.shape for t in layer.tensors], [t.shape for t in parent_layer.tensors]
+        if (
+            layer.kind != parent_layer.kind
+            or shapes[0] != shapes[1]
+            or layer.attributes != parent_layer.attributes
+        ):
             return False
-        if arriving != sorted((e.source, e.via) for e in other.inputs):
+        if arriving != sorted((e.source, e.via) for e in parent_layer.inputs):
             return False
     return True
 
 
 @given(pairs)
 def test_each_layer_is_used_once_and_similarity_is_a_share(both: tuple[Graph, Graph]) -> None:
-    found = align(*both)
-    assert len({p for p, _ in found.pairs}) == len({c for _, c in found.pairs}) == len(found.pairs)
-    assert 0.0 <= found.similarity <= 1.0
-    assert sorted([*found.skipped_parent, *(p for p, _ in found.pairs)]) == list(range(len(both[0].layers)))
-    assert sorted([*found.skipped_child, *(c for _, c in found.pairs)]) == list(range(len(both[1].layers)))
-    assert (found.similarity == 1.0) == (both[0].fingerprint == both[1].fingerprint)
+    alignment = align(*both)
+    assert (
+        len({p for p, _ in alignment.pairs}) == len({c for _, c in alignment.pairs}) == len(alignment.pairs)
+    )
+    assert 0.0 <= alignment.similarity <= 1.0
+    assert sorted([*alignment.skipped_parent, *(p for p, _ in alignment.pairs)]) == list(
+        range(len(both[0].layers))
+    )
+    assert sorted([*alignment.skipped_child, *(c for _, c in alignment.pairs)]) == list(
+        range(len(both[1].layers))
+    )
+    assert (alignment.similarity == 1.0) == (both[0].fingerprint == both[1].fingerprint)
 
 
 @given(net.networks | net.tangles(), seeds)
 def test_the_same_architecture_maps_onto_itself(graph: Graph, seed: int) -> None:
     twin, _ = net.shuffled(graph, random.Random(seed))
-    found = align(graph, twin)
-    assert found.similarity == 1.0
-    assert is_isomorphism(graph, twin, found)
+    alignment = align(graph, twin)
+    assert alignment.similarity == 1.0
+    assert is_isomorphism(graph, twin, alignment)
     assert align(graph, graph).pairs == tuple((v, v) for v in range(len(graph.layers)))
 
 
@@ -78,9 +88,9 @@ def test_names_numbers_and_branch_order_do_not_matter(both: tuple[Graph, Graph],
     kinds = [
         sorted(
             (g.layers[p].kind, h.layers[c].kind, str([t.shape for t in h.layers[c].tensors]))
-            for p, c in found.pairs
+            for p, c in alignment.pairs
         )
-        for g, h, found in ((*both, first), (parent, child, second))
+        for g, h, alignment in ((*both, first), (parent, child, second))
     ]
     assert kinds[0] == kinds[1]
     assert sorted(parent_order) == list(range(len(parent.layers)))
@@ -89,9 +99,13 @@ def test_names_numbers_and_branch_order_do_not_matter(both: tuple[Graph, Graph],
 
 @given(pairs)
 def test_no_score_exceeds_what_either_model_scores_alone(both: tuple[Graph, Graph]) -> None:
-    found = align(*both)
-    assert 0 <= found.edge_score <= EDGE * min(prepare(graph).edges for graph in both)
-    assert 0 <= found.layer_score + found.edge_score <= min(found.parent_total, found.child_total)
+    alignment = align(*both)
+    assert 0 <= alignment.edge_score <= EDGE * min(prepare(graph).edges for graph in both)
+    assert (
+        0
+        <= alignment.layer_score + alignment.edge_score
+        <= min(alignment.parent_total, alignment.child_total)
+    )
 
 
 def grown(graph: Graph, rng: random.Random) -> Graph:
@@ -175,9 +189,9 @@ def test_every_differing_axis_lowers_the_similarity(graph: Graph, seed: int) -> 
 def test_further_differences_lower_the_similarity_of_tangled_networks(family: str, change: str) -> None:
     """The law again where no regions describe a graph. Nothing proves it there: it holds for networks of this
     size (`benchmarks/matching_laws.py` counts more of them), so the sample is a fixed one."""
-    found = count(family, change, 8)
-    assert found["steps"] > 20
-    assert found["not lower"] == 0
+    counts = count(family, change, 8)
+    assert counts["steps"] > 20
+    assert counts["not lower"] == 0
 
 
 def test_a_wider_twin_earns_part_of_the_credit() -> None:
@@ -188,12 +202,12 @@ def test_a_wider_twin_earns_part_of_the_credit() -> None:
     assert 1.0 > near.similarity > far.similarity > 0.3
 
 
-def is_complete(found: Alignment) -> bool:
-    return not found.skipped_child and not found.skipped_parent
+def is_complete(alignment: Alignment) -> bool:
+    return not alignment.skipped_child and not alignment.skipped_parent
 
 
-def by_kind(graph: Graph, found: Alignment, other: Graph) -> set[tuple[str, str]]:
-    return {(graph.layers[p].kind, other.layers[c].kind) for p, c in found.pairs}
+def by_kind(graph: Graph, alignment: Alignment, other: Graph) -> set[tuple[str, str]]:
+    return {(graph.layers[p].kind, other.layers[c].kind) for p, c in alignment.pairs}
 
 
 @pytest.mark.parametrize(
@@ -212,9 +226,9 @@ def by_kind(graph: Graph, found: Alignment, other: Graph) -> set[tuple[str, str]
     ids=["resnet", "squeeze-excite", "inception", "dense", "attention", "nas-cell"],
 )
 def test_shortcuts_map_to_shortcuts_and_branches_to_branches(parent: Graph, child: Graph) -> None:
-    found = align(parent, child)
-    assert not found.skipped_parent
-    image = dict(found.pairs)
+    alignment = align(parent, child)
+    assert not alignment.skipped_parent
+    image = dict(alignment.pairs)
     for _p, layer in enumerate(parent.layers):
         if (
             len(layer.inputs) > 1
@@ -222,7 +236,7 @@ def test_shortcuts_map_to_shortcuts_and_branches_to_branches(parent: Graph, chil
             fed = {image[e.source] for e in layer.inputs}
             assert len(fed) == len({e.source for e in layer.inputs})
     before, behind = ancestors(parent), ancestors(child)
-    for (p1, c1), (p2, c2) in combinations(found.pairs, 2):
+    for (p1, c1), (p2, c2) in combinations(alignment.pairs, 2):
         assert (p1 in before[p2]) == (c1 in behind[c2])  # series stays series, parallel stays parallel
 
 
@@ -279,9 +293,9 @@ def test_a_pointwise_convolution_lends_to_a_linear_layer() -> None:
     b, c = net.Builder(), net.Builder()
     b.add("output", b.conv(b.add("input"), 32, 16, 1, norm=False))
     c.add("output", c.add("linear", c.add("input"), shapes={"weight": (32, 16)}))
-    found = align(b.graph(), c.graph())
-    assert found.pairs == ((0, 0), (1, 1), (2, 2))
-    assert found.similarity < 1.0
+    alignment = align(b.graph(), c.graph())
+    assert alignment.pairs == ((0, 0), (1, 1), (2, 2))
+    assert alignment.similarity < 1.0
 
 
 def test_what_cannot_be_reused_does_not_match() -> None:
@@ -337,9 +351,9 @@ def test_stages_go_with_stages(parent: tuple[int, int], child: tuple[int, int], 
         }
         for graph in (first, second)
     ]
-    for theirs, ours in align(first, second).pairs:
-        if first.layers[theirs].kind == "conv":
-            assert stages[0][places[0][theirs]] == stages[1][places[1][ours]]
+    for parent_number, child_number in align(first, second).pairs:
+        if first.layers[parent_number].kind == "conv":
+            assert stages[0][places[0][parent_number]] == stages[1][places[1][child_number]]
 
 
 def test_attributes_and_what_lies_on_an_edge_matter() -> None:

@@ -105,10 +105,10 @@ def test_readers_and_a_writer_at_the_same_time() -> None:
         while not stop.is_set():
             snapshot = index.snapshot
             keys = set(snapshot.keys.tolist())
-            found = snapshot.search(child, buckets=10)
+            result = snapshot.search(child, buckets=10)
             right = {key: expected[key % len(models)] for key in keys}
-            if {match.key: match.similarity for match in found.matches} != right:
-                problems.append(found)
+            if {match.key: match.similarity for match in result.matches} != right:
+                problems.append(result)
 
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:

@@ -18,11 +18,11 @@ SECONDS = 30  # stated for one pair: some 5 s on an idle machine
 
 
 def merges(sources: list[list[int]]) -> Graph:
-    kinds = ["add" if each else "input" for each in sources]
-    edges = [tuple(Edge(source) for source in each) for each in sources]
+    kinds = ["add" if inputs else "input" for inputs in sources]
+    edges = [tuple(Edge(source) for source in inputs) for inputs in sources]
     return Graph(
         "test",
-        tuple(Layer(str(i), kind, each) for i, (kind, each) in enumerate(zip(kinds, edges, strict=True))),
+        tuple(Layer(str(i), kind, inputs) for i, (kind, inputs) in enumerate(zip(kinds, edges, strict=True))),
     )
 
 
@@ -63,9 +63,9 @@ def test_a_graph_of_a_hundred_thousand_layers_is_refused() -> None:
 def test_graphs_made_to_be_slow_take_seconds(sources: list[list[int]]) -> None:
     start = perf_counter()
     model = prepare(merges(sources))
-    other = prepare(merges([*sources, [len(sources) - 1]]) if len(sources) < MAX_NODES else net.vgg())
-    found = align(model, other)
-    assert 0.0 <= found.similarity < 1.0
+    longer = prepare(merges([*sources, [len(sources) - 1]]) if len(sources) < MAX_NODES else net.vgg())
+    alignment = align(model, longer)
+    assert 0.0 <= alignment.similarity < 1.0
     assert perf_counter() - start < SECONDS
 
 

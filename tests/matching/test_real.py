@@ -24,10 +24,10 @@ def graphs() -> dict[str, Graph]:
 def test_a_twin_is_the_same(graphs: dict[str, Graph], name: str) -> None:
     graph = graphs[name]
     twin, order = net.shuffled(graph, random.Random(name))
-    found = align(graph, twin)
-    assert found.similarity == 1.0
-    assert not found.skipped_child
-    back = {c: p for p, c in found.pairs}
+    alignment = align(graph, twin)
+    assert alignment.similarity == 1.0
+    assert not alignment.skipped_child
+    back = {c: p for p, c in alignment.pairs}
     for c, layer in enumerate(twin.layers):
         assert sorted(back[e.source] for e in layer.inputs) == sorted(
             e.source for e in graph.layers[back[c]].inputs
@@ -36,8 +36,8 @@ def test_a_twin_is_the_same(graphs: dict[str, Graph], name: str) -> None:
 
 
 def test_deeper_networks_take_all_of_shallower_ones(graphs: dict[str, Graph]) -> None:
-    found = align(graphs["resnet20_cifar10"], graphs["resnet56_cifar10"])
-    assert not found.skipped_parent
+    alignment = align(graphs["resnet20_cifar10"], graphs["resnet56_cifar10"])
+    assert not alignment.skipped_parent
     assert align(graphs["resnet20_cifar10"], graphs["seresnet20_cifar10"]).skipped_parent == ()
 
 
@@ -47,7 +47,7 @@ def test_a_search_over_real_networks_equals_a_full_scan(graphs: dict[str, Graph]
     for key, model in enumerate(models.values()):
         index.add(key, model)
     for child in models.values():
-        found = index.search(child, buckets=10)
+        result = index.search(child, buckets=10)
         every = [Match(key, align(model, child).similarity) for key, model in enumerate(models.values())]
-        assert found.matches == tuple(sorted(every, key=lambda match: (-match.similarity, match.key)))
+        assert result.matches == tuple(sorted(every, key=lambda match: (-match.similarity, match.key)))
         assert index.search(child).matches[0].similarity == 1.0

@@ -18,19 +18,19 @@ from tests.helpers.scans import filled, full_scan, zoos
 def test_a_search_equals_a_full_scan(graphs: list[Graph], query: Graph, buckets: int, floor: float) -> None:
     zoo = {key: prepare(graph) for key, graph in enumerate(graphs)}
     child = prepare(query)
-    found = filled(zoo).search(child, buckets=buckets, floor=floor)
-    assert found.matches == full_scan(zoo, child, buckets, floor)
-    assert found.proven
-    assert found.considered == len(zoo)
+    result = filled(zoo).search(child, buckets=buckets, floor=floor)
+    assert result.matches == full_scan(zoo, child, buckets, floor)
+    assert result.proven
+    assert result.considered == len(zoo)
 
 
 @given(zoos, net.networks, st.sets(st.integers(0, 15)))
 def test_a_filter_comes_before_everything_else(graphs: list[Graph], query: Graph, among: set[int]) -> None:
     zoo = {key: prepare(graph) for key, graph in enumerate(graphs)}
     child = prepare(query)
-    found = filled(zoo).search(child, among=among)
-    assert found.matches == full_scan({key: model for key, model in zoo.items() if key in among}, child)
-    assert found.considered == len(among & set(zoo))
+    result = filled(zoo).search(child, among=among)
+    assert result.matches == full_scan({key: model for key, model in zoo.items() if key in among}, child)
+    assert result.considered == len(among & set(zoo))
 
 
 @given(zoos, net.networks, st.integers(1, 8))
@@ -40,11 +40,11 @@ def test_a_budget_says_whether_the_answer_is_proven(graphs: list[Graph], query: 
     index = filled(zoo)
     if len(index) > 2:
         index.refresh_clusters(count=2, sample=8)
-    found = index.search(child, budget=budget)
+    result = index.search(child, budget=budget)
     exact = full_scan(zoo, child)
-    if found.proven:
-        assert found.matches == exact
-    for match in found.matches:
+    if result.proven:
+        assert result.matches == exact
+    for match in result.matches:
         assert match.similarity == align(zoo[match.key], child).similarity
 
 

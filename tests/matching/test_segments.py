@@ -58,5 +58,5 @@ def test_small_segments_are_put_together(tmp_path_factory: pytest.TempPathFactor
     parts = Index.load(folder).snapshot.parts
     assert sum(part.rows for part in parts) == total
     assert all(before.rows > 2 * after.rows for before, after in pairwise(parts))
-    found = Index.load(folder).search(models[0], buckets=10)
-    assert found.matches == full_scan({key: models[key % 3] for key in range(total)}, models[0], 10)
+    result = Index.load(folder).search(models[0], buckets=10)
+    assert result.matches == full_scan({key: models[key % 3] for key in range(total)}, models[0], 10)

@@ -1,5 +1,6 @@
 """What a layer is worth, what matching knows of it, and which tenth a similarity falls in."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,10 +14,12 @@ from modelkeeper.matching.similarity import (
     STAGE,
     UNIT,
     bucket,
+    buckets_of,
     kernel_rank,
     main_tensor,
     number,
     shape,
+    similarities,
     similarity,
     token,
     weight,
@@ -112,3 +115,15 @@ def test_a_norm_that_is_folded_in_is_part_of_the_token() -> None:
 def test_the_number_of_a_text_is_never_zero_and_fits_63_bits(text: str) -> None:
     assert 0 < number(text) < 2**63
     assert number(text) == number(text)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), max_size=8),
+    st.integers(0, 10**9),
+)
+def test_many_similarities_at_once_are_those_of_one_by_one(rows: list[tuple[int, int]], child: int) -> None:
+    rows = [(min(score, total, child), total) for score, total in rows]  # no score is above either total
+    scores, totals = np.array(rows, np.int64).reshape(-1, 2).T
+    values = similarities(scores, totals, child)
+    assert values.tolist() == [similarity(score, total, child, same=False) for score, total in rows]
+    assert buckets_of(values).tolist() == [bucket(value) for value in values.tolist()]

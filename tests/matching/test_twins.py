@@ -15,11 +15,11 @@ IN_ANY_ORDER = ("add", "multiply", "concat")
 
 def fed_alike(parent: Graph, child: Graph, pairs: tuple[tuple[int, int], ...]) -> bool:
     """Does every child's layer take from the partners of what its partner takes from?"""
-    partner = {ours: theirs for theirs, ours in pairs}
-    for theirs, ours in pairs:
-        sources = [edge.source for edge in parent.layers[theirs].inputs]
-        fed = [partner[edge.source] for edge in child.layers[ours].inputs]
-        if child.layers[ours].kind in IN_ANY_ORDER:
+    partner = {child_number: parent_number for parent_number, child_number in pairs}
+    for parent_number, child_number in pairs:
+        sources = [edge.source for edge in parent.layers[parent_number].inputs]
+        fed = [partner[edge.source] for edge in child.layers[child_number].inputs]
+        if child.layers[child_number].kind in IN_ANY_ORDER:
             sources, fed = sorted(sources), sorted(fed)
         if sources != fed:
             return False
@@ -31,9 +31,12 @@ def test_a_network_is_its_own_twin_in_any_order(graph: Graph, seed: int) -> None
     shuffled, _ = net.shuffled(graph, random.Random(seed))
     pairs = twin_pairs(graph, shuffled)
     assert pairs is not None
-    assert sorted(theirs for theirs, _ in pairs) == list(range(len(graph.layers)))
-    assert [ours for _, ours in pairs] == list(range(len(graph.layers)))
-    assert all(graph.layers[theirs].kind == shuffled.layers[ours].kind for theirs, ours in pairs)
+    assert sorted(parent_number for parent_number, _ in pairs) == list(range(len(graph.layers)))
+    assert [child_number for _, child_number in pairs] == list(range(len(graph.layers)))
+    assert all(
+        graph.layers[parent_number].kind == shuffled.layers[child_number].kind
+        for parent_number, child_number in pairs
+    )
     assert fed_alike(graph, shuffled, pairs)
 
 
@@ -43,7 +46,9 @@ def test_other_widths_are_twins_and_pair_in_place(blocks: list[int], width: int,
     pairs = twin_pairs(parent, child)
     assert pairs is not None
     assert fed_alike(parent, child, pairs)
-    assert twin_pairs(child, parent) == tuple(sorted((ours, theirs) for theirs, ours in pairs))
+    assert twin_pairs(child, parent) == tuple(
+        sorted((child_number, parent_number) for parent_number, child_number in pairs)
+    )
 
 
 @given(st.integers(1, 4), st.integers(1, 4))

@@ -18,8 +18,8 @@ X = np.random.default_rng(1).normal(size=(16, INPUTS))
 
 
 def between(parent: list[int], child: list[int], **options: Any) -> Plan:
-    one, other = chain(*parent), chain(*child)
-    return make_plan(one, other, align(one, other), **options)
+    parent_graph, child_graph = chain(*parent), chain(*child)
+    return make_plan(parent_graph, child_graph, align(parent_graph, child_graph), **options)
 
 
 @given(

@@ -14,11 +14,11 @@ def test_ancestors_are_all_that_a_layer_depends_on(graph: Graph) -> None:
     sets = ancestors(graph)
     for number, layer in enumerate(graph.layers):
         direct = {edge.source for edge in layer.inputs}
-        before = {other for other in range(len(graph.layers)) if sets[number] >> other & 1}
+        before = {earlier for earlier in range(len(graph.layers)) if sets[number] >> earlier & 1}
         assert direct <= before
-        assert all(other < number for other in before)
+        assert all(earlier < number for earlier in before)
         assert before == direct.union(
-            *({n for n in range(other) if sets[other] >> n & 1} for other in direct)
+            *({n for n in range(earlier) if sets[earlier] >> n & 1} for earlier in direct)
         )
 
 

@@ -15,10 +15,10 @@ from modelkeeper.errors import CannotGather
 from modelkeeper.transform.gather import AxisMap, gather
 from modelkeeper.weights import Array
 
-SCALABLE = [np.dtype(each) for each in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]
+SCALABLE = [np.dtype(name) for name in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]
 MOVABLE = [
-    np.dtype(each)
-    for each in (
+    np.dtype(name)
+    for name in (
         *(np.bool_, np.int8, np.uint16, np.int32, np.int64, np.complex64, np.complex128),
         *(ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.int4),
     )
@@ -40,16 +40,18 @@ def numbers(dtype: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Generat
 def reference(source: Array, maps: list[AxisMap]) -> Array:
     """The same by np.take along each axis, and one multiplication."""
     result, factor, hole = source, np.ones([1] * source.ndim), np.zeros([1] * source.ndim, bool)
-    for axis, each in enumerate(maps):
+    for axis, axis_map in enumerate(maps):
         along = [-1 if k == axis else 1 for k in range(source.ndim)]
-        if each.index is not None:
-            hole = hole | (each.index == -1).reshape(along)
+        if axis_map.index is not None:
+            hole = hole | (axis_map.index == -1).reshape(along)
             if result.shape[axis] == 0:  # there is nothing to take: all are holes, whatever is there
-                result = np.zeros([len(each.index) if k == axis else n for k, n in enumerate(result.shape)])
-            result = np.take(result, np.maximum(each.index, 0), axis)
-        if each.factor is not None:
-            factor = factor * each.factor.reshape(along)
-    if any(each.factor is not None for each in maps):
+                result = np.zeros(
+                    [len(axis_map.index) if k == axis else n for k, n in enumerate(result.shape)]
+                )
+            result = np.take(result, np.maximum(axis_map.index, 0), axis)
+        if axis_map.factor is not None:
+            factor = factor * axis_map.factor.reshape(along)
+    if any(axis_map.factor is not None for axis_map in maps):
         wide = np.float32 if source.dtype.itemsize == 2 else np.float64
         result = result.astype(wide) * factor.astype(wide)
     return np.where(hole, 0, result.astype(source.dtype)).astype(source.dtype)
@@ -88,10 +90,10 @@ def narrow(old: int, new: int) -> AxisMap:
     return AxisMap(np.sort(np.random.default_rng(0).permutation(old)[:new]))
 
 
-def shared(each: AxisMap) -> AxisMap:
-    assert each.index is not None
-    share = np.random.default_rng(1).uniform(0.1, 1.0, len(each.index))
-    return AxisMap(each.index, np.where(share < 0.4, 1.0, share))
+def shared(axis_map: AxisMap) -> AxisMap:
+    assert axis_map.index is not None
+    share = np.random.default_rng(1).uniform(0.1, 1.0, len(axis_map.index))
+    return AxisMap(axis_map.index, np.where(share < 0.4, 1.0, share))
 
 
 @st.composite
@@ -125,7 +127,7 @@ def gathers(draw: st.DrawFn, dtypes: list[np.dtype[Any]]) -> Case:
         shape = (*shape[-2:-1], draw(st.integers(0, 200)))
     maps = [draw(axis_maps(size, 300 if len(shape) < 3 else 7, dtype in SCALABLE)) for size in shape]
     source = numbers(dtype, shape, np.random.default_rng(draw(seeds)))
-    return source, [each for each, _ in maps], tuple(size for _, size in maps)
+    return source, [axis_map for axis_map, _ in maps], tuple(size for _, size in maps)
 
 
 @given(gathers(SCALABLE + MOVABLE))
@@ -163,7 +165,7 @@ LARGE: dict[str, tuple[tuple[int, ...], Callable[[], list[AxisMap]]]] = {
 @odd_numbers
 def test_large_tensors_are_the_same_with_any_number_of_threads(name: str, dtype: np.dtype[Any]) -> None:
     shape, make = LARGE[name]
-    maps = [each if dtype in SCALABLE else AxisMap(each.index) for each in make()]
+    maps = [axis_map if dtype in SCALABLE else AxisMap(axis_map.index) for axis_map in make()]
     source = numbers(dtype, shape, np.random.default_rng(0))
     expected = reference(source, maps)
     one = gather(source, maps, expected.shape, threads=1)
@@ -188,7 +190,7 @@ def test_identities_copy_bit_for_bit(case: Case) -> None:
 def test_two_gathers_are_one_by_the_composed_maps(data: st.DataObject, case: Case) -> None:
     source, first, shape = case
     chosen = [data.draw(axis_maps(size, 9, factors=False)) for size in shape]
-    second, final = [each for each, _ in chosen], tuple(size for _, size in chosen)
+    second, final = [axis_map for axis_map, _ in chosen], tuple(size for _, size in chosen)
     composed = []
     for size, a, b in zip(shape, first, second, strict=True):
         at = np.arange(size) if b.index is None else b.index

@@ -128,12 +128,18 @@ def test_folding_keeps_the_dtype(dtype: torch.dtype) -> None:
 
 def test_other_ideas_of_importance_can_be_given() -> None:
     parent, child = plain(6), plain(4)
-    theirs, ours = describe(parent), describe(child)
-    pairs = twin_pairs(theirs, ours)
+    parent_graph, child_graph = describe(parent), describe(child)
+    pairs = twin_pairs(parent_graph, child_graph)
     assert pairs is not None
     load(
         child,
-        dict(apply(make_plan(theirs, ours, pairs), dict(read(parent)), importance=lambda _: -np.arange(6.0))),
+        dict(
+            apply(
+                make_plan(parent_graph, child_graph, pairs),
+                dict(read(parent)),
+                importance=lambda _: -np.arange(6.0),
+            )
+        ),
     )
     first, last = (child.get_parameter(name) for name in ("0.weight", "2.weight"))
     assert torch.equal(first, parent.get_parameter("0.weight")[:4])

@@ -15,8 +15,8 @@ HIDDEN = 0  # the space between the first layer and the second
 
 
 def between(parent: int, child: int, seed: int = 0) -> Plan:
-    one, other = chain(parent), chain(child)
-    return make_plan(one, other, align(one, other), seed=seed)
+    parent_graph, child_graph = chain(parent), chain(child)
+    return make_plan(parent_graph, child_graph, align(parent_graph, child_graph), seed=seed)
 
 
 def by_number(size: int) -> Shares:
@@ -30,36 +30,36 @@ def test_a_wider_axis_has_every_unit_and_its_readers_share_what_copies_say(
 ) -> None:
     plan = between(size, size + more, seed)
     made, read = plan.child.tensors["l0.bias"].axes[0], plan.child.tensors["l1.weight"].axes[1]
-    theirs = plan.parent.tensors["l0.bias"].axes[0], plan.parent.tensors["l1.weight"].axes[1]
-    index, factor = plan.maps.gather(made, theirs[0], lambda space: by_number(size))
-    again, shares = plan.maps.gather(read, theirs[1], lambda space: by_number(size))
+    parent_axes = plan.parent.tensors["l0.bias"].axes[0], plan.parent.tensors["l1.weight"].axes[1]
+    index, factor = plan.maps.gather(made, parent_axes[0], lambda space: by_number(size))
+    again, shares = plan.maps.gather(read, parent_axes[1], lambda space: by_number(size))
     assert set(index.tolist()) == set(range(size))
     np.testing.assert_array_equal(index, again, "one space is mapped in one way wherever it is met")
     np.testing.assert_array_equal(factor, np.ones(size + more))
     np.testing.assert_allclose(np.bincount(again, shares, size), np.ones(size))
-    assert plan.maps.judge(made, theirs[0]).exact
-    assert plan.maps.judge(made, theirs[0]).action == ("widened" if more else "copied")
+    assert plan.maps.judge(made, parent_axes[0]).exact
+    assert plan.maps.judge(made, parent_axes[0]).action == ("widened" if more else "copied")
 
 
 @given(st.integers(1, 8), st.integers(1, 8))
 def test_a_narrower_axis_takes_the_units_that_matter_most_in_their_order(size: int, fewer: int) -> None:
     plan = between(size + fewer, size)
-    ours, theirs = plan.child.tensors["l0.bias"].axes[0], plan.parent.tensors["l0.bias"].axes[0]
-    index, _ = plan.maps.gather(ours, theirs, lambda space: by_number(size + fewer))
+    child_axis, parent_axis = plan.child.tensors["l0.bias"].axes[0], plan.parent.tensors["l0.bias"].axes[0]
+    index, _ = plan.maps.gather(child_axis, parent_axis, lambda space: by_number(size + fewer))
     assert index.tolist() == list(range(fewer, size + fewer))
-    verdict = plan.maps.judge(ours, theirs)
+    verdict = plan.maps.judge(child_axis, parent_axis)
     assert (verdict.action, verdict.exact) == ("narrowed", False)
     assert f"{size + fewer} units became {size}" in verdict.why
 
 
 def test_a_product_repeats_the_map_of_its_factor_for_every_pixel() -> None:
     plan = between(2, 3)
-    ours, theirs = (
+    child_axis, parent_axis = (
         Axis("in", Product((Atom(HIDDEN, 3), Fixed(4, "spatial")))),
         Axis("in", Product((Atom(HIDDEN, 2), Fixed(4, "spatial")))),
     )
     units, _ = plan.maps.gather(Axis("in", Atom(HIDDEN, 3)), Axis("in", Atom(HIDDEN, 2)), by_number)
-    index, _ = plan.maps.gather(ours, theirs, by_number)
+    index, _ = plan.maps.gather(child_axis, parent_axis, by_number)
     assert index.tolist() == [4 * unit + pixel for unit in units.tolist() for pixel in range(4)]
 
 
@@ -76,7 +76,7 @@ def test_a_concatenation_puts_the_maps_of_its_parts_end_to_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "action"),
+    ("child_expression", "parent_expression", "action"),
     [
         (Fixed(5, "kernel"), Fixed(3, "kernel"), "widened"),
         (Fixed(3, "kernel"), Fixed(5, "kernel"), "narrowed"),
@@ -85,9 +85,9 @@ def test_a_concatenation_puts_the_maps_of_its_parts_end_to_end() -> None:
     ],
 )
 def test_what_is_made_up_differently_is_never_exact(
-    ours: Fixed | Product, theirs: Fixed | Atom, action: str
+    child_expression: Fixed | Product, parent_expression: Fixed | Atom, action: str
 ) -> None:
-    verdict = between(2, 3).maps.judge(Axis("kernel", ours), Axis("kernel", theirs))
+    verdict = between(2, 3).maps.judge(Axis("kernel", child_expression), Axis("kernel", parent_expression))
     assert (verdict.action, verdict.exact) == (action, False)
     assert verdict.why
 

@@ -32,15 +32,15 @@ FORMS = [(bias, norm) for bias, norm in product([True, False], repeat=2)]
 
 
 @pytest.mark.parametrize("width", [6, 9])
-@pytest.mark.parametrize(("theirs", "ours"), list(product(FORMS, FORMS)))
+@pytest.mark.parametrize(("parent_form", "child_form"), list(product(FORMS, FORMS)))
 def test_norms_and_biases_that_go_leave_what_they_did(
-    theirs: tuple[bool, bool], ours: tuple[bool, bool], width: int
+    parent_form: tuple[bool, bool], child_form: tuple[bool, bool], width: int
 ) -> None:
     torch.manual_seed(0)
-    parent, child = Net(6, *theirs).eval(), Net(width, *ours).eval()
+    parent, child = Net(6, *parent_form).eval(), Net(width, *child_form).eval()
     randomise(parent)
     report = transfer(parent, child, IMAGE, verify=True)
-    possible = any(ours) or not any(theirs)  # a convolution alone can shift nothing
+    possible = any(child_form) or not any(parent_form)  # a convolution alone can shift nothing
     assert report.exact == possible, report.plan.doubts
     assert report.difference is not None
     assert not report.exact or report.difference < 1e-5

@@ -29,8 +29,8 @@ def test_axes_pair_by_role_wherever_they_stand() -> None:
     child = tensor("weight", Axis("out", C), kernel(5), Axis("in", D))
     assert pair_axes(parent, child) == (1, 2, 0)
     pair = TensorPair(child, parent, (1, 2, 0))
-    assert [theirs.role for _, theirs in pair.expressions()] == ["out", "kernel", "in"]
-    assert list(pair.parents()) == [1, 2, 0]
+    assert [parent_axis.role for _, parent_axis in pair.axis_pairs()] == ["out", "kernel", "in"]
+    assert list(pair.parent_axes()) == [1, 2, 0]
 
 
 def test_kernels_of_size_one_may_be_missing_on_either_side() -> None:
@@ -64,10 +64,10 @@ def test_what_is_not_stored_lends_nothing_and_what_is_not_used_only_to_its_like(
         (tensor("weight", large, live=False), []),
         (tensor("weight", large), ["weight"]),
     ):
-        found = pair_tensors(
+        tensor_pairs = pair_tensors(
             Layer("a", "linear", (), (parent,)), Layer("b", "linear", (), (tensor("weight", small),))
         )
-        assert list(found) == expected
+        assert list(tensor_pairs) == expected
 
 
 def test_the_space_that_most_parameters_speak_for_is_the_partner_and_nothing_is_certain() -> None:

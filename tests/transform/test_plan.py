@@ -25,7 +25,7 @@ def entry(name: str, action: str, parameters: int, source: str = "") -> Entry:
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    actions = draw(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(ACTIONS), st.integers(1, 50))))
+    actions = draw(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(ACTIONS), st.integers(0, 50))))
     return plan(
         *(
             entry(f"{layer}.{number}", action, parameters, "" if action in ("inserted", "kept") else "x")
@@ -37,11 +37,13 @@ def plans(draw: st.DrawFn) -> Plan:
 @given(plans())
 def test_the_actions_cover_everything_once(made: Plan) -> None:
     summary = made.summary()
-    assert set(summary) == {each.action for each in made.entries}
+    assert set(summary) == {entry.action for entry in made.entries}
     assert list(summary) == [action for action in ACTIONS if action in summary]
     assert sum(row["tensors"] for row in summary.values()) == len(made.entries)
-    assert sum(row["parameters"] for row in summary.values()) == sum(each.parameters for each in made.entries)
-    assert sum(row["layers"] for row in summary.values()) == len({each.layer for each in made.entries})
+    assert sum(row["parameters"] for row in summary.values()) == sum(
+        entry.parameters for entry in made.entries
+    )
+    assert sum(row["layers"] for row in summary.values()) == len({entry.layer for entry in made.entries})
     if made.entries:
         assert sum(row["percent_of_layers"] for row in summary.values()) == pytest.approx(100, abs=0.1)
     assert 0 <= made.coverage <= 1
@@ -59,6 +61,14 @@ def test_a_layer_counts_for_the_action_that_most_of_its_numbers_are_under() -> N
     }
 
 
+def test_a_layer_without_numbers_counts_for_an_action_that_its_tensors_have() -> None:
+    made = plan(entry("empty.weight", "kept", 0), entry("fc.weight", "copied", 5, "fc.weight"))
+    assert {action: row["layers"] for action, row in made.summary().items()} == {"copied": 1, "kept": 1}
+    alone = plan(entry("empty.weight", "kept", 0)).summary()
+    assert alone["kept"]["layers"] == 1
+    assert alone["kept"]["percent_of_layers"] == 100
+
+
 def test_inserted_identities_are_not_taken_from_the_parent() -> None:
     made = plan(entry("a.weight", "copied", 30, "a.weight"), entry("b.weight", "inserted", 10))
     assert made.coverage == 0.75
@@ -70,7 +80,7 @@ def test_the_report_is_the_plan_as_plain_data(made: Plan) -> None:
     report = json.loads(made.to_json())
     assert report == made.report()
     assert report["exact"] == made.exact is True
-    assert [each["tensor"] for each in report["entries"]] == [each.tensor for each in made.entries]
+    assert [row["tensor"] for row in report["entries"]] == [entry.tensor for entry in made.entries]
 
 
 def test_one_doubt_is_enough() -> None:

@@ -15,8 +15,8 @@ widths = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 
 
 def planned(parent: list[int], child: list[int], same_task: bool = True) -> Plan:
-    one, other = chain(*parent), chain(*child)
-    return make_plan(one, other, align(one, other), same_task=same_task)
+    parent_graph, child_graph = chain(*parent), chain(*child)
+    return make_plan(parent_graph, child_graph, align(parent_graph, child_graph), same_task=same_task)
 
 
 @given(widths)

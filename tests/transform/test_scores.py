@@ -40,9 +40,9 @@ class Attention(nn.Module):
         self.out = nn.Linear(heads * values, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        sizes = [self.heads * each for each in (self.keys, self.keys, self.values)]
+        sizes = [self.heads * width for width in (self.keys, self.keys, self.values)]
         made = self.packed(x).split(sizes, -1) if self.way == "packed" else (self.q(x), self.k(x), self.v(x))
-        q, k, v = (each.unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in made)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in made)
         match self.way:
             case "shared with values":
                 v = v + k

@@ -13,41 +13,41 @@ sizes = st.integers(1, 30)
 def test_widening_keeps_every_unit_and_shares_sum_to_one(
     parents: int, extra: int, seed: int, evenly: bool
 ) -> None:
-    found = units.widen(parents, parents + extra, (seed,), evenly=evenly)
-    assert found.complete
-    np.testing.assert_allclose(np.bincount(found.source, found.share, parents), 1)
-    assert (found.source[:parents] == np.arange(parents)).all()
-    copies = np.bincount(found.source)
+    unit_map = units.widen(parents, parents + extra, (seed,), evenly=evenly)
+    assert unit_map.complete
+    np.testing.assert_allclose(np.bincount(unit_map.source, unit_map.share, parents), 1)
+    assert (unit_map.source[:parents] == np.arange(parents)).all()
+    copies = np.bincount(unit_map.source)
     if evenly or extra % parents == 0:
         assert copies.max() - copies.min() <= 1
 
 
 @given(sizes, st.integers(1, 20), st.integers(0, 5))
 def test_copies_are_read_by_unequal_shares(parents: int, times: int, seed: int) -> None:
-    found = units.widen(parents, parents * (times + 1), (seed,))
+    unit_map = units.widen(parents, parents * (times + 1), (seed,))
     for unit in range(parents):
-        shares = found.share[found.source == unit]
+        shares = unit_map.share[unit_map.source == unit]
         assert len(np.unique(shares)) == len(shares)
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=30), st.data())
 def test_narrowing_keeps_the_most_important_in_order(importance: list[float], data: st.DataObject) -> None:
     size = data.draw(st.integers(1, len(importance)))
-    found = units.narrow(np.array(importance), size)
-    assert (np.diff(found.source) > 0).all()
-    dropped = np.setdiff1d(np.arange(len(importance)), found.source)
+    unit_map = units.narrow(np.array(importance), size)
+    assert (np.diff(unit_map.source) > 0).all()
+    dropped = np.setdiff1d(np.arange(len(importance)), unit_map.source)
     if len(dropped):
-        assert min(np.array(importance)[found.source]) >= max(np.array(importance)[dropped])
+        assert min(np.array(importance)[unit_map.source]) >= max(np.array(importance)[dropped])
 
 
 @given(sizes, sizes)
 def test_maps_stay_in_range(parents: int, size: int) -> None:
     for make in (units.rows, units.padded, units.centred, units.nearest, units.cyclic):
-        found = make(parents, size)
-        assert len(found.source) == len(found.share) == size
-        assert found.source.max() < parents
+        unit_map = make(parents, size)
+        assert len(unit_map.source) == len(unit_map.share) == size
+        assert unit_map.source.max() < parents
         if size == parents:
-            assert found.identical
+            assert unit_map.identical
 
 
 @given(st.integers(0, 4), st.integers(0, 4))

@@ -15,9 +15,13 @@ both = st.tuples(net.networks, net.networks)
 def kept_edges(parent: Graph, child: Graph, pairs: list[tuple[int, int]]) -> int:
     """How many edges of the parent have an image that is an edge of the child."""
     lent = dict(pairs)
-    theirs = {(edge.source, number) for number, layer in enumerate(parent.layers) for edge in layer.inputs}
-    ours = {(edge.source, number) for number, layer in enumerate(child.layers) for edge in layer.inputs}
-    return sum((lent.get(source), lent.get(number)) in ours for source, number in theirs)
+    parent_edges = {
+        (edge.source, number) for number, layer in enumerate(parent.layers) for edge in layer.inputs
+    }
+    child_edges = {
+        (edge.source, number) for number, layer in enumerate(child.layers) for edge in layer.inputs
+    }
+    return sum((lent.get(source), lent.get(number)) in child_edges for source, number in parent_edges)
 
 
 @given(both)
@@ -26,10 +30,14 @@ def test_as_many_layers_are_paired_each_once_and_with_its_kind(graphs: tuple[Gra
     before = align(parent, child).pairs
     after = settle(parent, child, before)
     assert len(after) == len(before)
-    assert len({theirs for theirs, _ in after}) == len({ours for _, ours in after}) == len(after)
-    kinds = sorted(parent.layers[theirs].kind for theirs, _ in before)
-    assert sorted(parent.layers[theirs].kind for theirs, _ in after) == kinds
-    assert [ours for _, ours in after] == sorted(ours for _, ours in after)
+    assert (
+        len({parent_number for parent_number, _ in after})
+        == len({child_number for _, child_number in after})
+        == len(after)
+    )
+    kinds = sorted(parent.layers[parent_number].kind for parent_number, _ in before)
+    assert sorted(parent.layers[parent_number].kind for parent_number, _ in after) == kinds
+    assert [child_number for _, child_number in after] == sorted(child_number for _, child_number in after)
 
 
 @given(both)
@@ -37,10 +45,10 @@ def test_nothing_is_paired_against_the_data_flow_and_no_edge_is_lost(graphs: tup
     parent, child = graphs
     before = list(align(parent, child).pairs)
     after = settle(parent, child, before)
-    theirs, ours = ancestors(parent), ancestors(child)
+    parent_ancestors, child_ancestors = ancestors(parent), ancestors(child)
     for one, first in after:
         for other, second in after:
-            assert not (theirs[one] >> other & 1 and ours[second] >> first & 1)
+            assert not (parent_ancestors[one] >> other & 1 and child_ancestors[second] >> first & 1)
     assert kept_edges(parent, child, after) >= kept_edges(parent, child, before)
 
 
@@ -54,7 +62,7 @@ def test_a_model_and_itself_are_settled(graph: Graph) -> None:
 def test_inserted_residual_blocks_are_new_as_a_whole(blocks: int, more: int) -> None:
     parent, child = net.resnet((blocks,)), net.resnet((blocks + more,))
     pairs = settle(parent, child, align(parent, child).pairs)
-    paired = {ours for _, ours in pairs}
+    paired = {child_number for _, child_number in pairs}
     assert len(pairs) == len(parent.layers)
     convolutions = [number for number, layer in enumerate(child.layers) if layer.kind == "conv"]
     for number in convolutions:

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeeper.matching.prepare import Prepared
-from modelkeeper.matching.search import Clusters, Part, Snapshot, whole
+from modelkeeper.matching.search import Clusters, Part, Snapshot
 from modelkeeper.matching.segments import Segment
+from modelkeeper.matching.similarity import full_score
 
 
 def cluster(
@@ -57,7 +58,7 @@ def _nearest(part: Part, medoids: list[Prepared], threads: int, stop: threading.
         if stop.is_set():
             break
         scan = part.scan(medoid, threads)
-        bound = scan.bounds(every, False) / np.maximum(whole(part.totals, medoid.total), 1)
+        bound = scan.bounds(every, False) / np.maximum(full_score(part.totals, medoid.total), 1)
         label[bound > best] = number
         best = np.maximum(best, bound)
     return label
@@ -96,7 +97,7 @@ def _distances(models: list[Prepared], threads: int, stop: threading.Event) -> N
             break
         scan = store.scan(model, store.architectures, store.tokens, threads)
         scores = scan.scores(which[i + 1 :])
-        lent, received = whole(totals[i + 1 :], model.total), whole(model.total, totals[i + 1 :])
+        lent, received = full_score(totals[i + 1 :], model.total), full_score(model.total, totals[i + 1 :])
         mean = (scores / np.maximum(lent, 1) + scores / np.maximum(received, 1)) / 2
         similarity[i, i + 1 :] = similarity[i + 1 :, i] = np.minimum(mean, 1.0)
     distances: NDArray[np.float64] = 1.0 - similarity

@@ -10,7 +10,7 @@ on structure alone: not on names, nor on the order in which layers or branches w
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -66,6 +66,7 @@ class Prepared:
 
     @property
     def edges(self) -> int:
+        """How many edges there are between nodes."""
         return int(self.form[7])
 
     def to_bytes(self) -> bytes:
@@ -129,97 +130,132 @@ def prepare(graph: Graph) -> Prepared:
     Raises:
         TooLargeToMatch: more than MAX_NODES nodes (norms folded) or MAX_EDGES edges.
     """
-    users = consumers(graph)
-    layers = graph.layers
-    unused = tuple(
-        v for v, layer in enumerate(layers) if not users[v] and (layer.kind == UNUSED or not layer.inputs)
-    )
-    outside = set(unused)
-    norm_of = _foldable(layers, users)
-    folded = {norm: layer for layer, norm in norm_of.items()}
-    nodes = [v for v in range(len(layers)) if v not in folded and v not in outside]
-    edges = sum(len(layers[v].inputs) for v in nodes)
-    if len(nodes) > MAX_NODES or edges > MAX_EDGES:
-        raise TooLargeToMatch(*(f"{count:,}" for count in (len(nodes), edges, MAX_NODES, MAX_EDGES)))
-
-    place = {v: i for i, v in enumerate(nodes)}
-    place |= {norm: place[layer] for norm, layer in folded.items()}
-    known: dict[tuple[int, ...], int] = {}
-    seen: dict[object, tuple[int, int, tuple[str, tuple[int, ...]]]] = {}  # layers alike are looked at once
-    chosen, content, keys = [], [], []
-    offsets, sources, labels = [0], [], []
-    stages = _stages(graph)
-    for v in nodes:
-        layer, norm = layers[v], layers[norm_of[v]] if v in norm_of else None
-        described = _content(layer), _content(norm) if norm else None, stages[v]
-        if described not in seen:
-            number_of = known.setdefault(token(layer, norm, stages[v]), len(known))
-            seen[described] = number_of, number(repr(described)), (layer.kind, shape(layer))
-        number_of, hashed, key = seen[described]
-        chosen.append(number_of)
-        content.append(hashed)
-        keys.append(key)
-        ordered = layer.kind not in COMMUTATIVE
-        for position, edge in enumerate(layer.inputs):
-            sources.append(place[edge.source])
-            labels.append(_label(edge, position if ordered else -1))
-        offsets.append(len(sources))
-    ranks = {key: i for i, key in enumerate(sorted(set(keys)))}
+    layers, readers = graph.layers, consumers(graph)
+    unused = _unused(layers, readers)
+    norm_of = _foldable(layers, readers)
+    left_out = {*unused, *norm_of.values()}
+    nodes = [place for place in range(len(layers)) if place not in left_out]
+    _check_size(layers, nodes)
+    described = _describe(graph, nodes, norm_of)
+    offsets, sources, labels = _edges(layers, nodes, norm_of)
     form, order, used = _native.decompose(
-        np.array(content, np.uint64),
-        np.array([ranks[key] for key in keys], np.int32),
-        np.array(chosen, np.int32),
+        np.array(described.contents, np.uint64),
+        np.array(described.ranks, np.int32),
+        np.array(described.tokens, np.int32),
         np.array(offsets, np.int32),
         np.array(sources, np.int32),
         np.array(labels, np.uint16),
     )
-    distinct = np.array(list(known), np.int64).reshape(-1, FIELDS)
-    rows = [(nodes[i], norm_of.get(nodes[i], -1)) if i >= 0 else (-1, -1) for i in order.tolist()]
-    weights = distinct[:, 5] + distinct[:, 6]
+    tokens = np.array(described.distinct, np.int64).reshape(-1, FIELDS)
+    weights = tokens[:, 5] + tokens[:, 6]
+    elements = [(nodes[i], norm_of.get(nodes[i], -1)) if i >= 0 else (-1, -1) for i in order.tolist()]
     return Prepared(
         fingerprint=graph.fingerprint,
-        total=int(weights[chosen].sum()) + EDGE * int(form[7]),
+        total=int(weights[described.tokens].sum()) + EDGE * int(form[7]),
         form=form,
-        tokens=distinct[used],
-        layers=np.array(rows, np.int32).reshape(-1, 2),
-        unused=tuple((v, number(repr(_content(layers[v])))) for v in unused),
+        tokens=tokens[used],
+        layers=np.array(elements, np.int32).reshape(-1, 2),
+        unused=tuple((layer, number(repr(_content(layers[layer])))) for layer in unused),
         size=len(layers),
     )
 
 
-def _foldable(layers: Sequence[Layer], users: Sequence[Sequence[int]]) -> dict[int, int]:
+def _unused(layers: Sequence[Layer], readers: Sequence[Sequence[int]]) -> list[int]:
+    """The layers outside the data flow: unused ones, and those that nothing reads and nothing runs into."""
+    return [
+        place
+        for place, layer in enumerate(layers)
+        if not readers[place] and (layer.kind == UNUSED or not layer.inputs)
+    ]
+
+
+def _check_size(layers: Sequence[Layer], nodes: Sequence[int]) -> None:
+    """Refuse graphs that are too large for the tables of an alignment."""
+    edges = sum(len(layers[node].inputs) for node in nodes)
+    if len(nodes) > MAX_NODES or edges > MAX_EDGES:
+        raise TooLargeToMatch(*(f"{count:,}" for count in (len(nodes), edges, MAX_NODES, MAX_EDGES)))
+
+
+@dataclass(frozen=True)
+class _Described:
+    """What the kernel is told of each node, apart from its edges: three numbers a node."""
+
+    contents: list[int]  # a hash of all that a layer and its norm hold, and of their stage
+    ranks: list[int]  # the place of its kind and shape among all kinds and shapes: orders nodes
+    tokens: list[int]  # the place of its token in `distinct`
+    distinct: list[tuple[int, ...]]  # the tokens of the graph, each once
+
+
+def _describe(graph: Graph, nodes: Sequence[int], norm_of: Mapping[int, int]) -> _Described:
+    """Describe the nodes of a graph; layers that are alike are looked at once."""
+    layers, stages = graph.layers, _stages(graph)
+    token_numbers: dict[tuple[int, ...], int] = {}
+    known: dict[object, tuple[int, tuple[str, tuple[int, ...]], int]] = {}
+    rows = []  # of each node: hash of content, kind and shape, number of its token
+    for node in nodes:
+        layer, norm = layers[node], layers[norm_of[node]] if node in norm_of else None
+        content = _content(layer), _content(norm) if norm else None, stages[node]
+        if content not in known:
+            token_number = token_numbers.setdefault(token(layer, norm, stages[node]), len(token_numbers))
+            known[content] = number(repr(content)), (layer.kind, shape(layer)), token_number
+        rows.append(known[content])
+    rank_of = {kind_and_shape: rank for rank, kind_and_shape in enumerate(sorted({row[1] for row in rows}))}
+    return _Described(
+        contents=[content_hash for content_hash, _, _ in rows],
+        ranks=[rank_of[kind_and_shape] for _, kind_and_shape, _ in rows],
+        tokens=[token_number for _, _, token_number in rows],
+        distinct=list(token_numbers),
+    )
+
+
+def _edges(
+    layers: Sequence[Layer], nodes: Sequence[int], norm_of: Mapping[int, int]
+) -> tuple[list[int], list[int], list[int]]:
+    """The edges into each node: where those of a node begin, the node each comes from, and its label."""
+    place = {node: position for position, node in enumerate(nodes)}
+    place |= {norm: place[layer] for layer, norm in norm_of.items()}  # what reads a norm reads its layer
+    offsets, sources, labels = [0], [], []
+    for node in nodes:
+        ordered = layers[node].kind not in COMMUTATIVE
+        for position, edge in enumerate(layers[node].inputs):
+            sources.append(place[edge.source])
+            labels.append(_label(edge, position if ordered else -1))
+        offsets.append(len(sources))
+    return offsets, sources, labels
+
+
+def _foldable(layers: Sequence[Layer], readers: Sequence[Sequence[int]]) -> dict[int, int]:
     """For each layer with a norm directly behind it, and nothing else behind it: that norm."""
-    found = {}
-    for v, norm in enumerate(layers):
+    norm_of = {}
+    for place, norm in enumerate(layers):
         if norm.kind not in NORMS or len(norm.inputs) != 1 or norm.inputs[0].via or not norm.tensors:
             continue
-        layer = layers[norm.inputs[0].source]
-        if (
-            layer.kind in NORM_FOLDS
-            and users[norm.inputs[0].source] == (v,)
-            and shape(layer)[:1] == shape(norm)
-        ):
-            found[norm.inputs[0].source] = v
-    return found
+        source = norm.inputs[0].source
+        layer = layers[source]
+        if layer.kind in NORM_FOLDS and readers[source] == (place,) and shape(layer)[:1] == shape(norm):
+            norm_of[source] = place
+    return norm_of
 
 
 def _content(layer: Layer) -> object:
+    """All of a layer that matching looks at: kind, attributes and the form of its tensors."""
     tensors = tuple((t.role, t.buffer, t.live, t.shape) for t in layer.tensors if t.role != COUNT)
     return layer.kind, tuple(sorted(layer.attributes.items())), tensors
 
 
 def _stages(graph: Graph) -> list[int]:
-    """For each layer, how often its output is halved on the way to the end: on the way where most often."""
-    layers, found = graph.layers, [0] * len(graph.layers)
+    """The stage of each layer: how often its output is halved up to the end, on the way where most often."""
+    layers, stages = graph.layers, [0] * len(graph.layers)
     for place in reversed(range(len(layers))):  # what reads a layer comes behind it
         layer = layers[place]
         stride = layer.attributes.get("stride", ())
         halved = int(layer.kind == CONV and isinstance(stride, tuple) and max(stride, default=1) > 1)
         for edge in layer.inputs:
             pools = 0 if layer.kind in (LINEAR, OUTPUT) else sum(read_step(step).halves for step in edge.via)
-            found[edge.source] = max(found[edge.source], found[place] + halved + pools)
-    return [0 if layer.kind == INPUT else stage for layer, stage in zip(layers, found, strict=True)]
+            stages[edge.source] = max(stages[edge.source], stages[place] + halved + pools)
+    return [0 if layer.kind == INPUT else stage for layer, stage in zip(layers, stages, strict=True)]
 
 
 def _label(edge: Edge, position: int) -> int:
+    """A hash, of 16 bits, of what happens on an edge and of its place among the inputs (-1: any)."""
     return number(repr((edge.via, position))) & 0xFFFF

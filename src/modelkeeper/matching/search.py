@@ -26,7 +26,7 @@ from modelkeeper import _native
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.matching.prepare import Prepared
 from modelkeeper.matching.segments import Segment
-from modelkeeper.matching.similarity import BELOW_ONE, BUCKETS, PARENT_SHARE
+from modelkeeper.matching.similarity import buckets_of, similarities
 
 FIRST = 64  # candidates that get a fine bound at a time, to begin with
 BATCH = 4  # alignments before the first look at the threshold; then twice as many each time ...
@@ -85,7 +85,7 @@ class Part:
 
     @property
     def keys(self) -> NDArray[np.int64]:
-        """The model of each row."""
+        """The key of the model of each row."""
         keys: NDArray[np.int64] = self.segment.columns["keys"][: self.rows]
         return keys
 
@@ -96,7 +96,7 @@ class Part:
         return totals
 
     def scan(self, child: Prepared, threads: int) -> _native.Scan:
-        """The child against all architectures of this part."""
+        """A scan of the child against all architectures of this part, for bounds and scores."""
         return self.segment.scan(child, self.architectures, self.tokens, threads)
 
     @property
@@ -118,7 +118,7 @@ class Snapshot:
 
     @cached_property
     def keys(self) -> NDArray[np.int64]:
-        """Every model in it."""
+        """The keys of all models in the snapshot."""
         keys = [part.keys[part.alive[: part.rows]] for part in self.parts]
         return np.concatenate(keys) if keys else np.empty(0, np.int64)
 
@@ -133,7 +133,7 @@ class Snapshot:
         stop: Callable[[], bool] | None = None,
         threads: int = 1,
     ) -> Found:
-        """Every model in the highest buckets that hold one, each with its exact similarity.
+        """Search for every model in the highest buckets that hold one, each with its exact similarity.
 
         Args:
             child: The prepared graph of the new model.
@@ -178,10 +178,10 @@ class _Search:
             wanted = np.unique(among if isinstance(among, np.ndarray) else np.array(list(among), np.int64))
         self.masks: list[NDArray[np.bool_]] = []  # of each part: which rows are considered
         self.scans: list[_native.Scan] = []
-        parts = [np.empty(0, np.int16)]
+        part_numbers = [np.empty(0, np.int16)]
         kinds = [np.empty(0, np.int32)]
         totals = [np.empty(0, np.int64)]
-        bounds, similarities = [np.empty(0)], [np.empty(0)]
+        bounds, known = [np.empty(0)], [np.empty(0)]
         fingerprint = np.frombuffer(bytes.fromhex(self.child.fingerprint), np.uint64)
         for number, part in enumerate(self.parts):
             mask = part.alive[: part.rows]
@@ -189,24 +189,25 @@ class _Search:
                 mask = mask & np.isin(part.keys, wanted)
             present = np.zeros(part.architectures, np.bool_)
             present[part.kinds[mask]] = True
-            which = np.flatnonzero(present).astype(np.int32)
-            same = (part.segment.columns["fingerprints"][which] == fingerprint).all(axis=1)
-            scan, total = part.scan(self.child, self.threads), part.totals[which]
-            parts.append(np.full(len(which), number, np.int16))
-            kinds.append(which)
+            kind = np.flatnonzero(present).astype(np.int32)
+            same = (part.segment.columns["fingerprints"][kind] == fingerprint).all(axis=1)
+            scan, total = part.scan(self.child, self.threads), part.totals[kind]
+            bound = similarities(scan.bounds(kind, False), total, self.child.total)
+            part_numbers.append(np.full(len(kind), number, np.int16))
+            kinds.append(kind)
             totals.append(total)
-            similarities.append(np.where(same, 1.0, -1.0))
-            bounds.append(np.where(same, 1.0, self._similarity(scan.bounds(which, False), total)))
+            known.append(np.where(same, 1.0, -1.0))
+            bounds.append(np.where(same, 1.0, bound))
             self.masks.append(mask)
             self.scans.append(scan)
             self.considered += int(mask.sum())
-        self.part, self.kind = np.concatenate(parts), np.concatenate(kinds)
+        self.part, self.kind = np.concatenate(part_numbers), np.concatenate(kinds)
         self.total, self.bound = np.concatenate(totals), np.concatenate(bounds)
-        self.similarity = np.concatenate(similarities)  # -1: not aligned yet
+        self.similarity = np.concatenate(known)  # -1: not aligned yet
         self._raise_threshold()
 
     def align(self, budget: int | None, clusters: Clusters | None) -> bool:
-        """Align what may reach the buckets asked for. Is the answer proven?
+        """Align what may reach the buckets asked for; True if the answer is proven.
 
         Half of a budget goes by bounds alone: that finds relatives at once. If it proved nothing, the
         other half goes where the medoids say.
@@ -247,52 +248,49 @@ class _Search:
         """The models whose architectures are in the buckets asked for."""
         chosen = np.flatnonzero(self.similarity >= 0)
         chosen = chosen[
-            (_bucket(self.similarity[chosen]) >= self.lowest) & (self.similarity[chosen] >= self.floor)
+            (buckets_of(self.similarity[chosen]) >= self.lowest) & (self.similarity[chosen] >= self.floor)
         ]
         matches: list[Match] = []
         for number, part in enumerate(self.parts):
-            here = chosen[self.part[chosen] == number]
-            if not len(here):
+            members = chosen[self.part[chosen] == number]
+            if not len(members):
                 continue
-            value = np.full(part.architectures, -1.0)
-            value[self.kind[here]] = self.similarity[here]
-            of_row = value[part.kinds]
+            of_architecture = np.full(part.architectures, -1.0)
+            of_architecture[self.kind[members]] = self.similarity[members]
+            of_row = of_architecture[part.kinds]
             rows = np.flatnonzero(self.masks[number] & (of_row >= 0))
             matches += map(Match, part.keys[rows].tolist(), of_row[rows].tolist())
         matches.sort(key=lambda match: (-match.similarity, match.key))
         return Found(tuple(matches), proven, self.aligned, self.considered)
 
-    def _similarity(self, score: NDArray[np.int64], total: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Similarities from scores and from what the parents score against themselves."""
-        most = np.maximum(whole(total, self.child.total), 1e-9)
-        shares: NDArray[np.float64] = np.minimum(score / most, BELOW_ONE)
-        return shares
-
     def _reaching(self, candidates: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those candidates that may still reach the lowest bucket that matters, by their bounds."""
         bound = self.bound[candidates]
-        return candidates[(_bucket(bound) >= self.lowest) & (bound >= self.floor)]
+        return candidates[(buckets_of(bound) >= self.lowest) & (bound >= self.floor)]
 
     def _raise_threshold(self) -> None:
         """Give up buckets below those asked for, as far as better ones hold a model."""
         known = self.similarity[self.similarity >= max(self.floor, 0.0)]
-        holding = np.unique(_bucket(known))
+        holding = np.unique(buckets_of(known))
         if len(holding) >= self.buckets:
             self.lowest = int(holding[-self.buckets])
 
     def _refine(self, candidates: NDArray[np.int64]) -> None:
         """Give candidates a fine bound."""
-        for number, here in self._by_part(candidates):
-            fine = self._similarity(self.scans[number].bounds(self.kind[here], True), self.total[here])
-            self.bound[here] = np.minimum(self.bound[here], fine)
+        for number, members in self._by_part(candidates):
+            fine = self._similarity(self.scans[number].bounds(self.kind[members], True), members)
+            self.bound[members] = np.minimum(self.bound[members], fine)
 
     def _score(self, candidates: NDArray[np.int64]) -> None:
         """Align candidates with the child: from now on their similarity is known."""
-        for number, here in self._by_part(candidates):
-            self.similarity[here] = self._similarity(
-                self.scans[number].scores(self.kind[here]), self.total[here]
-            )
+        for number, members in self._by_part(candidates):
+            scores = self.scans[number].scores(self.kind[members])
+            self.similarity[members] = self._similarity(scores, members)
         self.aligned += len(candidates)
+
+    def _similarity(self, scores: NDArray[np.int64], candidates: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The similarities of candidates, from their scores against the child or from bounds on these."""
+        return similarities(scores, self.total[candidates], self.child.total)
 
     def _by_part(self, candidates: NDArray[np.int64]) -> Sequence[tuple[int, NDArray[np.int64]]]:
         """Candidates by the number of their part."""
@@ -307,22 +305,8 @@ class _Search:
         self.aligned += len(near)
         rank = self.bound.copy()
         for number, labels in enumerate(clusters.labels[: len(self.parts)]):
-            here = np.flatnonzero(self.part == number)
-            kind = self.kind[here]
-            inside = kind < len(labels)
-            rank[here[inside]] += near[labels[kind[inside]]]
+            members = np.flatnonzero(self.part == number)
+            architecture = self.kind[members]
+            labelled = architecture < len(labels)
+            rank[members[labelled]] += near[labels[architecture[labelled]]]
         return rank
-
-
-def whole(
-    parent_total: float | NDArray[np.number], child_total: float | NDArray[np.number]
-) -> NDArray[np.float64]:
-    """What a score is divided by: the mean of what parents and children score against themselves."""
-    mean: NDArray[np.float64] = np.asarray(PARENT_SHARE * parent_total + (1 - PARENT_SHARE) * child_total)
-    return mean
-
-
-def _bucket(similarity: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The tenth that each similarity falls in."""
-    buckets: NDArray[np.int64] = np.minimum((similarity * BUCKETS).astype(np.int64), BUCKETS - 1)
-    return buckets

@@ -90,48 +90,51 @@ class Segment:
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
+        """The rows of a loaded segment in the order of their keys."""
         return np.argsort(self.columns["keys"], kind="stable")
 
     def _add_architecture(self, fingerprint: bytes, model: Prepared) -> int | None:
-        c, count, here = self.columns, len(model.tokens), self.architectures
+        """Add an architecture and return its number, or None if the segment is full."""
+        columns, count, architecture = self.columns, len(model.tokens), self.architectures
         full = self._carried + count > MAX_CARRIED or self.tokens + count > MAX_TOKENS
         if full or self._words + len(model.form) > MAX_WORDS:
             return None
         content = model.form.tobytes()
-        at = self._form_of.get(content)
-        if at is None:
-            at = self._form_of[content] = self._words
+        start = self._form_of.get(content)
+        if start is None:
+            start = self._form_of[content] = self._words
             self._words += len(model.form)
-            c["words"][at : self._words] = model.form
+            columns["words"][start : self._words] = model.form
         for token in model.tokens:
-            raw = token.tobytes()
-            number = self._token_of.get(raw)
+            token_bytes = token.tobytes()
+            number = self._token_of.get(token_bytes)
             if number is None:
-                number = self._token_of[raw] = self.tokens
-                c["tokens"][number] = token
+                number = self._token_of[token_bytes] = self.tokens
+                columns["tokens"][number] = token
                 self.tokens += 1
-            c["carried"][self._carried] = number
+            columns["carried"][self._carried] = number
             self._carried += 1
-        c["counts"][self._carried - count : self._carried] = model.counts
-        c["forms"][here], c["offsets"][here + 1] = at, self._carried
-        c["totals"][here], c["links"][here] = model.total, _native.links(model.form, model.tokens)
-        c["fingerprints"][here] = np.frombuffer(fingerprint, np.uint64)
-        self._kind_of[fingerprint] = here
+        columns["counts"][self._carried - count : self._carried] = model.counts
+        columns["forms"][architecture], columns["offsets"][architecture + 1] = start, self._carried
+        columns["totals"][architecture] = model.total
+        columns["links"][architecture] = _native.links(model.form, model.tokens)
+        columns["fingerprints"][architecture] = np.frombuffer(fingerprint, np.uint64)
+        self._kind_of[fingerprint] = architecture
         self.architectures += 1
-        return here
+        return architecture
 
     def scan(self, child: Prepared, architectures: int, tokens: int, threads: int) -> _native.Scan:
-        """The child against the first so many architectures, which use the first so many tokens."""
-        c = self.columns
-        end = int(c["offsets"][architectures])
+        """A scan of the child against the first `architectures`, which use the first `tokens` tokens."""
+        columns = self.columns
+        end = int(columns["offsets"][architectures])
         return _native.Scan(
-            c["words"],
-            c["forms"][:architectures],
-            c["offsets"][: architectures + 1],
-            c["carried"][:end],
-            c["counts"][:end],
-            c["links"][:architectures],
-            c["tokens"][:tokens],
+            columns["words"],
+            columns["forms"][:architectures],
+            columns["offsets"][: architectures + 1],
+            columns["carried"][:end],
+            columns["counts"][:end],
+            columns["links"][:architectures],
+            columns["tokens"][:tokens],
             child.form,
             child.tokens,
             child.counts,
@@ -140,19 +143,20 @@ class Segment:
         )
 
     def prepared(self, kind: int) -> Prepared:
-        """An architecture as it was added, but for the numbers of its layers."""
-        c = self.columns
-        head = c["words"][c["forms"][kind] : c["forms"][kind] + 8]
+        """The prepared graph of an architecture as it was added, but for the numbers of its layers."""
+        columns = self.columns
+        head = columns["words"][columns["forms"][kind] : columns["forms"][kind] + 8]
         words = _form_words(head)
-        form = c["words"][c["forms"][kind] : c["forms"][kind] + words]
-        carried = c["carried"][c["offsets"][kind] : c["offsets"][kind + 1]]
-        fingerprint = c["fingerprints"][kind].tobytes().hex()
+        form = columns["words"][columns["forms"][kind] : columns["forms"][kind] + words]
+        carried = columns["carried"][columns["offsets"][kind] : columns["offsets"][kind + 1]]
+        fingerprint = columns["fingerprints"][kind].tobytes().hex()
         layers = np.full((int(form[0]), 2), -1, np.int32)
-        return Prepared(fingerprint, int(c["totals"][kind]), form, c["tokens"][carried], layers)
+        return Prepared(fingerprint, int(columns["totals"][kind]), form, columns["tokens"][carried], layers)
 
     @property
     def _sizes(self) -> dict[str, int]:
-        a, r = self.architectures, self.rows
+        """How many entries of each column are in use, in the order of the file."""
+        architectures, rows = self.architectures, self.rows
         sizes = {
             "words": self._words,
             "tokens": self.tokens,
@@ -160,18 +164,18 @@ class Segment:
             "counts": self._carried,
         }
         return sizes | {
-            "forms": a,
-            "offsets": a + 1,
-            "totals": a,
-            "links": a,
-            "fingerprints": a,
-            "keys": r,
-            "kinds": r,
+            "forms": architectures,
+            "offsets": architectures + 1,
+            "totals": architectures,
+            "links": architectures,
+            "fingerprints": architectures,
+            "keys": rows,
+            "kinds": rows,
         }
 
     @property
     def nbytes(self) -> int:
-        """What is in use, dictionaries of the writer aside."""
+        """How many bytes of the columns are in use, dictionaries of the writer aside."""
         return sum(self.columns[name][:size].nbytes for name, size in self._sizes.items())
 
     def save(self, folder: Path) -> str:
@@ -182,6 +186,7 @@ class Segment:
         return self._saved[1]
 
     def _pieces(self) -> Iterable[bytes | memoryview]:
+        """The file of the segment in pieces: a head with the sizes, then the columns, aligned to 64 bytes."""
         sizes = self._sizes
         head = json.dumps({"version": VERSION, "sizes": sizes}).encode()
         yield _MAGIC + len(head).to_bytes(8, "little") + head
@@ -194,7 +199,7 @@ class Segment:
 
     @classmethod
     def load(cls, path: Path) -> "Segment":
-        """A segment mapped into memory, read as it is used."""
+        """Load a segment from a file that is mapped into memory, and read as it is used."""
         try:
             raw = np.memmap(path, np.uint8, "r")
         except (OSError, ValueError) as problem:
@@ -210,26 +215,26 @@ class Segment:
             raise InvalidIndex(str(path), "its head is damaged") from problem
         if version != VERSION:
             raise InvalidIndex(str(path), f"version {version} of the matcher wrote it, this is {VERSION}")
-        made = cls.__new__(cls)
-        made.frozen, made.columns = True, {}
+        segment = cls.__new__(cls)
+        segment.frozen, segment.columns = True, {}
         for name, size in sizes.items():
             dtype, shape, most = COLUMNS[name]
             at += -at % 64
             end = at + size * int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
             if not 0 <= size <= most or end > len(raw):
                 raise InvalidIndex(str(path), f"its column {name} ends too soon")
-            made.columns[name] = raw[at:end].view(dtype).reshape(size, *shape)
+            segment.columns[name] = raw[at:end].view(dtype).reshape(size, *shape)
             at = end
-        made._check(str(path), sizes)
-        made.rows, made.architectures = sizes["keys"], sizes["forms"]
-        made._words, made.tokens, made._carried = sizes["words"], sizes["tokens"], sizes["carried"]
-        made._saved = (made.rows, path.name)
-        return made
+        segment._check(str(path), sizes)
+        segment.rows, segment.architectures = sizes["keys"], sizes["forms"]
+        segment._words, segment.tokens, segment._carried = sizes["words"], sizes["tokens"], sizes["carried"]
+        segment._saved = (segment.rows, path.name)
+        return segment
 
     def _check(self, path: str, sizes: dict[str, int]) -> None:
-        """What the kernel does not check by itself: that tokens and architectures exist."""
-        c = self.columns
-        carried, kinds = c["carried"], c["kinds"]
+        """Check what the kernel does not check by itself: that tokens and architectures exist."""
+        columns = self.columns
+        carried, kinds = columns["carried"], columns["kinds"]
         fits = (
             sizes["offsets"] == sizes["forms"] + 1
             and sizes["counts"] == sizes["carried"]
@@ -242,20 +247,22 @@ class Segment:
             raise InvalidIndex(path, "its columns do not fit one another")
 
     def copy(self) -> "Segment":
-        """One that can grow."""
-        made = Segment()
+        """A copy of the segment that can grow."""
+        segment = Segment()
         for name, size in self._sizes.items():
-            made.columns[name][:size] = self.columns[name][:size]
-        made.rows, made.architectures = self.rows, self.architectures
-        made._words, made.tokens, made._carried = self._words, self.tokens, self._carried
-        c = made.columns
-        made._row_of = {key: row for row, key in enumerate(c["keys"][: made.rows].tolist())}
-        made._kind_of = {row.tobytes(): i for i, row in enumerate(c["fingerprints"][: made.architectures])}
-        made._token_of = {row.tobytes(): i for i, row in enumerate(c["tokens"][: made.tokens])}
-        for at in np.unique(c["forms"][: made.architectures]).tolist():
-            words = _form_words(c["words"][at : at + 8])
-            made._form_of[c["words"][at : at + words].tobytes()] = at
-        return made
+            segment.columns[name][:size] = self.columns[name][:size]
+        segment.rows, segment.architectures = self.rows, self.architectures
+        segment._words, segment.tokens, segment._carried = self._words, self.tokens, self._carried
+        columns = segment.columns
+        segment._row_of = {key: row for row, key in enumerate(columns["keys"][: segment.rows].tolist())}
+        segment._kind_of = {
+            row.tobytes(): i for i, row in enumerate(columns["fingerprints"][: segment.architectures])
+        }
+        segment._token_of = {row.tobytes(): i for i, row in enumerate(columns["tokens"][: segment.tokens])}
+        for at in np.unique(columns["forms"][: segment.architectures]).tolist():
+            words = _form_words(columns["words"][at : at + 8])
+            segment._form_of[columns["words"][at : at + words].tobytes()] = at
+        return segment
 
 
 def write(folder: Path, suffix: str, pieces: Iterable[bytes | memoryview]) -> str:
@@ -274,7 +281,7 @@ def write(folder: Path, suffix: str, pieces: Iterable[bytes | memoryview]) -> st
 
 
 def read(folder: Path, name: str) -> bytes:
-    """What `write` wrote, whole."""
+    """Read a file that `write` wrote, and check its content against its name."""
     data = (folder / name).read_bytes()
     if hashlib.blake2b(data, digest_size=16).hexdigest() != Path(name).stem:
         raise InvalidIndex(str(folder / name), "its content is not what was written")
@@ -282,5 +289,6 @@ def read(folder: Path, name: str) -> bytes:
 
 
 def _form_words(head: NDArray[np.uint16]) -> int:
+    """How many words a form takes, by its head of eight words."""
     elements, steps, regions, branches, edges = (int(head[i]) for i in (0, 2, 3, 4, 7))
     return 8 + 4 * elements + 2 + steps + 3 * regions + 1 + 4 * branches + 2 * edges

@@ -32,6 +32,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,17 +71,45 @@ KNOBS: NDArray[np.int64] = np.array([SHAPE_ROOTS, DETAIL, EDGE, EDGE_OTHERWISE],
 _AXIS_ORDER = {"out": 0, "row": 0, "in": 1, "kernel": 2, "other": 3}
 
 
+Totals = NDArray[np.int64] | NDArray[np.float64]  # what models score against themselves
+
+
+@overload
+def full_score(parent_total: int, child_total: int) -> float: ...
+@overload
+def full_score(parent_total: Totals, child_total: int) -> NDArray[np.float64]: ...
+@overload
+def full_score(parent_total: int, child_total: Totals) -> NDArray[np.float64]: ...
+def full_score(parent_total: int | Totals, child_total: int | Totals) -> float | NDArray[np.float64]:
+    """What a score is divided by: the weighted mean of what parent and child score against themselves."""
+    mean: float | NDArray[Any] = PARENT_SHARE * parent_total + (1 - PARENT_SHARE) * child_total
+    return mean
+
+
 def similarity(score: int, parent_total: int, child_total: int, same: bool) -> float:
-    """From 0 to 1; 1 exactly if the architectures are the same."""
+    """The similarity of two models, from 0 to 1; 1 exactly if the architectures are the same."""
     if same:
         return 1.0
-    whole = PARENT_SHARE * parent_total + (1 - PARENT_SHARE) * child_total
-    return min(score / whole, BELOW_ONE) if whole else 0.0
+    full = full_score(parent_total, child_total)
+    return min(score / full, BELOW_ONE) if full else 0.0
+
+
+def similarities(scores: NDArray[np.int64], parent_totals: Totals, child_total: int) -> NDArray[np.float64]:
+    """The similarities of a child with many parents at once, all of other architectures than its own."""
+    full = np.maximum(full_score(parent_totals, child_total), 1e-9)
+    shares: NDArray[np.float64] = np.minimum(scores / full, BELOW_ONE)
+    return shares
 
 
 def bucket(value: float) -> int:
     """Which tenth a similarity falls in: 0 to 9."""
     return min(int(value * BUCKETS), BUCKETS - 1)
+
+
+def buckets_of(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Which tenth each of many similarities falls in: 0 to 9."""
+    tenths: NDArray[np.int64] = np.minimum((values * BUCKETS).astype(np.int64), BUCKETS - 1)
+    return tenths
 
 
 def weight(layer: Layer) -> int:
@@ -144,6 +173,7 @@ def token(layer: Layer, norm: Layer | None, stage: int = 0) -> tuple[int, ...]:
 
 
 def _attributes(layer: Layer) -> Sequence[object]:
+    """The attributes of a layer in order, groups aside, which a token holds by themselves."""
     return [(key, value) for key, value in sorted(layer.attributes.items()) if key != "groups"]
 
 

@@ -17,25 +17,27 @@ Pairs = tuple[tuple[int, int], ...]
 
 
 def twin_pairs(parent: Graph, child: Graph) -> Pairs | None:
-    """All layers of two twins in pairs (parent's number, child's number), or None if they are none."""
+    """Pair all layers of two twins, as (number in the parent, in the child); None if they are no twins."""
     if len(parent.layers) != len(child.layers):
         return None
-    ours, theirs = colour_layers(child, widths=False), colour_layers(parent, widths=False)
-    if sorted(ours.tolist()) != sorted(theirs.tolist()):
+    child_colours = colour_layers(child, widths=False).tolist()
+    parent_colours = colour_layers(parent, widths=False).tolist()
+    if sorted(child_colours) != sorted(parent_colours):
         return None
-    waiting: dict[int, list[int]] = {}
-    for number in range(len(parent.layers)):
-        waiting.setdefault(int(theirs[number]), []).append(number)
-    partner: list[int] = []
-    for number, layer in enumerate(child.layers):
-        fed = [partner[edge.source] for edge in layer.inputs]
-        for other in waiting[int(ours[number])]:
-            sources = [edge.source for edge in parent.layers[other].inputs]
-            commutes = layer.kind in COMMUTATIVE
-            if sources == fed or (commutes and sorted(sources) == sorted(fed)):
-                waiting[int(ours[number])].remove(other)
-                partner.append(other)
+    waiting: dict[int, list[int]] = {}  # by colour: layers of the parent without a partner
+    for parent_number in range(len(parent.layers)):
+        waiting.setdefault(parent_colours[parent_number], []).append(parent_number)
+    partner: list[int] = []  # of each layer of the child: its layer of the parent
+    for child_number, child_layer in enumerate(child.layers):
+        colour = child_colours[child_number]
+        wanted = [partner[edge.source] for edge in child_layer.inputs]
+        for parent_number in waiting[colour]:
+            sources = [edge.source for edge in parent.layers[parent_number].inputs]
+            commutes = child_layer.kind in COMMUTATIVE
+            if sources == wanted or (commutes and sorted(sources) == sorted(wanted)):
+                waiting[colour].remove(parent_number)
+                partner.append(parent_number)
                 break
         else:
             return None
-    return tuple((other, number) for number, other in enumerate(partner))
+    return tuple((parent_number, child_number) for child_number, parent_number in enumerate(partner))

@@ -28,7 +28,7 @@ _NEUTRAL = {"gain": 1.0, "variance": 1.0}
 def apply(
     plan: Plan, tensors: Mapping[str, Array], *, importance: Callable[[int], Shares] | None = None
 ) -> Iterator[tuple[str, Array]]:
-    """The child's tensors by name, in the child's order and dtype, each made when it is asked for.
+    """Carry out a plan: the child's tensors by name, in its order and dtype, each made when it is asked for.
 
     Tensors that are the parent's as they are share its memory: copy what you keep and change.
 
@@ -132,7 +132,7 @@ class _Run:
     def _gathered(self, pair: TensorPair) -> Array:
         """Gather a tensor of the child from the parent's, along all axes at once."""
         array = _in_child_order(self._folded(pair), pair)
-        axes = list(pair.expressions())
+        axes = list(pair.axis_pairs())
         same = [self._plan.maps.identical(child_axis.of, parent_axis.of) for child_axis, parent_axis in axes]
         if all(same):
             return array.reshape(pair.child.shape)  # as it is: whoever loads it copies it
@@ -193,7 +193,7 @@ class _Run:
         merge = self._plan.merges.get(pair.parent.name)
         array = merge.apply(pair.parent, self._source) if merge else self._source(pair.parent)
         if self._fold is not None:
-            for (child_axis, parent_axis), number in zip(pair.expressions(), pair.parents(), strict=True):
+            for (child_axis, parent_axis), number in zip(pair.axis_pairs(), pair.parent_axes(), strict=True):
                 for space, kept in self._plan.maps.dropping(child_axis, parent_axis, self._importance):
                     fold = self._fold(space, kept)
                     if fold is not None:
@@ -235,6 +235,7 @@ class _Run:
         return matrix
 
     def _groups(self, entry: Entry) -> int:
+        """How many groups the layer of an entry has."""
         value = self._layers[entry.layer].attributes.get("groups", 1)
         return value if isinstance(value, int) else 1
 
@@ -250,7 +251,7 @@ class _Run:
 
 def _in_child_order(array: Array, pair: TensorPair) -> Array:
     """A tensor of the parent with its axes in the child's order; axes that the child lacks have size one."""
-    order = list(pair.parents())
+    order = list(pair.parent_axes())
     missing = [number for number in range(array.ndim) if number not in order]
     return array.transpose(order + missing).reshape([array.shape[number] for number in order])
 

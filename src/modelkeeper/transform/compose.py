@@ -66,22 +66,23 @@ class Composite:
 
     @property
     def why(self) -> str:
-        """In words."""
+        """The composition in words, for the plan."""
         names = " and ".join(link.projection.name for link in self.links)
         return f"with {names} in one, as if what lies between were linear"
 
     def apply(self, tensor: Tensor, source: Callable[[Tensor], Array]) -> Array:
-        """The last one's weight, or the bias or mean that takes what is constant, with the others in it."""
+        """Compute the last weight with the others in it, or the bias or mean that takes what is constant."""
         weight = by_role(self.last, "weight")
         assert weight is not None
         product, constant = _out_first(weight, source(weight).astype(np.float64)), 0.0
         for link in reversed(self.links):
             slope, shift = _linear(link, source)
             constant = constant + product.sum(tuple(range(2, product.ndim))) @ shift
-            own = by_role(link.projection, "weight")
-            assert own is not None
+            link_weight = by_role(link.projection, "weight")
+            assert link_weight is not None
             product = _composed(
-                product * slope.reshape(-1, *[1] * (product.ndim - 2)), _out_first(own, source(own))
+                product * slope.reshape(-1, *[1] * (product.ndim - 2)),
+                _out_first(link_weight, source(link_weight)),
             )
             product = _cropped(product, self.kernel)
         if tensor.role == "weight":
@@ -91,14 +92,14 @@ class Composite:
 
 
 def _out_first(weight: Tensor, array: Array) -> Array:
-    """As (out, in, *kernel)."""
+    """Transpose a weight to (out, in, *kernel)."""
     roles = [axis.role for axis in weight.axes]
     order = [roles.index("out"), roles.index("in"), *(n for n, role in enumerate(roles) if role == "kernel")]
     return array.transpose(order)
 
 
 def _linear(link: Link, source: Callable[[Tensor], Array]) -> tuple[Array, Array]:
-    """What stands for norm and activation, unit by unit: a factor on what comes before them, and a shift."""
+    """Make norm and activation linear, unit by unit: a factor on what comes before them, and a shift."""
     norm = {t.role: source(t).astype(np.float64) for t in link.norm.tensors if t.role != COUNT}
     epsilon = link.norm.attributes.get("eps", 0.0)
     assert isinstance(epsilon, (int, float))
@@ -106,16 +107,16 @@ def _linear(link: Link, source: Callable[[Tensor], Array]) -> tuple[Array, Array
     gain, bias = norm.get("gain", np.ones_like(sigma)), norm.get("bias", np.zeros_like(sigma))
     activation = curve(link.activation)
     assert activation is not None
-    seen = activation(bias[:, None] + np.abs(gain)[:, None] * _NODES)
+    activated = activation(bias[:, None] + np.abs(gain)[:, None] * _NODES)
     spread = np.maximum(np.abs(gain), 1e-12)
-    slope = (seen * _NODES) @ _WEIGHTS / spread * gain / sigma
-    own = by_role(link.projection, "bias")
-    before = source(own).astype(np.float64) if own is not None else 0.0
-    return slope, seen @ _WEIGHTS + slope * (before - norm["mean"])
+    slope = (activated * _NODES) @ _WEIGHTS / spread * gain / sigma
+    bias_tensor = by_role(link.projection, "bias")
+    projection_bias = source(bias_tensor).astype(np.float64) if bias_tensor is not None else 0.0
+    return slope, activated @ _WEIGHTS + slope * (projection_bias - norm["mean"])
 
 
 def _cropped(array: Array, kernel: tuple[int, ...]) -> Array:
-    """The middle of its windows, if they are larger than that."""
+    """Crop the kernel of a weight to its middle, where it is larger than `kernel`."""
     for axis, most in enumerate(kernel, start=2):
         size = array.shape[axis]
         first = max(0, size - most) // 2
@@ -135,7 +136,7 @@ def _composed(later: Array, earlier: Array) -> Array:
 
 @dataclass
 class Composites:
-    """All of them, between two graphs."""
+    """All compositions between two graphs."""
 
     pairs: list[tuple[int, int]]  # layers: the last of each row lends
     of: dict[str, Composite] = field(default_factory=dict)  # by the parent's tensor that changes
@@ -144,29 +145,31 @@ class Composites:
 
 
 def find_composites(parent: Graph, child: Graph, pairs: Pairs) -> Composites:
-    """Rows of the parent of which the child has one layer, connected in the child as their ends are."""
+    """Find rows of the parent of which the child has one layer, connected in the child as their ends are."""
     lent = dict(pairs)
-    found = Composites(list(pairs))
+    composites = Composites(list(pairs))
     runs = [run for row in _rows(parent) for run in _runs(row, lent)]
     # Who feeds or reads a run may itself be skipped, and stand for the layer that the child has there.
     stands = dict(lent)
     for run in runs:
-        lender, norm = next(unit for unit in run if unit[0] in lent)
-        stands |= {run[0][0]: lent[lender], run[-1][1]: lent.get(norm, -1)}
-    behind, readers = norm_behind(child), (consumers(parent), consumers(child))
+        lender, parent_norm = next(unit for unit in run if unit[0] in lent)
+        stands |= {run[0][0]: lent[lender], run[-1][1]: lent.get(parent_norm, -1)}
+    child_norms, parent_readers, child_readers = norm_behind(child), consumers(parent), consumers(child)
     for run in runs:
-        lender, norm = next(unit for unit in run if unit[0] in lent)
-        ours, ours_norm = lent[lender], lent.get(norm)
-        if ours_norm is not None and behind.get(ours) == ours_norm:
-            reads = {stands.get(number) for number in readers[0][run[-1][1]]} & set(readers[1][ours_norm])
-            if reads and _fed_alike(parent, child, run, stands, ours):
-                _compose(parent, child, run, lent, found)
-    found.pairs = sorted(lent.items(), key=lambda pair: pair[1])
-    return found
+        lender, parent_norm = next(unit for unit in run if unit[0] in lent)
+        child_number, child_norm = lent[lender], lent.get(parent_norm)
+        if child_norm is not None and child_norms.get(child_number) == child_norm:
+            read_by = {stands.get(number) for number in parent_readers[run[-1][1]]}
+            if read_by & set(child_readers[child_norm]) and _fed_alike(
+                parent, child, run, stands, child_number
+            ):
+                _compose(parent, child, run, lent, composites)
+    composites.pairs = sorted(lent.items(), key=lambda pair: pair[1])
+    return composites
 
 
 def _rows(graph: Graph) -> Iterator[Run]:
-    """Projections one behind the other, each with its norm."""
+    """Find rows: projections of a graph one behind the other, each with its norm."""
     behind, readers = norm_behind(graph), consumers(graph)
     uses = Counter(tensor.name for layer in graph.layers for tensor in layer.tensors)
     shared = {name for name, count in uses.items() if count > 1}
@@ -187,7 +190,7 @@ def _rows(graph: Graph) -> Iterator[Run]:
         row = [number]
         while row[-1] in following:
             row.append(following[row[-1]])
-        yield [(each, behind[each]) for each in row]
+        yield [(projection, behind[projection]) for projection in row]
 
 
 def _plain(layer: Layer, shared: set[str], stride: bool = False) -> bool:
@@ -200,7 +203,7 @@ def _plain(layer: Layer, shared: set[str], stride: bool = False) -> bool:
 
 
 def _runs(row: Run, lent: Mapping[int, int]) -> Iterator[Run]:
-    """A row in parts of which just one lends: up to each that does; what is left over goes to the last."""
+    """Split a row into runs of which just one lends: up to each that does; the rest goes to the last run."""
     run: Run = []
     runs = []
     for unit in row:
@@ -210,53 +213,60 @@ def _runs(row: Run, lent: Mapping[int, int]) -> Iterator[Run]:
             run = []
     if run and runs:
         runs[-1] = runs[-1] + run
-    yield from (each for each in runs if len(each) > 1)
+    yield from (part for part in runs if len(part) > 1)
 
 
-def _compose(parent: Graph, child: Graph, run: Run, lent: dict[int, int], found: Composites) -> None:
+def _compose(parent: Graph, child: Graph, run: Run, lent: dict[int, int], composites: Composites) -> None:
+    """Make one composite of a run, if its layers allow it: the last of them lends from then on."""
     lender, norm = next(unit for unit in run if unit[0] in lent)
-    layer, last, last_norm = child.layers[lent[lender]], parent.layers[run[-1][0]], parent.layers[run[-1][1]]
+    child_layer = child.layers[lent[lender]]
+    last, last_norm = (parent.layers[number] for number in run[-1])
     skipped = [number for unit in run for number in unit if number not in (lender, norm)]
     links = tuple(
-        Link(parent.layers[number], parent.layers[its], parent.layers[after[0]].inputs[0].via)
-        for (number, its), after in pairwise(run)
+        Link(parent.layers[number], parent.layers[norm_number], parent.layers[after[0]].inputs[0].via)
+        for (number, norm_number), after in pairwise(run)
     )
-    mine, weight, before = (by_role(each, "weight") for each in (layer, last, links[0].projection))
+    child_weight, last_weight, first_weight = (
+        by_role(layer, "weight") for layer in (child_layer, last, links[0].projection)
+    )
     takes_constant = by_role(last, "bias") or by_role(last_norm, "mean")
-    if layer.kind != last.kind or any(number in lent for number in skipped):
+    if child_layer.kind != last.kind or any(number in lent for number in skipped):
         return
-    if mine is None or weight is None or before is None or takes_constant is None:
+    if child_weight is None or last_weight is None or first_weight is None or takes_constant is None:
         return
-    kernel = tuple(axis.size for axis in mine.axes if axis.role == "kernel")
-    if len(mine.axes) != len(weight.axes):
+    kernel = tuple(axis.size for axis in child_weight.axes if axis.role == "kernel")
+    if len(child_weight.axes) != len(last_weight.axes):
         return
-    virtual = msgspec.structs.replace(weight, axes=_axes(weight, before, links, kernel))
-    axes = pair_axes(virtual, mine)
+    virtual = msgspec.structs.replace(last_weight, axes=_axes(last_weight, first_weight, links, kernel))
+    axes = pair_axes(virtual, child_weight)
     if axes is None:
         return
     composite = Composite(links, last, kernel)
     lent[run[-1][0]], lent[run[-1][1]] = lent.pop(lender), lent.pop(norm)
-    found.weights[mine.name] = TensorPair(mine, virtual, axes)
-    found.of[weight.name] = found.of[takes_constant.name] = composite
-    found.within |= {number: composite for unit in run[:-1] for number in unit}
+    composites.weights[child_weight.name] = TensorPair(child_weight, virtual, axes)
+    composites.of[last_weight.name] = composites.of[takes_constant.name] = composite
+    composites.within |= {number: composite for unit in run[:-1] for number in unit}
 
 
-def _fed_alike(parent: Graph, child: Graph, run: Run, stands: Mapping[int, int], ours: int) -> bool:
+def _fed_alike(parent: Graph, child: Graph, run: Run, stands: Mapping[int, int], child_number: int) -> bool:
     """Does the child feed its layer with what the parent feeds the first of the run with?"""
-    before, feeds = parent.layers[run[0][0]].inputs, child.layers[ours].inputs
-    return len(before) == len(feeds) == 1 and stands.get(before[0].source) == feeds[0].source
+    parent_inputs, child_inputs = parent.layers[run[0][0]].inputs, child.layers[child_number].inputs
+    return (
+        len(parent_inputs) == len(child_inputs) == 1
+        and stands.get(parent_inputs[0].source) == child_inputs[0].source
+    )
 
 
 def _axes(
-    weight: Tensor, before: Tensor, links: tuple[Link, ...], kernel: tuple[int, ...]
+    last_weight: Tensor, first_weight: Tensor, links: tuple[Link, ...], kernel: tuple[int, ...]
 ) -> tuple[Axis, ...]:
-    """Of the product: as (out, in, *kernel)."""
-    out = next(axis for axis in weight.axes if axis.role == "out")
-    taken = next(axis for axis in before.axes if axis.role == "in")
-    sizes = [axis.size for axis in weight.axes if axis.role == "kernel"]
+    """The axes of the product of a row's weights: (out, in, *kernel)."""
+    out_axis = next(axis for axis in last_weight.axes if axis.role == "out")
+    in_axis = next(axis for axis in first_weight.axes if axis.role == "in")
+    sizes = [axis.size for axis in last_weight.axes if axis.role == "kernel"]
     for link in reversed(links):
-        own = by_role(link.projection, "weight")
-        assert own is not None
-        added = [axis.size - 1 for axis in own.axes if axis.role == "kernel"]
+        link_weight = by_role(link.projection, "weight")
+        assert link_weight is not None
+        added = [axis.size - 1 for axis in link_weight.axes if axis.role == "kernel"]
         sizes = [min(size + more, most) for size, more, most in zip(sizes, added, kernel, strict=True)]
-    return (out, taken, *(Axis("kernel", Fixed(size, "kernel")) for size in sizes))
+    return (out_axis, in_axis, *(Axis("kernel", Fixed(size, "kernel")) for size in sizes))

@@ -40,7 +40,7 @@ class Inserted:
 
 
 class Depth:
-    """Decides for every layer of the child that no pair names."""
+    """How every layer of the child starts that has no partner in the parent."""
 
     def __init__(self, child: Graph, matched: Mapping[int, int]) -> None:
         self._graph, self._matched = child, matched
@@ -57,7 +57,7 @@ class Depth:
                 self._rest(number, layer)
 
     def stream(self, edge: Edge) -> tuple[int, tuple[str, ...]]:
-        """The nearest matched layer whose output arrives here, and what happens to it on the way."""
+        """Follow an edge upstream to the nearest matched layer: its number, and what happens on the way."""
         via = edge.via
         source = edge.source
         while source not in self._matched and source in self._main:
@@ -72,30 +72,34 @@ class Depth:
     # -- deciding -------------------------------------------------------------------------------
 
     def _add(self, number: int, layer: Layer) -> None:
+        """Decide for a new sum: if one of its two branches is new, that branch starts as zero."""
         branches = self._branches(layer)
-        fresh = [all(node not in self._matched for node in branch) for branch in branches]
+        unmatched = [all(node not in self._matched for node in branch) for branch in branches]
         weights = [sum(bool(self._graph.layers[node].tensors) for node in branch) for branch in branches]
         main = 0 if weights[0] <= weights[1] else 1
-        other = 1 - main
-        if not fresh[other] or not weights[other]:
+        added = 1 - main
+        if not unmatched[added] or not weights[added]:
             return  # both operands were there before: nothing to silence
-        last = self._silencer(layer.inputs[other])
+        last = self._silencer(layer.inputs[added])
         if last is None:
             return
         self._main[number] = main
-        self.silent.update(branches[other])
-        like = self._neighbour(number, branches[other])
-        for node in branches[other]:
+        self.silent.update(branches[added])
+        counterparts = self._neighbour(number, branches[added])
+        for node in branches[added]:
             if self._graph.layers[node].tensors:
-                template = like.get(node)
+                template = counterparts.get(node)
                 self.layers[node] = (
                     Inserted("like", template, why="copied from the neighbouring branch")
                     if template is not None
                     else Inserted("kept", why="inside a branch that adds nothing at first")
                 )
-        self.layers[last] = Inserted("zero", like.get(last, -1), why="the branch adds nothing at first")
+        self.layers[last] = Inserted(
+            "zero", counterparts.get(last, -1), why="the branch adds nothing at first"
+        )
 
     def _rest(self, number: int, layer: Layer) -> None:
+        """Decide for a new layer that is in no new branch: identity, neutral, or kept as it was."""
         if number in self.layers or number in self._main or number in self.silent:
             return
         if layer.kind in PROJECTIONS:
@@ -116,7 +120,7 @@ class Depth:
             )
 
     def _normed_again(self, number: int, kind: str) -> bool:
-        """Is all that goes out of here normalised once more? Then once less is the same."""
+        """Is all that a norm makes normalised once more? Then to leave that norm out changes nothing."""
         for reader in self._readers[number]:
             layer = self._graph.layers[reader]
             if reader in self.silent:
@@ -129,10 +133,12 @@ class Depth:
         return True
 
     def _pass(self, number: int, inserted: Inserted) -> None:
+        """Note that a new layer hands on what it is given."""
         self.layers[number] = inserted
         self._main[number] = 0
 
     def _known(self, number: int) -> bool:
+        """Is it a layer with a partner, or one that hands on data of such a layer?"""
         return number in self._matched or number in self._main
 
     # -- branches -------------------------------------------------------------------------------
@@ -158,31 +164,32 @@ class Depth:
 
     def _neighbour(self, number: int, branch: list[int]) -> dict[int, int]:
         """For each node of a branch, its counterpart in the nearest matched branch of the same make."""
-        wanted = [signature(self._graph, node) for node in branch]
-        near = sorted(
+        branch_make = [signature(self._graph, node) for node in branch]
+        nearest_sums = sorted(
             (
-                n
-                for n in self._matched
-                if self._graph.layers[n].kind == ADD and len(self._graph.layers[n].inputs) == 2
+                sum_number
+                for sum_number in self._matched
+                if self._graph.layers[sum_number].kind == ADD
+                and len(self._graph.layers[sum_number].inputs) == 2
             ),
-            key=lambda n: (abs(n - number), n),
+            key=lambda sum_number: (abs(sum_number - number), sum_number),
         )
-        for add in near:
+        for add in nearest_sums:
             for candidate in self._branches(self._graph.layers[add]):
                 whole = len(candidate) == len(branch) and all(node in self._matched for node in candidate)
-                if whole and [signature(self._graph, node) for node in candidate] == wanted:
+                if whole and [signature(self._graph, node) for node in candidate] == branch_make:
                     return dict(zip(branch, candidate, strict=True))
         return {}
 
 
 def signature(graph: Graph, number: int) -> object:
-    """What a layer is made like: kind, attributes and shapes."""
+    """The make of a layer, to compare with that of others: kind, attributes and shapes."""
     layer = graph.layers[number]
     return layer.kind, sorted(layer.attributes.items()), [(t.role, t.shape) for t in layer.tensors]
 
 
 def _compress(via: tuple[str, ...]) -> tuple[str, ...]:
-    """Leave out what does nothing the second time: a relu after a relu, also with pooling between them."""
+    """Leave out steps of an edge that do nothing again: a relu after a relu, also with pooling between."""
     kept: list[str] = []
     held = ""  # the rectifier that what arrives has gone through
     for step in via:

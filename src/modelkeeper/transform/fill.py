@@ -55,7 +55,7 @@ class Fills:
         self._known: dict[int, Fill | None] = {}
 
     def of(self, space: int) -> Fill | None:
-        """None: there is no norm whose statistics could be kept."""
+        """How a space can be filled; None if there is no norm whose statistics could be kept."""
         if space not in self._known:
             self._known[space] = _Walk(self._graph, space, self._matched, self._silent, self._readers).fill()
         return self._known[space]
@@ -82,6 +82,7 @@ class _Walk:
         self._unread: set[str] = set()
 
     def fill(self) -> Fill | None:
+        """How the space can be filled, with a doubt where that is not exact; None: it has no norm."""
         norms = {
             self._normed(layer): layer
             for layer in self._graph.layers
@@ -104,7 +105,7 @@ class _Walk:
     # -- following ------------------------------------------------------------------------------
 
     def _follow(self, new: str) -> None:
-        """Is everything on this space a maker, a reader, a sum or a norm?"""
+        """Check that everything on this space is a maker, a reader, a sum or a norm, or raise a problem."""
         state: dict[int, str] = {}  # made: the new unit is what it should be; normed: out of a norm
         for number, layer in enumerate(self._graph.layers):
             arriving = {edge: state[edge.source] for edge in layer.inputs if edge.source in state}
@@ -117,12 +118,12 @@ class _Walk:
                 arriving = {}
                 if not self._makes(layer):
                     continue
-            found = self._output(layer, arriving, new)
-            if found:
-                state[number] = found
+            handed_on = self._output(layer, arriving, new)
+            if handed_on:
+                state[number] = handed_on
 
     def _output(self, layer: Layer, arriving: Mapping[Edge, str], new: str) -> str:
-        """What a layer that is no reader hands on."""
+        """What a layer that is no reader hands on: made or normed units."""
         where = f"{layer.kind} {layer.name}"
         if not arriving:
             if layer.kind in MAKERS and self._whole(layer) and layer.attributes.get("groups", 1) == 1:
@@ -156,6 +157,7 @@ class _Walk:
         raise _Problem(f"{where} changes it")
 
     def _check_reader(self, layer: Layer, arriving: Mapping[Edge, str]) -> None:
+        """Check that a layer reads the units as a plain projection, or raise a problem."""
         where = f"{layer.kind} {layer.name}"
         if layer.kind not in PROJECTIONS or layer.attributes.get("groups", 1) != 1:
             raise _Problem(f"{where} reads it in another way")
@@ -186,18 +188,23 @@ class _Walk:
         ]
 
     def _on_space(self, layer: Layer) -> bool:
+        """Does any tensor of a layer have an axis on the space?"""
         return bool(self._axes(layer))
 
     def _reads(self, layer: Layer) -> bool:
+        """Does a layer read units of the space?"""
         return bool(self._axes(layer, "in"))
 
     def _makes(self, layer: Layer) -> bool:
+        """Does a layer make units of the space?"""
         return bool(self._axes(layer, "out", "other"))
 
     def _whole(self, layer: Layer) -> bool:
+        """Have all axes of a layer on the space, its inputs aside, nothing but the space?"""
         return all(self._axes(layer, "out", "other", "row", "kernel"))
 
     def _gain(self, layer: Layer) -> list[str]:
+        """The names of the tensors by which a layer multiplies units of the space."""
         return [
             tensor.name
             for tensor in layer.tensors

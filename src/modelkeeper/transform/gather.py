@@ -111,8 +111,8 @@ def gather(
             dtype.itemsize,
             source.shape,
             shape,
-            [None if one.index is None else np.ascontiguousarray(one.index) for one in maps],
-            [None if one.factor is None else np.ascontiguousarray(one.factor) for one in maps],
+            [None if axis_map.index is None else np.ascontiguousarray(axis_map.index) for axis_map in maps],
+            [None if axis_map.factor is None else np.ascontiguousarray(axis_map.factor) for axis_map in maps],
             threads or 0,
         )
     except ValueError as error:

@@ -20,7 +20,7 @@ from modelkeeper.transform.merge import Merge, find_merges
 from modelkeeper.transform.pairing import Pairs, Partners, TensorPair, pair_tensors, spaces_of
 from modelkeeper.transform.plan import Entry
 
-Make = Callable[..., Entry]
+MakeEntry = Callable[..., Entry]  # of the tensor at hand: action, exact, why, and the rest by name
 
 
 class Lending:
@@ -39,14 +39,14 @@ class Lending:
         self.parent, self.child, self.noise = parent, child, noise
         self.composites = find_composites(parent, child, pairs) if compose else Composites(list(pairs))
         pairs = self.composites.pairs
-        self.partner = {ours: theirs for theirs, ours in pairs}
+        self.partner = {child_number: parent_number for parent_number, child_number in pairs}
         self.depth = Depth(child, self.partner)
         heads = _heads(child)
         self.pairs: dict[str, TensorPair] = {}
         self.fresh: dict[str, str] = {}  # tensors that have a partner but stay as they are
-        for theirs, ours in sorted(pairs, key=lambda pair: pair[1]):
-            for name, pair in pair_tensors(parent.layers[theirs], child.layers[ours]).items():
-                problem = _head_problem(pair, same_task) if ours in heads else ""
+        for parent_number, child_number in sorted(pairs, key=lambda pair: pair[1]):
+            for name, pair in pair_tensors(parent.layers[parent_number], child.layers[child_number]).items():
+                problem = _head_problem(pair, same_task) if child_number in heads else ""
                 if problem:
                     self.fresh.setdefault(name, problem)
                 else:
@@ -62,7 +62,7 @@ class Lending:
         self.maps = Maps(parent, child, self.partners, fills, seed)
 
     def _inherit(self) -> None:
-        """Spaces that only inserted layers know continue the space that runs into the layer."""
+        """Give spaces that only inserted layers know the partner of the space that runs into the layer."""
         for number, layer in enumerate(self.child.layers):
             inserted = self.depth.layers.get(number)
             if inserted is None or inserted.value != "identity":
@@ -71,21 +71,23 @@ class Lending:
             if weight is None:
                 continue
             spaces = {axis.role: spaces_of(axis.of) for axis in weight.axes}
-            for ours, before in zip(spaces.get("out", ()), spaces.get("in", ()), strict=False):
-                partner = self.partners.of(before)
-                if self.partners.of(ours) is None and partner is not None:
-                    self.partners.inherit(ours, partner)
+            for out_space, in_space in zip(spaces.get("out", ()), spaces.get("in", ()), strict=False):
+                parent_space = self.partners.of(in_space)
+                if self.partners.of(out_space) is None and parent_space is not None:
+                    self.partners.inherit(out_space, parent_space)
 
     def entries(self) -> tuple[Entry, ...]:
-        """One for each tensor of the child that is stored, in order."""
-        found: dict[str, Entry] = {}
+        """One entry of the plan for each stored tensor of the child, in order."""
+        entries: dict[str, Entry] = {}
         for number, layer in enumerate(self.child.layers):
             for tensor in layer.tensors:
-                if tensor.stored and tensor.name not in found:
-                    found[tensor.name] = self._entry(number, layer, tensor)
-        return tuple(found.values())
+                if tensor.stored and tensor.name not in entries:
+                    entries[tensor.name] = self._entry(number, layer, tensor)
+        return tuple(entries.values())
 
     def _entry(self, number: int, layer: Layer, tensor: Tensor) -> Entry:
+        """The entry of one tensor of a layer: taken from the parent, inserted, or kept."""
+
         def entry(action: str, exact: bool, why: str, **rest: str) -> Entry:
             return Entry(
                 tensor=tensor.name,
@@ -103,22 +105,7 @@ class Lending:
         if pair is not None and pair.parent.shape != tensor.shape and "int" in tensor.dtype:
             return entry("kept", False, "a table of whole numbers, of another size in the parent")
         if pair is not None:
-            composed = tensor.name in self.composites.weights
-            verdicts = [
-                self._judge(number, ours, theirs)
-                for ours, theirs in pair.expressions()
-                if not (composed and ours.role == "kernel")  # a product's is larger than it need be
-            ]
-            changed = {verdict.action for verdict in verdicts} - {"copied"}
-            action = "copied" if not changed else changed.pop() if len(changed) == 1 else "resized"
-            why = next((v.why for v in verdicts if not v.exact), "") or next(
-                (v.why for v in verdicts if v.why), ""
-            )
-            merge = self.taken_over.get(pair.parent.name)
-            if merge is not None:
-                why = "; ".join(filter(None, (why, merge.why)))
-            exact = all(v.exact for v in verdicts) and not composed
-            return entry(action, exact, why, source=pair.parent.name)
+            return self._taken(number, pair, entry)
         if not tensor.live:
             return entry("kept", True, "the model never uses it")
         if number in self.partner:
@@ -128,42 +115,70 @@ class Lending:
             return entry("kept", False, "the parent has no such layer")
         return self._inserted(layer, tensor, inserted, entry)
 
-    def _judge(self, number: int, ours: Axis, theirs: Axis) -> Verdict:
-        if ours.role == "kernel" and ours.size != theirs.size and self.grows_with_padding(number):
-            return Verdict("widened", True, "the kernel grew together with its padding")
-        return self.maps.judge(ours, theirs)
+    def _taken(self, number: int, pair: TensorPair, entry: MakeEntry) -> Entry:
+        """The entry of a tensor that takes its values from a tensor of the parent."""
+        composed = pair.child.name in self.composites.weights
+        verdicts = [
+            self._judge(number, child_axis, parent_axis)
+            for child_axis, parent_axis in pair.axis_pairs()
+            if not (composed and child_axis.role == "kernel")  # a product's is larger than it need be
+        ]
+        changed = {verdict.action for verdict in verdicts} - {"copied"}
+        action = "copied" if not changed else changed.pop() if len(changed) == 1 else "resized"
+        doubts = [verdict.why for verdict in verdicts if not verdict.exact]
+        reasons = [verdict.why for verdict in verdicts if verdict.why]
+        why = next(iter(doubts), "") or next(iter(reasons), "")
+        merge = self.taken_over.get(pair.parent.name)
+        if merge is not None:
+            why = "; ".join(filter(None, (why, merge.why)))
+        return entry(action, not doubts and not composed, why, source=pair.parent.name)
 
-    def grows_with_padding(self, number: int) -> bool:
+    def _judge(self, number: int, child_axis: Axis, parent_axis: Axis) -> Verdict:
+        """Judge one axis of a layer's tensor: as `Maps.judge`, but a kernel may grow with its padding."""
+        if (
+            child_axis.role == "kernel"
+            and child_axis.size != parent_axis.size
+            and self.grows_with_padding(number)
+        ):
+            return Verdict("widened", True, "the kernel grew together with its padding")
+        return self.maps.judge(child_axis, parent_axis)
+
+    def grows_with_padding(self, child_number: int) -> bool:
         """Is the child's window the parent's with a border of zeros, laid over as many more zeros?"""
-        other = self.partner.get(number)
-        if other is None:
+        parent_number = self.partner.get(child_number)
+        if parent_number is None:
             return False
-        layer, lender = self.child.layers[number], self.parent.layers[other]
-        weights = [next((t for t in each.tensors if t.role == "weight"), None) for each in (layer, lender)]
-        if layer.kind != CONV or lender.kind != CONV or None in weights:
+        child_layer, parent_layer = self.child.layers[child_number], self.parent.layers[parent_number]
+        weights = [
+            next((t for t in layer.tensors if t.role == "weight"), None)
+            for layer in (child_layer, parent_layer)
+        ]
+        if child_layer.kind != CONV or parent_layer.kind != CONV or None in weights:
             return False
         sizes = [[a.size for a in t.axes if a.role == "kernel"] for t in weights if t is not None]
-        margins = [_margins(each, len(sizes[0])) for each in (layer, lender)]
+        margins = [_margins(layer, len(sizes[0])) for layer in (child_layer, parent_layer)]
         if (
             None in margins
             or len(sizes[0]) != len(sizes[1])
-            or "dilation" in {*layer.attributes, *lender.attributes}
+            or "dilation" in {*child_layer.attributes, *parent_layer.attributes}
         ):
             return False
         rows = zip(*sizes, *[m for m in margins if m is not None], strict=True)
         return all(
-            size >= parents and size - parents == 2 * (pad - before) for size, parents, pad, before in rows
+            child_size >= parent_size and child_size - parent_size == 2 * (child_padding - parent_padding)
+            for child_size, parent_size, child_padding, parent_padding in rows
         )
 
-    def _without_pair(self, layer: Layer, tensor: Tensor, entry: Make) -> Entry:
-        """A tensor that the aligned layer of the parent does not have."""
+    def _without_pair(self, layer: Layer, tensor: Tensor, entry: MakeEntry) -> Entry:
+        """The entry of a tensor that the aligned layer of the parent does not have."""
         if tensor.role == "bias":
             return entry("inserted", True, "the parent has no bias here", value="zero")
         if tensor.role == COUNT:
             return entry("kept", True, "only counts")
         return entry("kept", False, f"the parent's layer has no {tensor.role} of this form")
 
-    def _inserted(self, layer: Layer, tensor: Tensor, inserted: Inserted, entry: Make) -> Entry:
+    def _inserted(self, layer: Layer, tensor: Tensor, inserted: Inserted, entry: MakeEntry) -> Entry:
+        """The entry of a tensor of a layer that the parent does not have."""
         match inserted.value:
             case "zero" if tensor.role in ("weight", "gain", "bias"):
                 silent = "gain" if layer.kind in NORMS or layer.kind == SCALE else "weight"
@@ -192,31 +207,34 @@ class Lending:
         return entry("kept", inserted.exact, inserted.why or "the parent has no such layer")
 
     def _counterpart(self, number: int, layer: Layer, tensor: Tensor) -> str | None:
-        place = next(n for n, each in enumerate(layer.tensors) if each is tensor)
-        other = self.child.layers[number].tensors[place]
-        return other.name if other.name in self.pairs and other.shape == tensor.shape else None
+        """The name of the tensor in the same place of another layer of the child, if that has a partner."""
+        place = next(n for n, candidate in enumerate(layer.tensors) if candidate is tensor)
+        like = self.child.layers[number].tensors[place]
+        return like.name if like.name in self.pairs and like.shape == tensor.shape else None
 
 
 def _margins(layer: Layer, rank: int) -> tuple[int, ...] | None:
+    """The padding of a convolution, a number for each axis of its kernel; None if it is given in words."""
     padding = layer.attributes.get("padding", (0,) * rank)
     return padding if isinstance(padding, tuple) else None
 
 
 def _heads(graph: Graph) -> set[int]:
     """The layers that make the outputs: the last ones with a weight on each way."""
-    found: set[int] = set()
+    last_weighted: set[int] = set()
     todo = [edge.source for layer in graph.layers if layer.kind == OUTPUT for edge in layer.inputs]
     while todo:
         number = todo.pop()
         layer = graph.layers[number]
         if any(tensor.role == "weight" for tensor in layer.tensors):
-            found.add(number)
+            last_weighted.add(number)
         else:
             todo += [edge.source for edge in layer.inputs]
-    return {number for number in found if _makes_outputs(graph, graph.layers[number])}
+    return {number for number in last_weighted if _makes_outputs(graph, graph.layers[number])}
 
 
 def _makes_outputs(graph: Graph, layer: Layer) -> bool:
+    """Are the units that a layer makes outputs of the model?"""
     spaces = {
         s for t in layer.tensors for axis in t.axes if axis.role in ("out", "row") for s in spaces_of(axis.of)
     }
@@ -227,7 +245,7 @@ def _head_problem(pair: TensorPair, same_task: bool) -> str:
     """Why a tensor of the head must start fresh; empty if it need not."""
     if not same_task:
         return "the head: another task"
-    for ours, theirs in pair.expressions():
-        if ours.role == "out" and ours.size != theirs.size:
-            return f"the head: {theirs.size} outputs became {ours.size}"
+    for child_axis, parent_axis in pair.axis_pairs():
+        if child_axis.role == "out" and child_axis.size != parent_axis.size:
+            return f"the head: {parent_axis.size} outputs became {child_axis.size}"
     return ""

@@ -25,7 +25,7 @@ Importance = Callable[[int], Shares]  # of each unit of a parent's space
 
 @dataclass(frozen=True)
 class Verdict:
-    """What happens to the units of an axis."""
+    """What happens to the units of an axis, and whether that is exact."""
 
     action: str  # copied, widened, narrowed, resized
     exact: bool
@@ -44,253 +44,281 @@ class Maps:
         self._spaces: dict[tuple[int, int], UnitMap] = {}
 
     def anew(self) -> "Maps":
-        """The same, with no unit map made yet: for another importance."""
+        """The maps of the same two graphs, with no unit map made yet: for another importance."""
         return Maps(self._parent, self._child, self._partners, self._fills, self._seed)
 
     # -- judging --------------------------------------------------------------------------------
 
-    def judge(self, ours: Axis, theirs: Axis) -> Verdict:
-        """The worst that happens on any part of an axis."""
-        verdicts = [self._judge(mine, other) for mine, other in self._partners.parts(ours.of, theirs.of)]
+    def judge(self, child_axis: Axis, parent_axis: Axis) -> Verdict:
+        """Judge what happens on an axis: the action of all its parts together; exact if each of them is."""
+        verdicts = [
+            self._judge(child_part, parent_part)
+            for child_part, parent_part in self._partners.parts(child_axis.of, parent_axis.of)
+        ]
         changed = [verdict for verdict in verdicts if verdict.action != "copied"]
         if len({verdict.action for verdict in changed}) > 1:
             first = next((verdict for verdict in changed if not verdict.exact), changed[0])
             changed = [Verdict("resized", first.exact, first.why)]
-        whole = next((v for v in verdicts if not v.exact), None)
+        doubt = next((verdict for verdict in verdicts if not verdict.exact), None)
         if not changed:
-            return whole or COPIED
-        return Verdict(changed[0].action, whole is None, whole.why if whole else changed[0].why)
+            return doubt or COPIED
+        return Verdict(changed[0].action, doubt is None, doubt.why if doubt else changed[0].why)
 
-    def _judge(self, ours: Expression, theirs: Expression | None) -> Verdict:
-        match ours, theirs:
-            case Atom(space, size), Atom(other, parents):
-                return self._judge_space(space, size, other, parents)
-            case Fixed(size, origin), Fixed(parents):
-                if size == parents:
+    def _judge(self, child_expression: Expression, parent_expression: Expression | None) -> Verdict:
+        """Judge one part of an axis: atoms, fixed sizes, or forms that do not correspond."""
+        match child_expression, parent_expression:
+            case Atom(child_space, child_size), Atom(parent_space, parent_size):
+                return self._judge_space(child_space, child_size, parent_space, parent_size)
+            case Fixed(child_size, origin), Fixed(parent_size):
+                if child_size == parent_size:
                     return COPIED
-                return Verdict(
-                    _action(size, parents),
-                    False,
-                    f"{ORIGINS.get(origin, origin) or 'fixed'} size {parents} became {size}",
-                )
+                why = f"{ORIGINS.get(origin, origin) or 'fixed'} size {parent_size} became {child_size}"
+                return Verdict(_action(child_size, parent_size), False, why)
             case _, None:
                 return Verdict("widened", True, "a part that the parent does not have is not read")
             case _:
-                assert theirs is not None
-                action = _action(ours.size, theirs.size)
-                return Verdict(action, False, f"{ours} is made up differently from the parent's {theirs}")
+                assert parent_expression is not None
+                action = _action(child_expression.size, parent_expression.size)
+                why = f"{child_expression} is made up differently from the parent's {parent_expression}"
+                return Verdict(action, False, why)
 
-    def _judge_space(self, space: int, size: int, other: int, parents: int) -> Verdict:
-        ours, theirs = self._child.spaces[space], self._parent.spaces[other]
-        if self._partners.of(space) != other or not self._partners.certain(space):
-            return Verdict(_action(size, parents), False, "the space meets several of the parent's")
-        if size == parents:
+    def _judge_space(self, child_space: int, child_size: int, parent_space: int, parent_size: int) -> Verdict:
+        """Judge what happens to the units of a child's space that takes from a parent's space."""
+        child, parent = self._child.spaces[child_space], self._parent.spaces[parent_space]
+        if self._partners.of(child_space) != parent_space or not self._partners.certain(child_space):
+            return Verdict(_action(child_size, parent_size), False, "the space meets several of the parent's")
+        if child_size == parent_size:
             return COPIED
-        if size < parents:
-            return Verdict("narrowed", False, f"{parents} units became {size}")
-        pins = (*ours.pins, *theirs.pins)
-        if self._growth(space, other) is not None:
-            return Verdict("widened", True, f"queries and keys are compared by {size} units, not {parents}")
+        change = f"{parent_size} units became {child_size}"
+        if child_size < parent_size:
+            return Verdict("narrowed", False, change)
+        pins = (*child.pins, *parent.pins)
+        if self._growth(child_space, parent_space) is not None:
+            why = f"queries and keys are compared by {child_size} units, not {parent_size}"
+            return Verdict("widened", True, why)
         if pins:
-            return Verdict("widened", False, f"{parents} units became {size}, but: {pins[0]}")
-        if (ours.averaged or theirs.averaged) and size % parents:
-            fill = self._fill(space, other)
+            return Verdict("widened", False, f"{change}, but: {pins[0]}")
+        if (child.averaged or parent.averaged) and child_size % parent_size:
+            fill = self._fill(child_space, parent_space)
             doubt = fill.doubt if fill else "a statistic is taken over them"
             if fill and not doubt:
-                return Verdict("widened", True, f"{parents} units became {size}, filled with {fill.new}")
-            return Verdict("widened", False, f"{parents} units became {size}, no multiple, but: {doubt}")
-        return Verdict("widened", True, f"{parents} units became {size}")
+                return Verdict("widened", True, f"{change}, filled with {fill.new}")
+            return Verdict("widened", False, f"{change}, no multiple, but: {doubt}")
+        return Verdict("widened", True, change)
 
     # -- gathering ------------------------------------------------------------------------------
 
-    def gather(self, ours: Axis, theirs: Axis, importance: Importance) -> tuple[Index, Shares]:
+    def gather(self, child_axis: Axis, parent_axis: Axis, importance: Importance) -> tuple[Index, Shares]:
         """For each unit of a child's axis the parent's unit on that axis, and the factor it takes."""
-        return self._gather(ours.of, theirs.of, dict(ours.degrees), ours.role, importance)
+        degrees = dict(child_axis.degrees)
+        return self._gather(child_axis.of, parent_axis.of, degrees, child_axis.role, importance)
 
-    def identical(self, ours: Expression, theirs: Expression) -> bool:
-        """Is every unit of an axis the parent's unit in the same place? (Found out without making a map.)"""
-        if ours.size != theirs.size:
+    def identical(self, child_expression: Expression, parent_expression: Expression) -> bool:
+        """Is every unit of an axis the parent's unit in the same place? (Answered without making a map.)"""
+        if child_expression.size != parent_expression.size:
             return False
-        match ours, theirs:
-            case Product(mine), Product(others) if len(mine) == len(others):
-                return all(map(self.identical, mine, others))
-            case Concat(mine), Concat() | Atom() | Product():
-                there = pieces(theirs)
-                places = self._partners.concatenated(mine, there)
-                return places == [*range(len(there))] and all(map(self.identical, mine, there))
+        match child_expression, parent_expression:
+            case Product(child_factors), Product(parent_factors) if len(child_factors) == len(parent_factors):
+                return all(map(self.identical, child_factors, parent_factors))
+            case Concat(child_parts), Concat() | Atom() | Product():
+                parent_parts = pieces(parent_expression)
+                in_place = self._partners.concatenated(child_parts, parent_parts) == [
+                    *range(len(parent_parts))
+                ]
+                return in_place and all(map(self.identical, child_parts, parent_parts))
         return True  # whatever else there is, it changes only with its size
 
-    def resampled(self, tensor: Tensor, ours: Axis, theirs: Axis) -> Matrix | None:
-        """How more or fewer positions follow from the old ones; None for an axis that has none."""
-        bare = (
-            tensor.role not in ("weight", "gain") and len(tensor.axes) > 1 and ours.role in ("out", "other")
+    def resampled(self, tensor: Tensor, child_axis: Axis, parent_axis: Axis) -> Matrix | None:
+        """The matrix that resamples learned positions along an axis; None for an axis that has none."""
+        may_hold_positions = (
+            tensor.role not in ("weight", "gain")
+            and len(tensor.axes) > 1
+            and child_axis.role in ("out", "other")
         )
-        if not bare or ours.size == theirs.size or 0 in (ours.size, theirs.size):
+        sizes = child_axis.size, parent_axis.size
+        if not may_hold_positions or sizes[0] == sizes[1] or 0 in sizes:
             return None
-        match ours.of, theirs.of:
-            case Fixed(size), Fixed(parents):
-                return resampling(parents, size)
-            case Atom(space, size), Atom(other, parents):
-                pins = (*self._child.spaces[space].pins, *self._parent.spaces[other].pins)
+        match child_axis.of, parent_axis.of:
+            case Fixed(child_size), Fixed(parent_size):
+                return resampling(parent_size, child_size)
+            case Atom(child_space, child_size), Atom(parent_space, parent_size):
+                pins = (*self._child.spaces[child_space].pins, *self._parent.spaces[parent_space].pins)
                 offsets = any(pin.code == "picked" for pin in pins)  # a table of them, on a grid
-                if offsets and ours.role == "other" and square(size) and square(parents):
-                    return resampling(parents, size)
+                if offsets and child_axis.role == "other" and square(child_size) and square(parent_size):
+                    return resampling(parent_size, child_size)
         return None
 
     def _gather(
         self,
-        ours: Expression,
-        theirs: Expression | None,
+        child_expression: Expression,
+        parent_expression: Expression | None,
         degrees: dict[int, int],
         role: str,
         importance: Importance,
     ) -> tuple[Index, Shares]:
-        match ours, theirs:
+        """The indices and factors of one part of an axis, built from those of its own parts."""
+        match child_expression, parent_expression:
             case _, None:
-                return np.full(ours.size, NOTHING), np.ones(ours.size)
-            case Atom(space), Atom(other):
-                found = self.space(space, other, importance)
-                degree = degrees.get(space, 0)
-                if not degree:
-                    return found.source, np.ones(len(found.source)) if found.made is None else found.made
-                return found.source if found.read is None else found.read, found.share**degree
-            case Fixed(size, origin), Fixed(parents):
-                found = _fixed(origin, role, parents, size)
-                return found.source, found.share if role == "in" else np.ones(size)
-            case Product(mine), Product(others) if len(mine) == len(others):
+                return np.full(child_expression.size, NOTHING), np.ones(child_expression.size)
+            case Atom(child_space), Atom(parent_space):
+                unit_map = self.space(child_space, parent_space, importance)
+                degree = degrees.get(child_space, 0)
+                if degree:
+                    index = unit_map.source if unit_map.read is None else unit_map.read
+                    return index, unit_map.share**degree
+                factor = np.ones(len(unit_map.source)) if unit_map.made is None else unit_map.made
+                return unit_map.source, factor
+            case Fixed(child_size, origin), Fixed(parent_size):
+                unit_map = _fixed(origin, role, parent_size, child_size)
+                return unit_map.source, unit_map.share if role == "in" else np.ones(child_size)
+            case Product(child_factors), Product(parent_factors) if len(child_factors) == len(parent_factors):
                 index, factor = np.zeros(1, np.int64), np.ones(1)
-                for a, b in zip(mine, others, strict=True):
-                    inner, share = self._gather(a, b, degrees, role, importance)
-                    both = index[:, None] * b.size + inner
+                for child_factor, parent_factor in zip(child_factors, parent_factors, strict=True):
+                    inner, share = self._gather(child_factor, parent_factor, degrees, role, importance)
+                    combined = index[:, None] * parent_factor.size + inner
                     nothing = (index[:, None] < 0) | (inner < 0)
-                    index = np.where(nothing, NOTHING, both).reshape(-1)
+                    index = np.where(nothing, NOTHING, combined).reshape(-1)
                     factor = (factor[:, None] * share).reshape(-1)
                 return index, factor
-            case Concat(mine), Concat() | Atom() | Product():
-                return self._concat(mine, theirs, degrees, role, importance)
+            case Concat(child_parts), Concat() | Atom() | Product():
+                return self._concat(child_parts, parent_expression, degrees, role, importance)
             case _:
-                assert theirs is not None
-                found = self._whole(ours, theirs)
-                return found.source, found.share if role == "in" else np.ones(ours.size)
+                assert parent_expression is not None
+                unit_map = self._whole(child_expression, parent_expression)
+                return unit_map.source, unit_map.share if role == "in" else np.ones(child_expression.size)
 
     def _concat(
         self,
-        mine: tuple[Atom | Fixed | Product, ...],
-        theirs: Expression,
+        child_parts: tuple[Atom | Fixed | Product, ...],
+        parent_expression: Expression,
         degrees: dict[int, int],
         role: str,
         importance: Importance,
     ) -> tuple[Index, Shares]:
-        others = pieces(theirs)
-        starts = np.cumsum([0, *(other.size for other in others)])
+        """The indices and factors of a concatenation: those of its parts, end to end."""
+        parent_parts = pieces(parent_expression)
+        starts = np.cumsum([0, *(piece.size for piece in parent_parts)])
         indices, factors = [], []
-        for part, number in zip(mine, self._partners.concatenated(mine, others), strict=True):
-            found = others[number] if number is not None else None
-            index, factor = self._gather(part, found, degrees, role, importance)
-            indices.append(
-                np.where(index < 0, NOTHING, index + (starts[number] if number is not None else 0))
-            )
+        numbers = self._partners.concatenated(child_parts, parent_parts)
+        for child_part, number in zip(child_parts, numbers, strict=True):
+            parent_part = parent_parts[number] if number is not None else None
+            start = starts[number] if number is not None else 0
+            index, factor = self._gather(child_part, parent_part, degrees, role, importance)
+            indices.append(np.where(index < 0, NOTHING, index + start))
             factors.append(factor)
         return np.concatenate(indices), np.concatenate(factors)
 
-    def dropping(self, ours: Axis, theirs: Axis, importance: Importance) -> Iterator[tuple[int, Index]]:
+    def dropping(
+        self, child_axis: Axis, parent_axis: Axis, importance: Importance
+    ) -> Iterator[tuple[int, Index]]:
         """The parent's spaces that an axis reads and that lose units, with the units that are kept."""
-        for space, other in self._partners.atoms(ours.of, theirs.of):
-            child, parent = self._child.spaces[space], self._parent.spaces[other]
+        for child_space, parent_space in self._partners.atoms(child_axis.of, parent_axis.of):
+            child, parent = self._child.spaces[child_space], self._parent.spaces[parent_space]
             if (
-                dict(theirs.degrees).get(other, 0)
+                dict(parent_axis.degrees).get(parent_space, 0)
                 and child.size < parent.size
                 and not child.pinned_by("rows")
             ):
-                yield other, self.space(space, other, importance).source
+                yield parent_space, self.space(child_space, parent_space, importance).source
 
-    def partner(self, space: int) -> int | None:
+    def partner(self, child_space: int) -> int | None:
         """The parent's space for a child's space."""
-        return self._partners.of(space)
+        return self._partners.of(child_space)
 
-    def space(self, space: int, other: int, importance: Importance) -> UnitMap:
+    def space(self, child_space: int, parent_space: int, importance: Importance) -> UnitMap:
         """The unit map of two spaces."""
-        known = self._spaces.get((space, other))
-        if known is None:
-            known = self._spaces[space, other] = self._make(space, other, importance)
-        return known
+        unit_map = self._spaces.get((child_space, parent_space))
+        if unit_map is None:
+            unit_map = self._make(child_space, parent_space, importance)
+            self._spaces[child_space, parent_space] = unit_map
+        return unit_map
 
-    def _make(self, space: int, other: int, importance: Importance) -> UnitMap:
-        ours, theirs = self._child.spaces[space], self._parent.spaces[other]
-        if ours.size == theirs.size:
-            return units.identity(ours.size)
-        if ours.pinned_by("rows"):
-            return units.rows(theirs.size, ours.size)
-        if ours.size < theirs.size:
-            return units.narrow(importance(other), ours.size)
-        growth = self._growth(space, other)
+    def _make(self, child_space: int, parent_space: int, importance: Importance) -> UnitMap:
+        """Make the unit map of two spaces: which rule applies depends on sizes, pins and statistics."""
+        child, parent = self._child.spaces[child_space], self._parent.spaces[parent_space]
+        if child.size == parent.size:
+            return units.identity(child.size)
+        if child.pinned_by("rows"):
+            return units.rows(parent.size, child.size)
+        if child.size < parent.size:
+            return units.narrow(importance(parent_space), child.size)
+        growth = self._growth(child_space, parent_space)
         if growth is not None:
-            return units.compare(theirs.size, ours.size, (self._seed, space, other), growth)
-        if ours.pins:
-            return units.padded(theirs.size, ours.size)
-        fill = self._fill(space, other)
+            return units.compare(parent.size, child.size, (self._seed, child_space, parent_space), growth)
+        if child.pins:
+            return units.padded(parent.size, child.size)
+        fill = self._fill(child_space, parent_space)
         if fill is not None:
-            seed = (self._seed, space, other)
-            return units.fill(theirs.size, ours.size, seed, mean=fill.new == MEANS)
-        evenly = ours.averaged or theirs.averaged
-        return units.widen(theirs.size, ours.size, (self._seed, space, other), evenly=evenly)
+            seed = (self._seed, child_space, parent_space)
+            return units.fill(parent.size, child.size, seed, mean=fill.new == MEANS)
+        evenly = child.averaged or parent.averaged
+        return units.widen(parent.size, child.size, (self._seed, child_space, parent_space), evenly=evenly)
 
     def scale(self, tensor: Tensor) -> float:
         """What all of a child's tensor is multiplied by, for the sake of units that fill a space."""
-        power = 1.0
-        for axis, space, other, fill in self._filled(tensor):
-            parents, size = self._parent.spaces[other].size, self._child.spaces[space].size
-            exponent = fill.exponent(tensor, dict(axis.degrees).get(space, 0))
-            power *= math.sqrt(size // parents * parents / size) ** exponent
-        return power
+        factor = 1.0
+        for axis, child_space, parent_space, fill in self._filled(tensor):
+            parent_size = self._parent.spaces[parent_space].size
+            child_size = self._child.spaces[child_space].size
+            exponent = fill.exponent(tensor, dict(axis.degrees).get(child_space, 0))
+            factor *= math.sqrt(child_size // parent_size * parent_size / child_size) ** exponent
+        return factor
 
     def unread(self, tensor: Tensor) -> bool:
         """Are the numbers of new units in this tensor of no account at first?"""
         return any(tensor.name in fill.unread for *_, fill in self._filled(tensor))
 
     def _filled(self, tensor: Tensor) -> Iterator[tuple[Axis, int, int, Fill]]:
+        """The filled spaces of a child's tensor, as (its axis, the child's space, the parent's, the fill)."""
         for axis in tensor.axes:
-            for space in {leaf.space for leaf in leaves(axis.of) if isinstance(leaf, Atom)}:
-                other = self._partners.of(space)
-                fill = None if other is None else self._fill(space, other)
-                if other is not None and fill is not None:
-                    yield axis, space, other, fill
+            for child_space in {leaf.space for leaf in leaves(axis.of) if isinstance(leaf, Atom)}:
+                parent_space = self._partners.of(child_space)
+                fill = None if parent_space is None else self._fill(child_space, parent_space)
+                if parent_space is not None and fill is not None:
+                    yield axis, child_space, parent_space, fill
 
-    def _growth(self, space: int, other: int) -> float | None:
+    def _growth(self, child_space: int, parent_space: int) -> float | None:
         """What the squares of copies sum to, where queries are compared with keys by them; else None."""
-        size, parents = self._child.spaces[space].size, self._parent.spaces[other].size
-        if size <= parents or scores.growth(self._parent, other, parents) is None:
+        child_size, parent_size = self._child.spaces[child_space].size, self._parent.spaces[parent_space].size
+        if child_size <= parent_size or scores.growth(self._parent, parent_space, parent_size) is None:
             return None
-        return scores.growth(self._child, space, parents)
+        return scores.growth(self._child, child_space, parent_size)
 
-    def _fill(self, space: int, other: int) -> Fill | None:
+    def _fill(self, child_space: int, parent_space: int) -> Fill | None:
         """How a space is filled that grows to no multiple under a statistic; None: it is not."""
-        ours, theirs = self._child.spaces[space], self._parent.spaces[other]
-        grows = ours.size > theirs.size > 0 and ours.size % theirs.size
-        if not grows or ours.pins or not (ours.averaged or theirs.averaged):
+        child, parent = self._child.spaces[child_space], self._parent.spaces[parent_space]
+        grows = child.size > parent.size > 0 and child.size % parent.size
+        if not grows or child.pins or not (child.averaged or parent.averaged):
             return None
-        return self._fills.of(space)
+        return self._fills.of(child_space)
 
-    def _whole(self, ours: Expression, theirs: Expression) -> UnitMap:
-        if ours.size == theirs.size:
-            return units.identity(ours.size)
-        if ours.size < theirs.size:
-            return units.nearest(theirs.size, ours.size)
-        return units.widen(theirs.size, ours.size, (self._seed, ours.size, theirs.size))
+    def _whole(self, child_expression: Expression, parent_expression: Expression) -> UnitMap:
+        """The unit map of two forms that do not correspond: unit by unit, as a whole."""
+        if child_expression.size == parent_expression.size:
+            return units.identity(child_expression.size)
+        if child_expression.size < parent_expression.size:
+            return units.nearest(parent_expression.size, child_expression.size)
+        return units.widen(
+            parent_expression.size,
+            child_expression.size,
+            (self._seed, child_expression.size, parent_expression.size),
+        )
 
 
-def _fixed(origin: str, role: str, parents: int, size: int) -> UnitMap:
-    if size == parents:
-        return units.identity(size)
+def _fixed(origin: str, role: str, parent_size: int, child_size: int) -> UnitMap:
+    """The unit map of an axis whose size is fixed: a kernel, channels of the input, positions."""
+    if child_size == parent_size:
+        return units.identity(child_size)
     if role == "kernel":
-        return units.centred(parents, size)
+        return units.centred(parent_size, child_size)
     if role == "in" and origin == "input":
-        return units.cyclic(parents, size)
-    return units.nearest(parents, size)
+        return units.cyclic(parent_size, child_size)
+    return units.nearest(parent_size, child_size)
 
 
-def _action(size: int, parents: int) -> str:
-    return "copied" if size == parents else "widened" if size > parents else "narrowed"
+def _action(child_size: int, parent_size: int) -> str:
+    """What happens to an axis by its sizes alone: copied, widened or narrowed."""
+    return "copied" if child_size == parent_size else "widened" if child_size > parent_size else "narrowed"
 
 
 __all__ = ["MEAN", "NOTHING", "Importance", "Maps", "Verdict"]

@@ -31,15 +31,15 @@ class Merge:
 
     @property
     def why(self) -> str:
-        """In words."""
+        """The merge in words, for the plan."""
         return f"with {self.projection.name} and {self.norm.name} in one"
 
     def apply(self, tensor: Tensor, source: Callable[[Tensor], Array]) -> Array:
-        """A tensor of either, as it is with the other one's part in it."""
-        own = {t.role: t for t in self.projection.tensors}
+        """Compute a tensor of the projection or the norm, with the other one's part in it."""
+        projection_tensors = {t.role: t for t in self.projection.tensors}
         norm = {t.role: source(t).astype(np.float64) for t in self.norm.tensors if t.role != COUNT}
         array = source(tensor)
-        bias = source(own["bias"]).astype(np.float64) if "bias" in own else 0.0
+        bias = source(projection_tensors["bias"]).astype(np.float64) if "bias" in projection_tensors else 0.0
         if tensor.role == "mean":
             return (norm["mean"] - bias).astype(array.dtype)
         epsilon = self.norm.attributes.get("eps", 0.0)
@@ -54,7 +54,7 @@ class Merge:
 
 @dataclass
 class Merges:
-    """All of them, between two graphs."""
+    """All merges between two graphs."""
 
     of: dict[str, Merge] = field(default_factory=dict)  # by the parent's tensor that changes
     pairs: dict[str, TensorPair] = field(default_factory=dict)  # tensors of the child that take over
@@ -63,52 +63,65 @@ class Merges:
 
 
 def find_merges(parent: Graph, child: Graph, partner: Mapping[int, int]) -> Merges:
-    """What can be taken over, given which layer of the parent each layer of the child takes from."""
-    found, lent = Merges(), {theirs: ours for ours, theirs in partner.items()}
-    behind = norm_behind(parent), norm_behind(child)
-    for theirs, layer in enumerate(parent.layers):
-        ours = lent.get(theirs)
-        if ours is None or layer.kind not in PROJECTIONS or child.layers[ours].kind not in PROJECTIONS:
+    """Find merges of norms and biases, given which layer of the parent each layer of the child takes from."""
+    merges, lent = Merges(), {parent_number: child_number for child_number, parent_number in partner.items()}
+    parent_norms, child_norms = norm_behind(parent), norm_behind(child)
+    for parent_number, parent_layer in enumerate(parent.layers):
+        child_number = lent.get(parent_number)
+        if child_number is None:
             continue
-        own, bias = (by_role(each, "bias") for each in (child.layers[ours], layer))
-        norm, new = behind[0].get(theirs), behind[1].get(ours)
-        if norm is not None and norm not in lent and own is not None:
-            _into_projection(found, theirs, layer, norm, parent.layers[norm], own)
-        elif bias is not None and own is None and new is not None:
-            if norm is not None and lent.get(norm) == new:
-                mean = by_role(parent.layers[norm], "mean")
+        child_layer = child.layers[child_number]
+        if parent_layer.kind not in PROJECTIONS or child_layer.kind not in PROJECTIONS:
+            continue
+        child_bias, parent_bias = by_role(child_layer, "bias"), by_role(parent_layer, "bias")
+        parent_norm, child_norm = parent_norms.get(parent_number), child_norms.get(child_number)
+        if parent_norm is not None and parent_norm not in lent and child_bias is not None:
+            _into_projection(
+                merges, parent_number, parent_layer, parent_norm, parent.layers[parent_norm], child_bias
+            )
+        elif parent_bias is not None and child_bias is None and child_norm is not None:
+            if parent_norm is not None and lent.get(parent_norm) == child_norm:
+                mean = by_role(parent.layers[parent_norm], "mean")
                 if mean is not None:
-                    found.of[mean.name] = Merge(layer, parent.layers[norm])
-                    found.taken.add(bias.name)
-            elif norm is None and new not in partner:
-                shift = by_role(child.layers[new], "bias")
-                if shift is not None:
-                    found.pairs[shift.name] = TensorPair(shift, bias, (0,))
-    return found
+                    merges.of[mean.name] = Merge(parent_layer, parent.layers[parent_norm])
+                    merges.taken.add(parent_bias.name)
+            elif parent_norm is None and child_norm not in partner:
+                child_norm_bias = by_role(child.layers[child_norm], "bias")
+                if child_norm_bias is not None:
+                    merges.pairs[child_norm_bias.name] = TensorPair(child_norm_bias, parent_bias, (0,))
+    return merges
 
 
-def _into_projection(found: Merges, theirs: int, layer: Layer, number: int, norm: Layer, own: Tensor) -> None:
-    weight, bias = by_role(layer, "weight"), by_role(layer, "bias") or by_role(norm, "bias")
-    if weight is None or bias is None or by_role(norm, "variance") is None:
+def _into_projection(
+    merges: Merges,
+    projection_number: int,
+    projection: Layer,
+    norm_number: int,
+    norm: Layer,
+    child_bias: Tensor,
+) -> None:
+    """Merge a norm of the parent into the projection before it: the child has a bias, but no such norm."""
+    weight, parent_bias = by_role(projection, "weight"), by_role(projection, "bias") or by_role(norm, "bias")
+    if weight is None or parent_bias is None or by_role(norm, "variance") is None:
         return
-    found.of[weight.name] = found.of[bias.name] = Merge(layer, norm)
-    found.pairs[own.name] = TensorPair(own, bias, (0,))
-    found.gone[number] = theirs
-    found.taken.update(tensor.name for tensor in norm.tensors)
+    merges.of[weight.name] = merges.of[parent_bias.name] = Merge(projection, norm)
+    merges.pairs[child_bias.name] = TensorPair(child_bias, parent_bias, (0,))
+    merges.gone[norm_number] = projection_number
+    merges.taken.update(tensor.name for tensor in norm.tensors)
 
 
 def norm_behind(graph: Graph) -> dict[int, int]:
-    """The batch norm that alone takes what a layer makes, as it is."""
-    found: dict[int, int] = {}
+    """For each layer that a batch norm alone reads, with nothing between: the number of that norm."""
+    norms: dict[int, int] = {}
     for number, readers in enumerate(consumers(graph)):
         if len(readers) == 1:
             layer = graph.layers[readers[0]]
             if layer.kind == BATCH_NORM and [(e.source, e.via) for e in layer.inputs] == [(number, ())]:
-                found[number] = readers[0]
-    return found
+                norms[number] = readers[0]
+    return norms
 
 
 def by_role(layer: Layer, role: str) -> Tensor | None:
-    """The one stored tensor of a role with live numbers."""
+    """The tensor of a role that is stored and used; None if a layer has none, or several."""
     tensors = [tensor for tensor in layer.tensors if tensor.role == role and tensor.stored and tensor.live]
     return tensors[0] if len(tensors) == 1 else None

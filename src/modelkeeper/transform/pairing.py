@@ -23,48 +23,55 @@ class TensorPair:
     parent: Tensor
     axes: tuple[int | None, ...]  # None: an axis of size one that the parent does not have
 
-    def expressions(self) -> Iterator[tuple[Axis, Axis]]:
-        for axis, number in zip(self.child.axes, self.axes, strict=True):
+    def axis_pairs(self) -> Iterator[tuple[Axis, Axis]]:
+        """The axes of the child's tensor that have one in the parent's, each with that one."""
+        for child_axis, number in zip(self.child.axes, self.axes, strict=True):
             if number is not None:
-                yield axis, self.parent.axes[number]
+                yield child_axis, self.parent.axes[number]
 
-    def parents(self) -> Iterator[int]:
-        """The numbers of the parent's axes, in the order of `expressions`."""
+    def parent_axes(self) -> Iterator[int]:
+        """The numbers of the parent's axes, in the order of `axis_pairs`."""
         return (number for number in self.axes if number is not None)
 
 
 def pair_tensors(parent: Layer, child: Layer) -> dict[str, TensorPair]:
-    """The tensors of two aligned layers, by the child's names: same role, axes that correspond."""
-    found: dict[str, TensorPair] = {}
+    """Pair the tensors of two aligned layers, by the child's names: same role, axes that correspond."""
+    tensor_pairs: dict[str, TensorPair] = {}
     waiting = [tensor for tensor in parent.tensors if tensor.stored]
-    for tensor in child.tensors:
-        for candidate in waiting:
-            used = candidate.live and tensor.live
-            if candidate.role == tensor.role and (used or candidate.shape == tensor.shape):
-                axes = pair_axes(candidate, tensor)
+    for child_tensor in child.tensors:
+        for parent_tensor in waiting:
+            used = parent_tensor.live and child_tensor.live
+            if parent_tensor.role == child_tensor.role and (
+                used or parent_tensor.shape == child_tensor.shape
+            ):
+                axes = pair_axes(parent_tensor, child_tensor)
                 if axes is not None:
-                    found[tensor.name] = TensorPair(tensor, candidate, axes)
-                    waiting.remove(candidate)
+                    tensor_pairs[child_tensor.name] = TensorPair(child_tensor, parent_tensor, axes)
+                    waiting.remove(parent_tensor)
                     break
-    return found
+    return tensor_pairs
 
 
 def pair_axes(parent: Tensor, child: Tensor) -> tuple[int | None, ...] | None:
-    """For each axis of the child's tensor the parent's axis of the same role, in order; None if they differ.
+    """Pair each axis of the child's tensor with the parent's axis of the same role; None if they differ.
 
     Kernels of size one may be missing on one side: a 1x1 convolution is a linear layer.
     """
     waiting = list(range(len(parent.axes)))
     axes: list[int | None] = []
-    for axis in child.axes:
-        number = next((n for n in waiting if parent.axes[n].role == axis.role), None)
-        if number is None and not (axis.role == "kernel" and axis.size == 1):
+    for child_axis in child.axes:
+        number = next((n for n in waiting if parent.axes[n].role == child_axis.role), None)
+        if number is None and not _may_be_missing(child_axis):
             return None
         if number is not None:
             waiting.remove(number)
         axes.append(number)
-    left = [parent.axes[n] for n in waiting]
-    return tuple(axes) if all(axis.role == "kernel" and axis.size == 1 for axis in left) else None
+    return tuple(axes) if all(_may_be_missing(parent.axes[n]) for n in waiting) else None
+
+
+def _may_be_missing(axis: Axis) -> bool:
+    """Is it a kernel of size one, which the other tensor of a pair need not have?"""
+    return axis.role == "kernel" and axis.size == 1
 
 
 class Partners:
@@ -75,59 +82,73 @@ class Partners:
         self._inherited: dict[int, int] = {}
         for producing in (True, False):  # who makes a unit says what it is; readers of concatenations follow
             for pair in tensor_pairs.values():
-                for ours, theirs in pair.expressions():
-                    if (ours.role != "in") == producing:
-                        for mine, other in self.atoms(ours.of, theirs.of):
-                            self._votes.setdefault(mine, Counter())[other] += max(1, pair.child.size)
+                for child_axis, parent_axis in pair.axis_pairs():
+                    if (child_axis.role != "in") == producing:
+                        for child_space, parent_space in self.atoms(child_axis.of, parent_axis.of):
+                            self._votes.setdefault(child_space, Counter())[parent_space] += max(
+                                1, pair.child.size
+                            )
 
-    def of(self, space: int) -> int | None:
+    def of(self, child_space: int) -> int | None:
         """The parent's space for a child's space, or None."""
-        votes = self._votes.get(space)
+        votes = self._votes.get(child_space)
         if not votes:
-            return self._inherited.get(space)
-        return min(votes, key=lambda other: (-votes[other], other))
+            return self._inherited.get(child_space)
+        return min(votes, key=lambda parent_space: (-votes[parent_space], parent_space))
 
-    def certain(self, space: int) -> bool:
+    def certain(self, child_space: int) -> bool:
         """Does this space meet one and the same parent's space everywhere?"""
-        return len(self._votes.get(space, ())) <= 1
+        return len(self._votes.get(child_space, ())) <= 1
 
-    def inherit(self, space: int, other: int) -> None:
-        """A space that no aligned layer knows takes the partner of the one it continues."""
-        self._inherited.setdefault(space, other)
+    def inherit(self, child_space: int, parent_space: int) -> None:
+        """Set the partner of a child's space that no aligned layer knows, unless it has one already."""
+        self._inherited.setdefault(child_space, parent_space)
 
-    def atoms(self, ours: Expression, theirs: Expression) -> Iterator[tuple[int, int]]:
-        """The atoms of two expressions that stand in the same place."""
-        for mine, other in self.parts(ours, theirs):
-            if isinstance(mine, Atom) and isinstance(other, Atom):
-                yield mine.space, other.space
+    def atoms(self, child_expression: Expression, parent_expression: Expression) -> Iterator[tuple[int, int]]:
+        """The spaces of two expressions that stand in the same place, as (child's, parent's)."""
+        for child_part, parent_part in self.parts(child_expression, parent_expression):
+            if isinstance(child_part, Atom) and isinstance(parent_part, Atom):
+                yield child_part.space, parent_part.space
 
     def parts(
-        self, ours: Expression, theirs: Expression | None
+        self, child_expression: Expression, parent_expression: Expression | None
     ) -> Iterator[tuple[Expression, Expression | None]]:
-        """Two expressions taken apart as long as they have the same form."""
-        match ours, theirs:
-            case Product(mine), Product(others) if len(mine) == len(others):
-                for a, b in zip(mine, others, strict=True):
-                    yield from self.parts(a, b)
-            case Concat(parts), Concat() | Atom() | Product():
-                there = pieces(theirs)
-                for part, number in zip(parts, self.concatenated(parts, there), strict=True):
-                    yield from self.parts(part, there[number] if number is not None else None)
+        """Take two expressions apart into pairs of parts, as long as they have the same form."""
+        match child_expression, parent_expression:
+            case Product(child_factors), Product(parent_factors) if len(child_factors) == len(parent_factors):
+                for child_factor, parent_factor in zip(child_factors, parent_factors, strict=True):
+                    yield from self.parts(child_factor, parent_factor)
+            case Concat(child_parts), Concat() | Atom() | Product():
+                parent_parts = pieces(parent_expression)
+                for child_part, number in zip(
+                    child_parts, self.concatenated(child_parts, parent_parts), strict=True
+                ):
+                    yield from self.parts(child_part, parent_parts[number] if number is not None else None)
             case _:
-                yield ours, theirs
+                yield child_expression, parent_expression
 
-    def concatenated(self, mine: Sequence[Expression], others: Sequence[Expression]) -> list[int | None]:
+    def concatenated(
+        self, child_parts: Sequence[Expression], parent_parts: Sequence[Expression]
+    ) -> list[int | None]:
         """For each part of a concatenation the number of the parent's part: its partner, or by place."""
-        free = set(range(len(others)))
-        found: list[int | None] = []
-        for place, part in enumerate(mine):
-            wanted = {self.of(space) for space in spaces_of(part)}
-            number = next((n for n in sorted(free) if wanted and set(spaces_of(others[n])) == wanted), None)
-            if number is None and wanted <= {None} and len(mine) == len(others) and place in free:
+        free = set(range(len(parent_parts)))
+        numbers: list[int | None] = []
+        for place, child_part in enumerate(child_parts):
+            wanted = {self.of(space) for space in spaces_of(child_part)}
+            number = next(
+                (n for n in sorted(free) if wanted and set(spaces_of(parent_parts[n])) == wanted),
+                None,
+            )
+            if (
+                number is None
+                and wanted <= {None}
+                and len(child_parts) == len(parent_parts)
+                and place in free
+            ):
                 number = place
             free.discard(-1 if number is None else number)
-            found.append(number)
-        return found
+            numbers.append(number)
+        return numbers
 
 
 def pieces(expression: Expression) -> tuple[Expression, ...]:
@@ -136,5 +157,5 @@ def pieces(expression: Expression) -> tuple[Expression, ...]:
 
 
 def spaces_of(expression: Expression) -> list[int]:
-    """The spaces of its atoms, in order."""
+    """The spaces of the atoms of an expression, in order."""
     return [leaf.space for leaf in leaves(expression) if isinstance(leaf, Atom)]

@@ -26,7 +26,7 @@ ACTIONS = ("copied", "widened", "narrowed", "resized", "inserted", "kept")
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One tensor of the child."""
+    """What one tensor of the child becomes: by which action, from which tensor of the parent, and why."""
 
     tensor: str
     layer: str
@@ -70,17 +70,19 @@ class Plan(Struct, frozen=True, dict=True):
     def summary(self) -> dict[str, dict[str, float]]:
         """What each action covers: tensors, layers, parameters, and percentages of all parameters and layers.
 
-        A layer counts once, for the action that most of its numbers are under. Actions that nothing is under
-        are left out.
+        A layer counts once, for the action that most of its numbers are under; of equals (a layer may have
+        no numbers at all) for the first in the order of ACTIONS. Actions that nothing is under are left out.
         """
         tensors: Counter[str] = Counter()
         parameters: Counter[str] = Counter()
-        of_layer: dict[str, Counter[str]] = {}
+        parameters_of_layer: dict[
+            str, Counter[str]
+        ] = {}  # by layer: how many numbers each of its actions covers
         for entry in self.entries:
             tensors[entry.action] += 1
             parameters[entry.action] += entry.parameters
-            of_layer.setdefault(entry.layer, Counter())[entry.action] += entry.parameters
-        layers = Counter(max(ACTIONS, key=each.__getitem__) for each in of_layer.values())
+            parameters_of_layer.setdefault(entry.layer, Counter())[entry.action] += entry.parameters
+        layers = Counter(map(_main_action, parameters_of_layer.values()))
         return {
             action: {
                 "tensors": tensors[action],
@@ -94,7 +96,7 @@ class Plan(Struct, frozen=True, dict=True):
         }
 
     def report(self) -> dict[str, Any]:
-        """Everything a person may want to know, as plain data."""
+        """The whole plan as plain data: exactness, doubts, coverage, summary, and each entry."""
         return {
             "exact": self.exact,
             "doubts": list(self.doubts),
@@ -104,8 +106,13 @@ class Plan(Struct, frozen=True, dict=True):
         }
 
     def to_json(self) -> bytes:
-        """The report as bytes."""
+        """The report as JSON, in bytes."""
         return msgspec.json.encode(self.report())
+
+
+def _main_action(parameters: Counter[str]) -> str:
+    """The action that most numbers of a layer are under, out of the actions that its tensors have."""
+    return max((action for action in ACTIONS if action in parameters), key=parameters.__getitem__)
 
 
 def _percent(part: int, whole: int) -> float:

@@ -34,7 +34,7 @@ def make_plan(
     noise: float = 0.0,
     compose: bool = True,
 ) -> Plan:
-    """For each tensor of `child`, where its values come from.
+    """Make the plan of a transform: for each tensor of `child`, where its values come from.
 
     Args:
         parent: The model that lends.
@@ -78,7 +78,7 @@ def make_plan(
     settled = settle(parent, child, pairs)
     plan = planned(settled)
     if plan.doubts and set(settled) != set(pairs):  # settling is a guess: here is who can judge it
-        plan = min(plan, planned(pairs), key=lambda each: len(each.doubts))
+        plan = min(plan, planned(pairs), key=lambda candidate: len(candidate.doubts))
     if len(plan.doubts) > MOST_DOUBTS:
         doubts = (*plan.doubts[:MOST_DOUBTS], f"and {len(plan.doubts) - MOST_DOUBTS} more")
         plan = msgspec.structs.replace(plan, doubts=doubts)
@@ -86,7 +86,7 @@ def make_plan(
 
 
 def _checked(parent: Graph, child: Graph, pairs: Pairs) -> Pairs:
-    """Pairs that name layers there are, each at most once."""
+    """Check that pairs name layers there are, each at most once."""
     for side, (who, graph) in enumerate((("parent", parent), ("child", child))):
         seen: set[int] = set()
         for pair in pairs:
@@ -135,52 +135,60 @@ def _rewired(lending: Lending) -> float:
     return len(fed) / max(1, len(layers))
 
 
-def _flow(lending: Lending, number: int, layer: Layer) -> Iterable[str]:
-    """Is this layer the same, and fed with the same?"""
-    other = lending.parent.layers[lending.partner[number]]
-    where = f"{layer.kind} {layer.name}"
-    if layer.kind != other.kind:
-        yield f"{where} is a {other.kind} in the parent"
-    if layer.attributes != other.attributes and not _same_window(lending, number, layer, other):
+def _flow(lending: Lending, child_number: int, child_layer: Layer) -> Iterable[str]:
+    """Doubts about a paired layer: another kind, other attributes, or fed with something else."""
+    parent_layer = lending.parent.layers[lending.partner[child_number]]
+    where = f"{child_layer.kind} {child_layer.name}"
+    if child_layer.kind != parent_layer.kind:
+        yield f"{where} is a {parent_layer.kind} in the parent"
+    if child_layer.attributes != parent_layer.attributes and not _same_window(
+        lending, child_number, child_layer, parent_layer
+    ):
         yield f"{where} has other attributes than in the parent"
-    if not _fed_alike(lending, number, layer):
+    if not _fed_alike(lending, child_number, child_layer):
         yield f"{where} is fed differently"
 
 
-def _fed_alike(lending: Lending, number: int, layer: Layer) -> bool:
-    other = lending.parent.layers[lending.partner[number]]
-    ours = [(lending.partner.get(source), via) for source, via in map(lending.depth.stream, layer.inputs)]
-    theirs = [(lending.merges.gone.get(edge.source, edge.source), edge.via) for edge in other.inputs]
-    if layer.kind in COMMUTATIVE:
-        ours, theirs = sorted(ours, key=repr), sorted(theirs, key=repr)
-        if layer.kind == CONCAT:
-            ours = [each for each in ours if each in theirs] if len(ours) > len(theirs) else ours
-    return ours == theirs
+def _fed_alike(lending: Lending, child_number: int, child_layer: Layer) -> bool:
+    """Is a layer of the child fed by the partners of what feeds its partner, over the same operations?"""
+    parent_layer = lending.parent.layers[lending.partner[child_number]]
+    child_inputs = [
+        (lending.partner.get(source), via) for source, via in map(lending.depth.stream, child_layer.inputs)
+    ]
+    parent_inputs = [
+        (lending.merges.gone.get(edge.source, edge.source), edge.via) for edge in parent_layer.inputs
+    ]
+    if child_layer.kind in COMMUTATIVE:
+        child_inputs, parent_inputs = sorted(child_inputs, key=repr), sorted(parent_inputs, key=repr)
+        if child_layer.kind == CONCAT and len(child_inputs) > len(parent_inputs):
+            child_inputs = [child_input for child_input in child_inputs if child_input in parent_inputs]
+    return child_inputs == parent_inputs
 
 
-def _same_window(lending: Lending, number: int, layer: Layer, other: Layer) -> bool:
-    """Only groups differ, which the spaces take care of, or padding does, together with the kernel."""
-    drop = ("groups", "padding") if lending.grows_with_padding(number) else ("groups",)
-    mine = {key: value for key, value in layer.attributes.items() if key not in drop}
-    theirs = {key: value for key, value in other.attributes.items() if key not in drop}
-    return layer.kind in WINDOWED and mine == theirs
+def _same_window(lending: Lending, child_number: int, child_layer: Layer, parent_layer: Layer) -> bool:
+    """Do only groups differ, which the spaces take care of, or padding, together with the kernel?"""
+    drop = ("groups", "padding") if lending.grows_with_padding(child_number) else ("groups",)
+    child_attributes = {key: value for key, value in child_layer.attributes.items() if key not in drop}
+    parent_attributes = {key: value for key, value in parent_layer.attributes.items() if key not in drop}
+    return child_layer.kind in WINDOWED and child_attributes == parent_attributes
 
 
 def _statistics(lending: Lending) -> Iterable[str]:
-    """Spaces over which one statistic is taken together must grow by the same multiple."""
+    """Doubts about statistics: spaces over which one is taken together must grow by the same multiple."""
     for name, pair in lending.pairs.items():
-        for ours, _ in pair.expressions():
-            grown = set()
-            for space in spaces_of(ours.of):
-                partner = lending.partners.of(space)
-                if lending.child.spaces[space].averaged and partner is not None:
-                    grown.add(Fraction(lending.child.spaces[space].size, lending.parent.spaces[partner].size))
-            if len(grown) > 1:
+        for child_axis, _ in pair.axis_pairs():
+            ratios = set()
+            for child_space in spaces_of(child_axis.of):
+                parent_space = lending.partners.of(child_space)
+                if lending.child.spaces[child_space].averaged and parent_space is not None:
+                    parent_size = lending.parent.spaces[parent_space].size
+                    ratios.add(Fraction(lending.child.spaces[child_space].size, parent_size))
+            if len(ratios) > 1:
                 yield f"{name} has parts that a statistic is taken over, and they grow differently"
 
 
 def _shares(lending: Lending, entries: Iterable[Entry]) -> Iterable[str]:
-    """Where no placement of shares is exact, nothing may be copied."""
+    """Doubts about copies: the notes on graphs in which no placement of shares is exact."""
     if any(entry.action in ("widened", "resized") for entry in entries):
         for graph in (lending.parent, lending.child):
             for note in graph.notes:

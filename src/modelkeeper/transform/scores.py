@@ -19,7 +19,7 @@ from modelkeeper.graph import Atom, Axis, Concat, Edge, Expression, Graph, consu
 from modelkeeper.graph.vocabulary import ATTENTION, PROJECTIONS, read_step
 
 
-def growth(graph: Graph, space: int, parents: int) -> float | None:
+def growth(graph: Graph, space: int, parent_size: int) -> float | None:
     """What the squared factors of a unit's copies must sum to; None if its copies cannot be exact."""
     size, pins = graph.spaces[space].size, graph.spaces[space].pins
     if not pins or not all(pin.code == "attention_scale" for pin in pins):
@@ -40,7 +40,7 @@ def growth(graph: Graph, space: int, parents: int) -> float | None:
             for place, edge in enumerate(meeting.inputs):
                 if edge.source == number and not _compares(meeting.kind, place, edge, axes[0], space):
                     return None
-            sums.add(1.0 if "scale" in meeting.attributes else math.sqrt(size / parents))
+            sums.add(1.0 if "scale" in meeting.attributes else math.sqrt(size / parent_size))
     return sums.pop() if len(sums) == 1 else None
 
 
@@ -61,4 +61,5 @@ def _part(expression: Expression, edge: Edge) -> Expression:
 
 
 def _holds(expression: Expression, space: int) -> bool:
+    """Is a space among the atoms of an expression?"""
     return any(isinstance(leaf, Atom) and leaf.space == space for leaf in leaves(expression))

@@ -38,7 +38,7 @@ class UnitMap:
 
     @property
     def complete(self) -> bool:
-        """Every unit of the parent is there, and nothing else: the child can compute what the parent does."""
+        """Is every unit of the parent there, and no mean of them, so that the child can compute the same?"""
         return bool(
             np.array_equal(np.unique(self.source[self.source >= 0]), np.arange(self.parents))
             and (self.source != MEAN).all()

@@ -19,116 +19,137 @@ from modelkeeper.transform.pairing import Pairs
 
 
 def settle(parent: Graph, child: Graph, pairs: Pairs) -> list[tuple[int, int]]:
-    """The same pairs, or others just as good that leave inserted blocks whole."""
+    """Move pairs out of inserted blocks, so that these stay whole; the alignment stays as good."""
     return _Settling(parent, child, pairs).run()
 
 
 class _Settling:
+    """The pairs of two graphs while they are moved."""
+
     def __init__(self, parent: Graph, child: Graph, pairs: Pairs) -> None:
         self._parent, self._child = parent, child
-        self._partner = {ours: theirs for theirs, ours in pairs}
+        self._partner = {child_number: parent_number for parent_number, child_number in pairs}
         self._lent = dict(pairs)
-        self._before = ancestors(parent), ancestors(child)
-        self._behind = consumers(parent), consumers(child)
+        self._parent_ancestors, self._child_ancestors = ancestors(parent), ancestors(child)
+        self._parent_readers, self._child_readers = consumers(parent), consumers(child)
 
     def run(self) -> list[tuple[int, int]]:
-        for ours, layer in enumerate(self._child.layers):
-            if ours not in self._partner and len(layer.inputs) > 1 and not layer.tensors:
-                self._complete(ours)
-        for ours in reversed(range(len(self._child.layers))):
-            if ours in self._partner:
-                for edge in self._child.layers[ours].inputs:
+        """Move merges, then layers before paired ones, then tables; the pairs in the child's order."""
+        for child_number, child_layer in enumerate(self._child.layers):
+            if child_number not in self._partner and len(child_layer.inputs) > 1 and not child_layer.tensors:
+                self._complete(child_number)
+        for child_number in reversed(range(len(self._child.layers))):
+            if child_number in self._partner:
+                for edge in self._child.layers[child_number].inputs:
                     if edge.source not in self._partner and self._child.layers[edge.source].tensors:
-                        self._claim(edge.source, ours)
-        for ours, theirs in sorted(self._partner.items()):
-            for edge, other in zip(
-                self._child.layers[ours].inputs, self._parent.layers[theirs].inputs, strict=False
-            ):
-                self._swap(edge.source, other.source)
+                        self._claim(edge.source, child_number)
+        for child_number, parent_number in sorted(self._partner.items()):
+            child_layer, parent_layer = self._child.layers[child_number], self._parent.layers[parent_number]
+            for child_edge, parent_edge in zip(child_layer.inputs, parent_layer.inputs, strict=False):
+                self._swap(child_edge.source, parent_edge.source)
         return sorted(self._lent.items(), key=lambda pair: pair[1])
 
-    def _swap(self, ours: int, theirs: int) -> None:
-        """Tables that nothing runs into are told apart by who reads them: undo a pairing across."""
-        old, holder = self._partner.get(ours), self._lent.get(theirs)
-        if old is None or holder is None or old == theirs:
+    def _swap(self, child_number: int, parent_number: int) -> None:
+        """Swap the partners of two tables that nothing runs into, if their readers are paired across."""
+        parent_before, child_holder = self._partner.get(child_number), self._lent.get(parent_number)
+        if parent_before is None or child_holder is None or parent_before == parent_number:
             return
-        bare = not self._child.layers[ours].inputs and not self._parent.layers[theirs].inputs
-        if bare and self._child.layers[ours].tensors and self._alike(holder, ours):
-            self._partner[ours], self._lent[theirs] = theirs, ours
-            self._partner[holder], self._lent[old] = old, holder
+        child_layer, parent_layer = self._child.layers[child_number], self._parent.layers[parent_number]
+        table = child_layer.tensors and not child_layer.inputs and not parent_layer.inputs
+        if table and self._alike(child_holder, child_number):
+            self._partner[child_number], self._lent[parent_number] = parent_number, child_number
+            self._partner[child_holder], self._lent[parent_before] = parent_before, child_holder
 
-    def _complete(self, new: int) -> None:
+    def _complete(self, child_new: int) -> None:
         """Pair a merge with the parent's merge of the same operands."""
-        operands = {self._partner.get(edge.source, -1) for edge in self._child.layers[new].inputs}
-        for theirs in self._behind[0][min(operands)] if min(operands) >= 0 else ():
-            old, layer = self._lent.get(theirs), self._parent.layers[theirs]
-            if old is None or layer.kind != self._child.layers[new].kind:
+        operands = {self._partner.get(edge.source, -1) for edge in self._child.layers[child_new].inputs}
+        for parent_number in self._parent_readers[min(operands)] if min(operands) >= 0 else ():
+            child_old, parent_layer = self._lent.get(parent_number), self._parent.layers[parent_number]
+            if child_old is None or parent_layer.kind != self._child.layers[child_new].kind:
                 continue
-            kept = {self._partner.get(edge.source, -1) for edge in self._child.layers[old].inputs}
+            kept = {self._partner.get(edge.source, -1) for edge in self._child.layers[child_old].inputs}
             if (
-                {edge.source for edge in layer.inputs} == operands
+                {edge.source for edge in parent_layer.inputs} == operands
                 and not kept & operands
-                and self._in_order(theirs, new)
+                and self._in_order(parent_number, child_new)
             ):
-                del self._partner[old]
-                self._partner[new], self._lent[theirs] = theirs, new
+                del self._partner[child_old]
+                self._partner[child_new], self._lent[parent_number] = parent_number, child_new
                 return
 
-    def _claim(self, new: int, reader: int) -> None:
-        for edge in self._parent.layers[self._partner[reader]].inputs:
-            old = self._lent.get(edge.source)
-            if old is None or not self._alike(old, new) or self._bound(edge.source, old):
+    def _claim(self, child_new: int, child_reader: int) -> None:
+        """Move a pair to a child's layer without a partner, if what it feeds is fed so in the parent."""
+        for edge in self._parent.layers[self._partner[child_reader]].inputs:
+            parent_number = edge.source
+            child_old = self._lent.get(parent_number)
+            if child_old is None or not self._alike(child_old, child_new):
                 continue
-            if self._edges(edge.source, new) >= self._edges(edge.source, old) and self._in_order(
-                edge.source, new
-            ):
-                del self._partner[old]
-                self._partner[new], self._lent[edge.source] = edge.source, new
+            if self._bound(parent_number, child_old):
+                continue
+            as_good = self._edges(parent_number, child_new) >= self._edges(parent_number, child_old)
+            if as_good and self._in_order(parent_number, child_new):
+                del self._partner[child_old]
+                self._partner[child_new], self._lent[parent_number] = parent_number, child_new
                 return
 
-    def _bound(self, theirs: int, ours: int) -> bool:
-        """Does a norm stand right behind the projection that it was trained with?"""
-        layer, inputs = self._child.layers[ours], self._parent.layers[theirs].inputs
-        if layer.kind not in NORMS or len(layer.inputs) != 1 or len(inputs) != 1 or layer.inputs[0].via:
+    def _bound(self, parent_number: int, child_number: int) -> bool:
+        """Is it a pair of norms right behind projections that are a pair as well, so that it should stay?"""
+        child_layer, parent_layer = self._child.layers[child_number], self._parent.layers[parent_number]
+        child_inputs, parent_inputs = child_layer.inputs, parent_layer.inputs
+        if child_layer.kind not in NORMS or not len(child_inputs) == len(parent_inputs) == 1:
             return False
-        source = layer.inputs[0].source
+        if child_inputs[0].via:
+            return False
+        child_source = child_inputs[0].source
         return (
-            self._child.layers[source].kind in PROJECTIONS and self._partner.get(source) == inputs[0].source
+            self._child.layers[child_source].kind in PROJECTIONS
+            and self._partner.get(child_source) == parent_inputs[0].source
         )
 
-    def _alike(self, old: int, new: int) -> bool:
-        """Of the same make; a norm is as wide as what runs into it, whatever that is."""
-        first, second = self._child.layers[old], self._child.layers[new]
+    def _alike(self, child_old: int, child_new: int) -> bool:
+        """Are two layers of the child of the same make? Norms may differ in width, which is their input's."""
+        first, second = self._child.layers[child_old], self._child.layers[child_new]
         if first.kind == second.kind and first.kind in NORMS:
             return [t.role for t in first.tensors] == [t.role for t in second.tensors]
-        return signature(self._child, old) == signature(self._child, new)
+        return signature(self._child, child_old) == signature(self._child, child_new)
 
-    def _edges(self, theirs: int, ours: int) -> int:
-        """How many connections of a parent's layer would be kept; twice if nothing on them differs."""
-        kept = self._common(theirs, ours, lambda source: self._lent.get(source))
-        for reader in self._behind[0][theirs]:
-            there = self._lent.get(reader)
-            if there is not None and there in self._behind[1][ours]:
-                kept += self._common(reader, there, lambda source: ours if source == theirs else None)
+    def _edges(self, parent_number: int, child_number: int) -> int:
+        """Count the connections that a pair would keep; twice those on which nothing differs."""
+        kept = self._common(parent_number, child_number, lambda parent_source: self._lent.get(parent_source))
+        for parent_reader in self._parent_readers[parent_number]:
+            child_reader = self._lent.get(parent_reader)
+            if child_reader is not None and child_reader in self._child_readers[child_number]:
+                kept += self._common(
+                    parent_reader,
+                    child_reader,
+                    lambda parent_source: child_number if parent_source == parent_number else None,
+                )
         return kept
 
-    def _common(self, theirs: int, ours: int, partner: Callable[[int], int | None]) -> int:
-        here = {edge.source: edge.via for edge in self._child.layers[ours].inputs}
+    def _common(self, parent_number: int, child_number: int, partner: Callable[[int], int | None]) -> int:
+        """Count the inputs that two layers share, given the child's layer for each of the parent's."""
+        child_inputs = {edge.source: edge.via for edge in self._child.layers[child_number].inputs}
         kept = 0
-        for edge in self._parent.layers[theirs].inputs:
-            there = partner(edge.source)
-            if there is not None and there in here:
-                kept += 2 if here[there] == edge.via else 1
+        for edge in self._parent.layers[parent_number].inputs:
+            child_source = partner(edge.source)
+            if child_source is not None and child_source in child_inputs:
+                kept += 2 if child_inputs[child_source] == edge.via else 1
         return kept
 
-    def _in_order(self, theirs: int, ours: int) -> bool:
-        """Would nothing be paired against ancestry?"""
-        before_theirs, before_ours = self._before
-        for other, number in self._lent.items():
-            if other == theirs:
+    def _in_order(self, parent_number: int, child_number: int) -> bool:
+        """Would a pair keep the order of data flow, with no ancestor paired with a descendant?"""
+        parent_ancestors, child_ancestors = self._parent_ancestors, self._child_ancestors
+        for lent_parent, lent_child in self._lent.items():
+            if lent_parent == parent_number:
                 continue
-            if before_theirs[theirs] >> other & 1 and before_ours[number] >> ours & 1:
+            if (
+                parent_ancestors[parent_number] >> lent_parent & 1
+                and child_ancestors[lent_child] >> child_number & 1
+            ):
                 return False
-            if before_theirs[other] >> theirs & 1 and before_ours[ours] >> number & 1:
+            if (
+                parent_ancestors[lent_parent] >> parent_number & 1
+                and child_ancestors[child_number] >> lent_child & 1
+            ):
                 return False
         return True
