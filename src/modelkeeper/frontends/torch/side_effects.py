@@ -7,14 +7,14 @@ themselves (caches, counters, `training` flags), the state of every random gener
 the forward pass raised.
 """
 
-import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
+
+from modelkeeper.frontends.torch.random_state import keep_random_state
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _TABLES = ("_modules", "_parameters", "_buffers", *_HOOKS)
@@ -76,7 +76,6 @@ def without_side_effects(model: nn.Module) -> Iterator[nn.Module]:
     ]
     modules = [module for module in everything if not isinstance(module, torch.jit.ScriptModule)]
     before = [(module, dict(module.__dict__), _tables(module)) for module in modules]
-    numpy_state, python_state = np.random.get_state(), random.getstate()
     fastpath = torch.backends.mha.get_fastpath_enabled()
     try:
         for module in modules:
@@ -93,15 +92,13 @@ def without_side_effects(model: nn.Module) -> Iterator[nn.Module]:
             module.eval()
         torch.backends.mha.set_fastpath_enabled(False)
         with ExitStack() as stack:
-            stack.enter_context(torch.random.fork_rng(devices=[]))
+            stack.enter_context(keep_random_state())
             stack.enter_context(torch.inference_mode())
             yield bare
     finally:
         torch.backends.mha.set_fastpath_enabled(fastpath)
         for module, training in scripted:
             module.train(training)
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
         for module, attributes, tables in before:
             module.__dict__.clear()
             module.__dict__.update(attributes)

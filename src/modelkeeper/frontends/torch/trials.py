@@ -11,13 +11,10 @@ gradients and its optimizer's state. Who races whom and who wins: `modelkeeper.w
 
 import copy
 import math
-import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +22,7 @@ from modelkeeper.errors import CannotProbe
 from modelkeeper.frontends.protocol import FEWEST_BATCHES, Batch
 from modelkeeper.frontends.torch.examples import batches_in, split
 from modelkeeper.frontends.torch.inputs import Inputs
+from modelkeeper.frontends.torch.random_state import keep_random_state
 from modelkeeper.frontends.torch.read_load import load
 from modelkeeper.frontends.torch.recorder import CPU, map_tensors, tensors_in
 from modelkeeper.frontends.torch.side_effects import unwrap
@@ -167,22 +165,6 @@ class TorchTrial:
         if not isinstance(loss, Tensor):
             raise CannotProbe("the model's outputs have no loss", "Give loss=, e.g. cross_entropy")
         return loss
-
-
-@contextmanager
-def keep_random_state(seed: int | None = None) -> Iterator[None]:
-    """Put back the state of all random generators afterwards. `seed`: draw from this one meanwhile."""
-    numpy_state, python_state = np.random.get_state(), random.getstate()
-    try:
-        with torch.random.fork_rng():
-            if seed is not None:
-                torch.manual_seed(seed)
-                np.random.seed(seed)
-                random.seed(seed)
-            yield
-    finally:
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
 
 
 def _first_line(problem: Exception) -> str:
