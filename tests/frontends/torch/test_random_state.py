@@ -37,10 +37,15 @@ def test_a_seed_holds_inside_alone_and_also_after_an_error() -> None:
     expected = draw()
     seed(3)
     inside = []
-    for _ in range(2):
-        with pytest.raises(KeyError), keep_random_state(7):
+
+    def failing() -> None:
+        with keep_random_state(7):
             inside.append(draw())
             raise KeyError
+
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            failing()
     assert inside[0] == inside[1]
     assert draw() == expected
 

@@ -20,10 +20,13 @@ _READING = threading.Lock()
 
 
 @contextmanager
-def keep_random_state(seed: int | None = None) -> Iterator[None]:
-    """Put back the state of all random generators afterwards. `seed`: draw from this one meanwhile."""
+def keep_random_state(seed: int | None = None, *, devices: bool = True) -> Iterator[None]:
+    """Put back the state of all random generators afterwards.
+
+    `seed`: draw from this one meanwhile. `devices`: those of accelerators, too.
+    """
     numpy_state, python_state, torch_state = np.random.get_state(), random.getstate(), _torch_state()
-    on_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    on_devices = torch.cuda.get_rng_state_all() if devices and torch.cuda.is_available() else None
     try:
         if seed is not None:
             torch.manual_seed(seed)

@@ -92,7 +92,7 @@ def without_side_effects(model: nn.Module) -> Iterator[nn.Module]:
             module.eval()
         torch.backends.mha.set_fastpath_enabled(False)
         with ExitStack() as stack:
-            stack.enter_context(keep_random_state())
+            stack.enter_context(keep_random_state(devices=False))
             stack.enter_context(torch.inference_mode())
             yield bare
     finally:
