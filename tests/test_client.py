@@ -658,8 +658,9 @@ def test_examples_that_do_not_serve_leave_a_plain_warm_start(tmp_path: Path) -> 
         _, examples = teach(client)
         plain, _ = client.query_for_model(net(8, seed=3), META)
         for bad in (examples * float("nan"), examples[:0], examples[:, :2]):
-            with pytest.warns(KeeperWarning, match="warm, but uncalibrated"):
+            with pytest.warns(KeeperWarning, match="warm, but uncalibrated") as warned:
                 model, answer = client.query_for_model(net(8, seed=3), META, calibrate=[bad])
+            assert warned[0].filename == __file__
             assert same(state(model), state(plain))
             assert not answer.cold
 

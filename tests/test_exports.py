@@ -1,8 +1,11 @@
 """What users may import. A change here is a change for them: say so in CHANGELOG.md."""
 
 import importlib
+import pkgutil
 
 import pytest
+
+import modelkeeper
 
 EXPORTS = {
     "modelkeeper": [
@@ -65,8 +68,14 @@ def test_a_module_exports_just_this(name: str) -> None:
     assert all(hasattr(module, each) for each in module.__all__)
 
 
+def test_what_a_package_exports_is_there() -> None:
+    names = [info.name for info in pkgutil.walk_packages(modelkeeper.__path__, "modelkeeper.") if info.ispkg]
+    for module in map(importlib.import_module, names):
+        missing = [name for name in getattr(module, "__all__", ()) if not hasattr(module, name)]
+        assert not missing, module.__name__
+
+
 def test_the_version_is_that_of_the_installed_package() -> None:
-    modelkeeper = importlib.import_module("modelkeeper")
     assert modelkeeper.__version__ == importlib.import_module("importlib.metadata").version("modelkeeper")
     with pytest.raises(AttributeError, match="has no attribute 'versoin'"):
         modelkeeper.versoin

@@ -15,6 +15,7 @@ import contextlib
 import getpass
 import logging
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M")
 _log = logging.getLogger("modelkeeper")
+_OWN_CODE = (os.path.dirname(__file__) + os.sep, contextlib.__file__)  # files that a warning does not name
 
 # What the caller did wrong, as opposed to what happened to the keeper.
 _WRONG_USE: tuple[type[Exception], ...] = (
@@ -85,7 +87,7 @@ class _Faults:
             if not isinstance(problem, ModelRefused):
                 text = f"{type(problem).__name__}: {text}"
             trouble.append(text)
-            warnings.warn(f"{consequence}. {text}", KeeperWarning, stacklevel=4)
+            warnings.warn(f"{consequence}. {text}", KeeperWarning, stacklevel=_outside())
 
 
 class _ZooSource:
@@ -346,6 +348,14 @@ def _program(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
         _log.info("registered without a program: %s", problem)
         return b""
     return program if len(program) <= MAX_PROGRAM else b""
+
+
+def _outside() -> int:
+    """How far up the stack, seen from the caller, is the user's code: what a warning points to."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_CODE):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def login() -> str:

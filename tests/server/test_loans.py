@@ -1,12 +1,15 @@
 """Loans between two requests: a plan is made once, seen by those who may, and forgotten when it must be."""
 
+import gc
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from modelkeeper.coordinator import search
-from modelkeeper.errors import UnknownModel
+from modelkeeper.errors import CorruptWeights, UnknownModel
 from modelkeeper.meta import Query
-from modelkeeper.server.loans import Recent
+from modelkeeper.server.loans import Recent, _plan_key
 from modelkeeper.transform import make_plan
 from tests.helpers.service import Team, network, tensors, told
 
@@ -84,6 +87,46 @@ def test_a_parent_that_is_gone_does_not_lend(keeper: Team) -> None:
     ada.remove("gone")
     with pytest.raises(UnknownModel):
         dict(loan.weights())
+
+
+def test_a_parent_whose_file_went_does_not_lend(keeper: Team) -> None:
+    ada = keeper.join("ada")
+    record = ada.register(PARENT, told(), tensors(PARENT).items()).record
+    loan = ada.query(CHILD, ASKED)
+    (Path(keeper.coordinator.location(record)) / "model.safetensors").unlink()
+    with pytest.raises(CorruptWeights):
+        dict(loan.weights())
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux says which files are mapped")
+def test_what_nobody_has_fetched_holds_no_file(keeper: Team) -> None:
+    ada = keeper.join("ada")
+    ada.register(PARENT, told("gone"), tensors(PARENT).items())
+    ada.query(CHILD, ASKED)
+    ada.remove("gone")  # the disk gets its room back
+    gc.collect()
+    mapped = Path("/proc/self/maps").read_text().splitlines()
+    zoo = str(keeper.coordinator.settings.folder.absolute())
+    assert not [line for line in mapped if zoo in line and "model.safetensors" in line]
+
+
+def test_parents_with_the_same_weights_have_plans_of_their_own() -> None:
+    planned = {parent: _plan_key(parent, b"{}", ASKED) for parent in ("a" * 16, "b" * 16)}
+    assert len(set(planned.values())) == 2
+
+
+def test_what_is_remembered_is_bounded_in_size() -> None:
+    recent: Recent[str] = Recent(10, 100)
+    recent.put("large", "large", 60)
+    recent.put("small", "small", 30)
+    recent.put("small", "again", 40)
+    assert (recent.get("large"), recent.get("small")) == ("large", "again")
+    recent.put("third", "third", 10)
+    assert (recent.get("large"), recent.get("small"), recent.get("third")) == (None, "again", "third")
+    recent.put("huge", "huge", 101)
+    assert recent.get("huge") is None
+    recent.put("huge", "huge", 100)
+    assert recent.get("huge") == "huge"
 
 
 def test_what_is_remembered_is_bounded() -> None:

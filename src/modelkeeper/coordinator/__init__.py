@@ -6,4 +6,4 @@
 from modelkeeper.coordinator.base import Coordinator
 from modelkeeper.coordinator.opening import Target, open, open_local, open_remote, target  # noqa: A004
 
-__all__ = ["Coordinator", "Loan", "Target", "open", "open_local", "open_remote", "target"]
+__all__ = ["Coordinator", "Target", "open", "open_local", "open_remote", "target"]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from modelkeeper.graph import Graph
     from modelkeeper.meta import Query
     from modelkeeper.settings import Settings
+    from modelkeeper.transform import Plan
     from modelkeeper.weights import Array, Header
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.gc import Swept
@@ -141,6 +142,10 @@ class ServedLoan(Loan, Protocol):
     """A loan that can be sent as the bytes of a safetensors file."""
 
     @property
+    def plan(self) -> "Plan | None":
+        """What is taken from where; None for a cold start."""
+
+    @property
     def header(self) -> "Header":
         """Where each tensor lies in a file of these weights."""
 
@@ -184,8 +189,18 @@ class ServedCoordinator(Coordinator, Protocol):
     ) -> ServedLoan:
         """Find a parent for a model; after so many seconds with what was found by then."""
 
-    def lend(self, graph: "Graph", query: "Query", parent: str, viewer: "Viewer | None" = None) -> ServedLoan:
+    def lend(
+        self,
+        graph: "Graph",
+        query: "Query",
+        parent: str,
+        viewer: "Viewer | None" = None,
+        *,
+        plan: "Plan | None" = None,
+    ) -> ServedLoan:
         """What a parent that is known by its id lends to a model: the weights that `query` found, again.
+
+        With the plan that `query` made for just these, none is made.
 
         Raises:
             UnknownModel: There is no such model, or it is not there any more.

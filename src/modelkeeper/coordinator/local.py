@@ -42,6 +42,7 @@ from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
     from modelkeeper.meta import Query
+    from modelkeeper.transform import Plan
     from modelkeeper.weights import Array
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.staged import Staged
@@ -115,8 +116,18 @@ class LocalCoordinator:
             return LocalLoan(answer, plan, source, partial(self.zoo.program, parent))
         return LocalLoan(search.answer(pool, choice, warnings=warnings))
 
-    def lend(self, graph: Graph, query: "Query", parent: str, viewer: Viewer | None = None) -> LocalLoan:
+    def lend(
+        self,
+        graph: Graph,
+        query: "Query",
+        parent: str,
+        viewer: Viewer | None = None,
+        *,
+        plan: "Plan | None" = None,
+    ) -> LocalLoan:
         """What a parent that is known by its id lends to a model: the weights that `query` found, again.
+
+        With the plan that `query` made for just these, none is made.
 
         Raises:
             UnknownModel: There is no such model, or it is not there any more.
@@ -127,7 +138,8 @@ class LocalCoordinator:
         record = self.show(parent, viewer)
         if record.state != ACTIVE:
             raise UnknownModel(parent)
-        plan = plan_from(record, self.zoo.catalog.graph(record.graph), graph, query)
+        if plan is None:
+            plan = plan_from(record, self.zoo.catalog.graph(record.graph), graph, query)
         return LocalLoan(Answer(parent=record.id), plan, self.zoo.weights(record))
 
     def _lent(self, parent: Record, similarity: float, viewer: Viewer | None) -> None:

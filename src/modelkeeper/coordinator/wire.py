@@ -11,7 +11,7 @@
     POST /v1/uploads/{id}/complete          take it into the zoo; asking again gives the same reply
 
 Control is JSON, weights are the bytes of a safetensors file. An error is a Problem, from which the other
-side makes the same exception again. Nothing is kept between two requests but uploads, which are files: a
+side makes the same exception again. Nothing is needed between two requests but uploads, which are files: a
 coordinator may be restarted at any moment, and whoever calls goes on where the line broke.
 """
 

@@ -5,24 +5,29 @@
     loans.stream(key, loan, total, start)                   their bytes; at the end their checksum is known
 
 All of it is memory that may be lost at any moment: a service that restarts plans again, and gives the same
-bytes. Who may see a parent is asked anew for every request.
+bytes. Who may see a parent, and whether it lends, is asked anew for every request. Of a loan that nobody has
+fetched the plan is kept alone: a file that is mapped into memory would take up the disk after it is deleted.
 """
 
 import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from modelkeeper.coordinator.base import ServedCoordinator, ServedLoan
 from modelkeeper.coordinator.wire import weights_key
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.meta import Query
 from modelkeeper.server.graphs import read_graph
-from modelkeeper.zoo.records import ACTIVE, Viewer, is_id
+from modelkeeper.zoo.records import Viewer, is_id
+
+if TYPE_CHECKING:
+    from modelkeeper.transform import Plan
 
 PIECE = 2**20  # bytes handed to the network at a time
-MOST_PLANNED = 64  # loans that a query planned and nobody has fetched yet
+MOST_PLANNED = 64  # plans that a query made, for whoever fetches what they lend
+MOST_PLANNED_BYTES = 16 * 2**20  # of their graphs as JSON; a plan takes up some 25 times as much
 MOST_BEGUN = 16  # streams that are begun again without planning again
 MOST_CHECKSUMS = 1000
 
@@ -32,22 +37,25 @@ V = TypeVar("V")
 class Recent(Generic[V]):
     """A mapping that forgets what was put into it longest ago. Safe to use from several threads."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._lock = most, threading.Lock()
-        self._values: OrderedDict[str, V] = OrderedDict()
+    def __init__(self, most: int, most_bytes: int = 0) -> None:
+        """Hold `most` values, that take up `most_bytes` together."""
+        self._most, self._most_bytes, self._lock = most, most_bytes, threading.Lock()
+        self._values: OrderedDict[str, tuple[V, int]] = OrderedDict()
+        self._bytes = 0
 
-    def put(self, key: str, value: V) -> None:
-        """Remember a value as the newest."""
+    def put(self, key: str, value: V, size: int = 0) -> None:
+        """Remember a value of this size as the newest; one that is too large by itself is not."""
         with self._lock:
-            self._values.pop(key, None)
-            self._values[key] = value
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
+            self._bytes += size - self._values.pop(key, (value, 0))[1]
+            self._values[key] = value, size
+            while len(self._values) > self._most or self._bytes > self._most_bytes:
+                _, (_, forgotten) = self._values.popitem(last=False)
+                self._bytes -= forgotten
 
     def get(self, key: str) -> V | None:
         """The value, if it is remembered."""
         with self._lock:
-            return self._values.get(key)
+            return self._values.get(key, (None, 0))[0]
 
 
 class Loans:
@@ -55,18 +63,15 @@ class Loans:
 
     def __init__(self, coordinator: ServedCoordinator) -> None:
         self._coordinator = coordinator
-        self._planned: Recent[ServedLoan] = Recent(MOST_PLANNED)
+        self._planned: Recent[Plan] = Recent(MOST_PLANNED, MOST_PLANNED_BYTES)
         self._begun: Recent[ServedLoan] = Recent(MOST_BEGUN)
         self._checksums: Recent[str] = Recent(MOST_CHECKSUMS)
 
     def remember(self, graph: bytes, query: Query, loan: ServedLoan) -> None:
         """Keep what a query planned, for the request of its weights."""
         parent = loan.answer.parent
-        if parent is None or loan.answer.dry_run:
-            return
-        record = self._coordinator.known([parent]).get(parent)
-        if record is not None:
-            self._planned.put(weights_key(record.checksum, graph, query), loan)
+        if parent is not None and loan.plan is not None and not loan.answer.dry_run:
+            self._planned.put(_plan_key(parent, graph, query), loan.plan, len(graph))
 
     def find(self, graph: bytes, query: Query, parent: str, viewer: Viewer | None) -> tuple[str, ServedLoan]:
         """What a parent lends to a model, and the name of just these bytes.
@@ -79,10 +84,9 @@ class Loans:
         record = self._coordinator.show(parent, viewer)
         key = weights_key(record.checksum, graph, query)
         loan = self._begun.get(key)  # a stream that was begun goes on, whatever became of the parent since
-        if loan is None and record.state == ACTIVE:
-            loan = self._planned.get(key)
         if loan is None:
-            loan = self._coordinator.lend(read_graph(graph), query, record.id, viewer)
+            plan = self._planned.get(_plan_key(record.id, graph, query))
+            loan = self._coordinator.lend(read_graph(graph), query, record.id, viewer, plan=plan)
         self._begun.put(key, loan)
         return key, loan
 
@@ -101,3 +105,8 @@ class Loans:
     def checksum(self, key: str) -> str | None:
         """The checksum of a stream that this process has sent to its end."""
         return self._checksums.get(key)
+
+
+def _plan_key(parent: str, graph: bytes, query: Query) -> str:
+    """Names a plan: by the id of the parent, as models with the same weights may have other graphs."""
+    return weights_key(parent, graph, query)

@@ -21,7 +21,14 @@ from torch import nn
 from modelkeeper import KeeperWarning, ModelKeeperClient
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.remote import RemoteCoordinator, address
-from modelkeeper.errors import CoordinatorUnreachable, DiskFull, InvalidSetting, ModelRefused, ZooUnusable
+from modelkeeper.errors import (
+    CoordinatorUnreachable,
+    DiskFull,
+    InvalidGraph,
+    InvalidSetting,
+    ModelRefused,
+    ZooUnusable,
+)
 from modelkeeper.frontends.torch import describe
 from modelkeeper.meta import Query
 from modelkeeper.server.serve import serving
@@ -323,6 +330,22 @@ def test_what_the_zoo_refuses_does_not_wait(service: str, tmp_path: Path) -> Non
         with pytest.raises(ModelRefused):
             coordinator.register(GRAPH, told("failed", 0.01), tensors(GRAPH).items())
         assert coordinator.spool.entries() == []
+
+
+def test_a_model_waits_for_a_service_that_does_not_know_its_format_yet(
+    service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def older(text: bytes) -> None:
+        raise InvalidGraph("document", "version 2; this modelkeeper reads version 1: update it")
+
+    with remote(service, tmp_path) as coordinator:
+        with monkeypatch.context() as patch:
+            patch.setattr("modelkeeper.server.service.read_graph", older)
+            with pytest.raises(CoordinatorUnreachable, match=r"version 2.* waits in") as caught:
+                coordinator.register(GRAPH, told("later"), tensors(GRAPH).items())
+        assert f"the coordinator at {service} cannot be used" in str(caught.value)
+        [(_, done)] = list(coordinator.sync())  # it was updated
+        assert done.record.name == "later"  # type: ignore[union-attr]
 
 
 def test_a_spool_that_cannot_be_written_to(service: str, tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from modelkeeper.errors import CannotProbe
 from modelkeeper.frontends import protocol
 from modelkeeper.warmstart.race.race import Terms, race
-from modelkeeper.warmstart.race.rules import Race, from_dict
+from modelkeeper.warmstart.race.rules import Race
 
 Losses = Mapping[str, Sequence[float]]
 
@@ -71,7 +72,7 @@ def test_the_start_that_is_ahead_wins_and_everyone_gets_a_verdict() -> None:
     assert [each.parent for each in found.runners] == ["resnet20", "", ""]
     assert found.steps == len(script.log) == sum(each.steps for each in found.runners) <= 100
     assert script.log[:3] == ["warm 0", "shrunk 0", "cold 0"]
-    assert from_dict(found.to_dict()) == found
+    assert msgspec.convert(found.to_dict(), Race) == found
 
 
 def test_a_small_lead_is_not_enough() -> None:

@@ -23,7 +23,7 @@ from modelkeeper.errors import CannotProbe, InvalidSetting
 from modelkeeper.frontends.torch import FRONTEND, labelled
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.warmstart.race.race import Terms, race
-from modelkeeper.warmstart.race.rules import from_dict
+from modelkeeper.warmstart.race.rules import Race
 
 LONG = 1_000.0  # seconds to calibrate: no budget, so that a busy machine gives the same results
 META = {"data": "pictures", "task": "classification"}
@@ -139,7 +139,7 @@ def test_a_start_with_a_loss_that_is_no_number_loses() -> None:
     found = race(FRONTEND.trials, model, starts, labelled(BATCHES, 20), Terms(cross_entropy, sgd))
     assert found.winner == "cold"
     assert found.runners[-1].verdict == "its loss is no number"
-    assert from_dict(found.to_dict()) == found
+    assert msgspec.convert(found.to_dict(), Race) == found
     assert found.to_dict()["runners"][-1]["loss"] is None
 
 

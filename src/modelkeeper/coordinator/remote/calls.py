@@ -118,8 +118,10 @@ class Calls:
                 if reply.is_success:
                     return text
                 problem: Exception = self.failure(reply.status_code, text)
-                wait = problem.wait if isinstance(problem, TooManyRequests) else 0.0  # until it fills again
-                if reply.status_code not in _BUSY and not wait:
+                wait = 0.0
+                if isinstance(problem, TooManyRequests):
+                    wait = problem.wait  # until it fills again
+                elif reply.status_code not in _BUSY:
                     raise problem
             except httpx.TimeoutException as late:
                 raise self.unreachable(f"it did not answer within {timeout:g} s") from late

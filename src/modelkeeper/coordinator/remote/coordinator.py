@@ -22,7 +22,6 @@ from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, QueryRequest, Uploa
 from modelkeeper.errors import (
     CoordinatorUnreachable,
     CorruptWeights,
-    InvalidGraph,
     InvalidMeta,
     InvalidMetric,
     InvalidWeights,
@@ -42,7 +41,7 @@ ATTEMPTS = 6  # to send a model, without a byte more having arrived
 PIECE = 2**20
 COMPLETING = 120.0  # seconds: the model is checked and flushed to the disk
 # What sending a model again would not change.
-FINAL = (InvalidGraph, InvalidMeta, InvalidMetric, InvalidWeights, ModelRefused, TooLargeToMatch)
+FINAL = (InvalidMeta, InvalidMetric, InvalidWeights, ModelRefused, TooLargeToMatch)
 
 
 class RemoteCoordinator:
@@ -113,9 +112,8 @@ class RemoteCoordinator:
             entry.forget()
             raise
         except ModelKeeperError as problem:
-            raise _with_advice(
-                problem, f"The model waits in {entry.folder}; `modelkeeper sync` sends it."
-            ) from problem
+            waits = f"The model waits in {entry.folder}; `modelkeeper sync` sends it."
+            raise _with_advice(problem, self.url, waits) from problem
         entry.forget()
         return registered
 
@@ -241,12 +239,11 @@ def _filters(wanted: Filter) -> dict[str, Any]:
     return params | {"tag": list(wanted.tags), "state": list(wanted.states)}
 
 
-def _with_advice(problem: ModelKeeperError, more: str) -> ModelKeeperError:
-    """The same error, which also says where the model is."""
+def _with_advice(problem: ModelKeeperError, url: str, more: str) -> ModelKeeperError:
+    """The same error, which also says where the model is; one that gives no advice is the coordinator's."""
     advice = getattr(problem, "advice", None)
     if not isinstance(advice, str) or isinstance(problem, CoordinatorUnreachable):
-        url = getattr(problem, "url", "")
         text = getattr(problem, "problem", None) or str(problem)
-        return CoordinatorUnreachable(str(url), str(text), more)
+        return CoordinatorUnreachable(url, str(text), more)
     fields = [f"{field} {more}" if field is advice else field for field in problem.args]
     return type(problem)(*fields)

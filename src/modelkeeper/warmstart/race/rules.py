@@ -59,11 +59,6 @@ class Race:
         return plain | {"runners": list(plain["runners"])}
 
 
-def from_dict(data: Mapping[str, Any]) -> Race:
-    """What `to_dict` gave."""
-    return msgspec.convert(data, Race)
-
-
 def heats(rivals: int, batches: int, steps: int) -> list[tuple[int, int]]:
     """For each heat: the batch it ends with, and how many rivals go on. The cold start runs along.
 
