@@ -61,7 +61,6 @@ class Weights:
 Origin = Flow | Weights | None
 
 Part = tuple[str, Value | None, list[str]]  # of a layer: a tensor's role, the tensor, the roles of its axes
-COUNTERS = frozenset({"num_batches_tracked"})  # what models call a tensor that only counts
 ROLES_OF_NORM = {"weight": "gain", "bias": "bias", "running_mean": "mean", "running_var": "variance"}
 
 
@@ -107,7 +106,7 @@ class Assembly:
             if name in described:
                 continue
             module, _, key = name.rpartition(".")
-            count = key in COUNTERS
+            module, count = owned_tensor.module or module, owned_tensor.counts
             live = (count and module in homes) or (name in touched and not owned_tensor.parameter)
             axes = tuple(Axis("other", Fixed(size, "unused")) for size in owned_tensor.shape)
             tensor = write_tensor(owned_tensor, COUNT if count else key, axes, live=live)
@@ -326,10 +325,8 @@ class Assembly:
 def _module(value: Value) -> str:
     """The name of the module that owns a tensor."""
     assert value.owner is not None
-    name = value.owner.names[0].partition(".parametrizations.")[0]
-    if name != value.owner.names[0]:
-        return name
-    return name.rpartition(".")[0] or name
+    name = value.owner.names[0]
+    return value.owner.module or name.rpartition(".")[0] or name
 
 
 def _key(value: Value) -> str:
