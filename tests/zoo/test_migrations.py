@@ -68,6 +68,13 @@ def test_a_catalog_that_is_up_to_date_opens_without_alembic(tmp_path: Path) -> N
     assert not {"alembic", "torch", "scipy"} & set(run.stdout.split())
 
 
+def test_a_new_catalog_opens_without_what_it_takes_to_read_graphs(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'catalog.db'}"
+    code = f"import sys; from modelkeeper.zoo.catalog import Catalog; Catalog({url!r}); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "modelkeeper.matching.prepare" not in run.stdout.split()
+
+
 def _open(url: str, ready: "multiprocessing.synchronize.Barrier") -> None:
     ready.wait()
     Catalog(url).find(Filter())
