@@ -31,6 +31,11 @@ SPELLED: dict[str, tuple[Change, Change]] = {
         lambda x: x.transpose(1, 2).flip(1).transpose(1, 2),
         lambda x: x.swapaxes(1, 2).flip(1).swapaxes(1, 2),
     ),
+    "all axes reversed": (
+        lambda x: x.permute(3, 2, 1, 0).flip(1).permute(3, 2, 1, 0),
+        lambda x: torch.ops.aten.numpy_T(torch.ops.aten.numpy_T(x).flip(1)),
+    ),
+    "chunks": (lambda x: x.split(2, 1)[0], lambda x: torch.ops.aten.unsafe_chunk(x, 2, 1)[0]),
     "views": (
         lambda x: x.reshape(2, 4, 40).reshape(2, 4, 5, 8),
         lambda x: torch.ops.aten._unsafe_view(x, [2, 4, 5, 8]),
