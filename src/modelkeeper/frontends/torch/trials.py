@@ -28,6 +28,7 @@ from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.read_load import load
 from modelkeeper.frontends.torch.recorder import CPU, map_tensors, tensors_in
 from modelkeeper.frontends.torch.side_effects import unwrap
+from modelkeeper.text import first_line
 
 SMALL = 32  # examples of a batch, if a single one was given and is cut
 Loss = Callable[[Any, Any], Tensor]
@@ -102,7 +103,7 @@ def _copied(thing: Any) -> Any:
         return copy.deepcopy(thing)
     except Exception as problem:
         raise CannotProbe(
-            f"the model cannot be copied: {_first_line(problem)}", "Start without a probe"
+            f"the model cannot be copied: {first_line(problem)}", "Start without a probe"
         ) from problem
 
 
@@ -141,7 +142,7 @@ class TorchTrial:
                 raise
             except Exception as problem:
                 raise CannotProbe(
-                    f"a training step failed: {_first_line(problem)}",
+                    f"a training step failed: {first_line(problem)}",
                     "Look at the loss, the batches and the optimizer",
                 ) from problem
         return value
@@ -152,7 +153,7 @@ class TorchTrial:
             made: torch.optim.Optimizer = (optimizer or torch.optim.AdamW)(learning)
         except Exception as problem:
             raise CannotProbe(
-                f"optimizer= made none: {_first_line(problem)}",
+                f"optimizer= made none: {first_line(problem)}",
                 "Give one, or a function that makes one of parameters",
             ) from problem
         return made
@@ -183,8 +184,3 @@ def keep_random_state(seed: int | None = None) -> Iterator[None]:
     finally:
         random.setstate(python_state)
         np.random.set_state(numpy_state)
-
-
-def _first_line(problem: Exception) -> str:
-    text = str(problem).strip().partition("\n")[0][:300]
-    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
