@@ -100,6 +100,8 @@ def test_what_is_written_on_an_edge_has_the_traits_of_its_operation(text: str, t
         ("div(_,abs>add[1])", True),
         ("div(exp,_)", False),
         ("add(_,tanh)", False),
+        ("div[floor](_,cos)", True),
+        ("div[floor](cos,_)", False),
         ("mul(" * 249 + "_", False),
         ("mul(" * 200 + "_" + ")" * 200, False),
     ],

@@ -34,7 +34,7 @@ from modelkeeper.graph.vocabulary import (
     SCALE,
     UNUSED,
 )
-from modelkeeper.tracing.paths import Path, common, extend, shorten, written
+from modelkeeper.tracing.paths import Path, common, extend, shorten, with_scalars, written
 from modelkeeper.tracing.rules.layers import operands, transposed
 from modelkeeper.tracing.tensors import Degrees, Tensors, carry_roles, write_tensor
 from modelkeeper.tracing.terms import Solver
@@ -205,7 +205,7 @@ class Assembly:
             for origin in origins
             if origin is None or isinstance(origin, Flow)
         ]
-        function = f"{step.name}({','.join(operand for operand in inside if operand)})"
+        function = f"{with_scalars(step)}({','.join(operand for operand in inside if operand)})"
         return Flow(flows[0].node, (*shared, shorten(function)))
 
     # -- layers ---------------------------------------------------------------------------------

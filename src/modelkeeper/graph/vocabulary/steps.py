@@ -44,7 +44,7 @@ class PathStep(Struct, frozen=True):
         """Does a product, or a quotient, of functions of one value make zero of zero?"""
         if len(self.text) > _LONGEST_FUNCTION:
             return False
-        operands = _split(self.text[len(self.name) + 1 : -1], ",")
+        operands = _split(self.text[self.text.index("(") + 1 : -1], ",")
         return any(
             all(step == "_" or read_step(step).has("keeps_zero") for step in _split(operand, ">"))
             for operand in (operands[:1] if self.name == "div" else operands)
@@ -71,7 +71,7 @@ class PathStep(Struct, frozen=True):
 
 
 _RMS_NORM = re.compile(r"mul\(_,pow\[2(\.0)?\]>mean\[-1,yes\]>add\[[^]]*\]>rsqrt\)")
-_STEP = re.compile(r"(?P<name>\w+)(?:\[(?P<arguments>[^]]*)\]|(?P<function>\(.*\)))?")
+_STEP = re.compile(r"(?P<name>\w+)(?:\[(?P<arguments>[^]]*)\])?(?P<function>\(.*\))?")
 _LONGEST_FUNCTION = 200  # characters of one that is taken apart: longer ones are nested without bound
 _PART = re.compile(r"(\d+)/(\d+)")
 
