@@ -171,6 +171,7 @@ class Assembly:
         edges = [self._flow(origin) for origin in present]
         kind = MERGES.get(step.name, step.name)
         attributes = _attributes(step, ("dim", "is_causal", *(("scale",) if _own_scale(step) else ())))
+        attributes |= _alpha(step)
         return Flow(self._node(kind, kind, edges, attributes=attributes))
 
     def _flow(self, origin: Origin) -> Flow:
@@ -305,6 +306,7 @@ class Assembly:
             for n, v in enumerate(weights.values)
         ]
         attributes: dict[str, Attribute] = {"by": step.name} if step.name in INVERSE else {}
+        attributes |= _alpha(step)
         return self._node(_module(weights.values[0]), kind, [flow], tensors, attributes)
 
     def _node(
@@ -342,6 +344,12 @@ def _attributes(step: Step, keys: Sequence[str]) -> dict[str, Attribute]:
         if isinstance(value, (bool, int, float)) and value is not False:
             attributes["groups" if key == "num_groups" else key] = value
     return attributes
+
+
+def _alpha(step: Step) -> dict[str, Attribute]:
+    """By what a sum or difference multiplies its second operand, if that is another number than one."""
+    alpha = step.arguments.get("alpha", 1) if step.name in APPLIED else 1
+    return {} if alpha == 1 else {"alpha": alpha}
 
 
 def _own_scale(step: Step) -> bool:
