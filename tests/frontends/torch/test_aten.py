@@ -69,10 +69,11 @@ def test_what_the_vocabulary_does_not_know_keeps_its_name() -> None:
 def test_scalars_of_a_function_of_one_layer_are_part_of_it() -> None:
     """Else two models that compute different things would be one architecture."""
     inputs = torch.zeros(2, 6)
-    graphs = [
-        describe(Between(lambda x, alpha=alpha: torch.add(x, x.tanh(), alpha=alpha)), inputs)
-        for alpha in (1, 3)
-    ]
+    changes: tuple[Change, Change] = (
+        lambda x: torch.add(x, x.tanh()),
+        lambda x: torch.add(x, x.tanh(), alpha=3),
+    )
+    graphs = [describe(Between(change), inputs) for change in changes]
     assert [graph.layers[2].inputs[0].via for graph in graphs] == [("add(_,tanh)",), ("add[3](_,tanh)",)]
     assert graphs[0].fingerprint != graphs[1].fingerprint
 
