@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeeper.text import ago, count, printable, size
+from modelkeeper.text import ago, count, first_line, printable, size
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,9 @@ def test_printable_text_holds_nothing_that_steers(text: str) -> None:
     assert all(letter.isprintable() or letter == "\n" for letter in found)
     assert len(found) == len(text)
     assert printable(found) == found
+
+
+def test_an_error_in_one_line() -> None:
+    assert first_line(ValueError("a\nb")) == "ValueError: a"
+    assert first_line(KeyError()) == "KeyError"
+    assert len(first_line(RuntimeError("x" * 10_000))) < 400

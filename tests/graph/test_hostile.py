@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from modelkeeper.errors import InvalidGraph
 from modelkeeper.graph import Graph, from_json, to_json
+from modelkeeper.graph.wire import MAX_BYTES
 from tests.helpers.strategies import graphs
 
 GOLDEN = (Path(__file__).parent / "golden" / "graph-v2.json").read_bytes()
@@ -167,14 +168,70 @@ def many(item: bytes, count: int) -> bytes:
     return b"[" + (item + b",") * (count - 1) + item + b"]"
 
 
+def as_version(version: int, data: bytes | str) -> bytes | str:
+    """The attack on the reader of another version of the format: version 1 has no table of pins."""
+    if version == 2 or isinstance(data, str):
+        return data
+    return data.replace(b'"version": 2', b'"version": 1', 1).replace(b'"pins": [], ', b"", 1)
+
+
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("attack", HOSTILE)
-def test_hostile_bytes_are_refused_quickly(attack: str) -> None:
-    refused(HOSTILE[attack])
+def test_hostile_bytes_are_refused_quickly(attack: str, version: int) -> None:
+    refused(as_version(version, HOSTILE[attack]))
 
 
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("attack", HEAVY)
-def test_heavy_bytes_are_refused_quickly(attack: str) -> None:
-    refused(HEAVY[attack]())
+def test_heavy_bytes_are_refused_quickly(attack: str, version: int) -> None:
+    refused(as_version(version, HEAVY[attack]()))
+
+
+# What only version 1 has: pins are sentences, and are read with patterns.
+HEAVY_SENTENCES: dict[str, str] = {
+    "that hardly end": "opaque: sizes " + "meet in " * 1_900_000,
+    "with much in brackets": "groups cut across parts (" + ") in (" * 2_500_000,
+    "that begin over and over": "opaque reshape in " * 800_000,
+    "with many places": "opaque " + ": " * 7_000_000,
+}
+
+
+@pytest.mark.parametrize("sentence", HEAVY_SENTENCES)
+def test_heavy_sentences_of_version_1_are_refused_quickly(sentence: str) -> None:
+    refused(as_version(1, document(spaces=[[3, [HEAVY_SENTENCES[sentence]]]])))
+
+
+def filled(item: bytes) -> bytes:
+    """A list of as many of these as a document may hold."""
+    return many(item, (MAX_BYTES - 1_000) // (len(item) + 1))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_as_many_spaces_as_a_document_can_hold_are_refused_quickly(version: int) -> None:
+    data = as_version(version, document(spaces="@"))
+    assert isinstance(data, bytes)
+    refused(data.replace(b'"@"', filled(b"[1]")))
+
+
+def test_as_many_sentences_as_version_1_can_hold_are_refused_quickly() -> None:
+    data = as_version(1, document(spaces=[[3, "@"]]))
+    assert isinstance(data, bytes)
+    refused(data.replace(b'"@"', filled(b'""')))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"layers": {"name": "a", "kind": "linear"}},
+        {"pins": [["output"]]},
+        {"spaces": [[3, [0]], [4, ["output"]]]},
+        {"spaces": [[10**30]]},
+        {"terms": [["=", 10**30, ""]], "axes": [["out", 0]], "layers": [{**owner(0)}]},
+    ],
+    ids=str,
+)
+def test_what_version_1_never_wrote_is_refused(fields: dict[str, Any]) -> None:
+    refused(as_version(1, document(**fields)))
 
 
 def refused(data: bytes | str) -> None:

@@ -74,6 +74,7 @@ def test_arguments_are_those_of_the_operator_and_in_its_order(name: str) -> None
         ("clamp_min[1]", {"pointwise", "rectifies_at_zero"}),
         ("mul[0.5]", {"pointwise", "keeps_zero", "linear", "places", "linear_by_number", "places_by_number"}),
         ("mul(_,sigmoid)", {"pointwise", "keeps_zero", "linear_by_number", "places_by_number"}),
+        ("mul(sigmoid,cos)", {"pointwise", "linear_by_number", "places_by_number"}),
         ("2/3", {"linear", "places"}),
         ("mean[-1,yes]", {"statistic", "reduces"}),
         ("mean", {"statistic"}),
@@ -83,6 +84,31 @@ def test_arguments_are_those_of_the_operator_and_in_its_order(name: str) -> None
 )
 def test_what_is_written_on_an_edge_has_the_traits_of_its_operation(text: str, traits: set[str]) -> None:
     assert {trait for trait in TRAITS if read_step(text).has(trait)} == traits
+
+
+@pytest.mark.parametrize(
+    ("text", "keeps"),
+    [
+        ("mul(_,sigmoid)", True),
+        ("mul(sigmoid,_)", True),
+        ("mul(sigmoid,cos)", False),
+        ("mul(softplus>tanh,_)", True),
+        ("mul(add[3.0]>relu6,exp)", False),
+        ("mul(mul(_,sigmoid),cos)", True),
+        ("mul(mul(exp,sigmoid),cos)", False),
+        ("mul(cos,max[-1,yes]>tanh)", False),
+        ("div(_,abs>add[1])", True),
+        ("div(exp,_)", False),
+        ("add(_,tanh)", False),
+        ("div[floor](_,cos)", True),
+        ("div[floor](cos,_)", False),
+        ("mul(" * 249 + "_", False),
+        ("mul(" * 200 + "_" + ")" * 200, False),
+    ],
+)
+def test_a_product_is_zero_at_zero_if_one_of_its_factors_is(text: str, keeps: bool) -> None:
+    """Else a new branch that ends in zeros would add something, and the transfer were not exact."""
+    assert read_step(text).has("keeps_zero") is keeps
 
 
 @pytest.mark.parametrize(

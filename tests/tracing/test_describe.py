@@ -89,3 +89,19 @@ def test_the_evidence_says_which_value_a_layer_makes() -> None:
     shapes = {account.graph.layers[number].name: value.shape for number, value in account.values.items()}
     assert shapes["inner"] == (1, 8)
     assert {layer.kind for layer in account.graph.layers if layer.kind in NORMS} == {"layer_norm"}
+
+
+def test_a_front_end_says_whose_a_tensor_is_and_which_only_count() -> None:
+    """By fields, not by how one framework spells names: another one may write dense/kernel."""
+    kernel = OwnedTensor(("dense/kernel",), (3, 4), "float32", module="dense")
+    seen = OwnedTensor(("dense/seen",), (), "int64", parameter=False, counts=True, module="dense")
+    values = [Value(0, (2, 3)), Value(1, (3, 4), owner=kernel), Value(2, (2, 4))]
+    step = Step("matmul", {"self": values[0], "other": values[1]}, values[:2], [values[2]])
+    values[2].step, values[0].active, values[2].active = step, True, True
+    graph = describe(Trace("keras", [values[0]], [values[2]], [step], [kernel, seen]))
+    assert [(layer.name, layer.kind) for layer in graph.layers][1] == ("dense", "linear")
+    assert [(t.name, t.role, t.live) for t in graph.layers[1].tensors] == [
+        ("dense/kernel", "weight", True),
+        ("dense/seen", "count", True),
+    ]
+    assert [axis.role for axis in graph.tensors["dense/kernel"].axes] == ["in", "out"]

@@ -1,17 +1,23 @@
 """The schema: migrations make what the queries are written for, once, also when many open a zoo at once."""
 
+import hashlib
+import json
 import multiprocessing
 import sqlite3
 import subprocess
 import sys
 import tarfile
+import zlib
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 import torch
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from torch import Tensor, nn
@@ -19,6 +25,8 @@ from torch import Tensor, nn
 from modelkeeper import ModelKeeperClient
 from modelkeeper.errors import ZooUnusable
 from modelkeeper.frontends.torch import describe
+from modelkeeper.graph import Graph
+from modelkeeper.matching import Prepared, prepare
 from modelkeeper.zoo import migrations, schema
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import Filter
@@ -58,6 +66,13 @@ def test_a_catalog_that_is_up_to_date_opens_without_alembic(tmp_path: Path) -> N
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "sqlalchemy" in run.stdout.split()
     assert not {"alembic", "torch", "scipy"} & set(run.stdout.split())
+
+
+def test_a_new_catalog_opens_without_what_it_takes_to_read_graphs(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'catalog.db'}"
+    code = f"import sys; from modelkeeper.zoo.catalog import Catalog; Catalog({url!r}); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "modelkeeper.matching.prepare" not in run.stdout.split()
 
 
 def _open(url: str, ready: "multiprocessing.synchronize.Barrier") -> None:
@@ -137,3 +152,95 @@ def test_a_graph_that_cannot_be_read_does_not_stop_the_migration(old_zoo: Path) 
         records = {record.name: record for record in catalog.find(Filter())}
         assert len(records) == 3
         assert catalog.graph(records["net8"].graph).layers[0].kind == "input"
+
+
+def _catalog(zoo: Path) -> str:
+    return f"sqlite:///{zoo / 'catalog.db'}"
+
+
+def test_many_processes_may_open_an_old_zoo_at_once(old_zoo: Path) -> None:
+    fork = multiprocessing.get_context("fork")
+    ready = fork.Barrier(4)
+    opening = [fork.Process(target=_open, args=(_catalog(old_zoo), ready)) for _ in range(4)]
+    for process in opening:
+        process.start()
+    for process in opening:
+        process.join(60)
+    assert [process.exitcode for process in opening] == [0] * 4
+    with closing(Catalog(_catalog(old_zoo))) as catalog:
+        for record in catalog.find(Filter()):
+            assert catalog.graph(record.graph).fingerprint == record.fingerprint
+
+
+def test_graphs_that_become_one_are_shared_by_all_their_models(old_zoo: Path) -> None:
+    """An in-place relu6 and another were two graphs in version 1."""
+    with closing(sqlite3.connect(old_zoo / "catalog.db")) as database, database:
+        database.row_factory = sqlite3.Row
+        model = dict(database.execute("SELECT * FROM models WHERE name = 'net8'").fetchone())
+        query = "SELECT graph FROM graphs WHERE digest = ?"
+        (packed,) = database.execute(query, (model["graph"],)).fetchone()
+        digests = []
+        for written in (b"hardtanh[0,6]", b"relu6"):
+            text = zlib.decompress(packed).replace(b"hardtanh[0.0,6.0]", written)
+            digests.append(hashlib.sha256(text).hexdigest())
+            database.execute("INSERT INTO graphs VALUES (?, ?, x'00')", (digests[-1], zlib.compress(text)))
+        columns = [column for column in model if column != "key"]
+        insert = f"INSERT INTO models ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+        for number in range(100):
+            changed = {"id": f"{number:016x}", "name": f"copy{number}", "graph": digests[number % 2]}
+            database.execute(insert, [(model | changed)[column] for column in columns])
+    with closing(Catalog(_catalog(old_zoo))) as catalog:
+        copies = [record for record in catalog.find(Filter()) if record.name.startswith("copy")]
+        assert len(copies) == 100
+        assert len({(record.graph, record.fingerprint) for record in copies}) == 1
+        assert catalog.graph(copies[0].graph).fingerprint == copies[0].fingerprint
+
+
+def test_a_migration_that_fails_changes_nothing(old_zoo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lines() -> list[str]:
+        with closing(sqlite3.connect(old_zoo / "catalog.db")) as database:
+            return list(database.iterdump())
+
+    before, calls = lines(), iter([False, True])
+
+    def full(graph: Graph) -> Prepared:
+        if next(calls):
+            raise OSError("no space left on device")
+        return prepare(graph)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("modelkeeper.matching.prepare", full)
+        with pytest.raises(OSError, match="no space"):
+            Catalog(_catalog(old_zoo))
+    assert lines() == before
+    with closing(Catalog(_catalog(old_zoo))) as catalog:
+        assert len(catalog.find(Filter())) == 3
+
+
+def test_an_old_catalog_in_postgresql_is_migrated(old_zoo: Path, postgres_url: str) -> None:
+    """The golden zoo's tables, carried over to a catalog that stopped at the schema of release 0.1."""
+    engine = sa.create_engine(postgres_url)
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        with closing(sqlite3.connect(old_zoo / "catalog.db")) as database:
+            database.row_factory = sqlite3.Row
+            for table in (schema.models, schema.graphs):
+                for row in database.execute(f"SELECT * FROM {table.name}"):
+                    values = {column.name: _as_python(column, row[column.name]) for column in table.columns}
+                    connection.execute(table.insert().values(values))
+    engine.dispose()
+    with closing(Catalog(postgres_url)) as catalog:
+        records = catalog.find(Filter())
+        assert len(records) == 3
+        for record in records:
+            assert catalog.graph(record.graph).fingerprint == record.fingerprint
+
+
+def _as_python(column: "sa.Column[Any]", value: Any) -> Any:
+    """A value of SQLite as the type of its column has it."""
+    if isinstance(column.type, sa.JSON):
+        return json.loads(value)
+    return bool(value) if isinstance(column.type, sa.Boolean) else value

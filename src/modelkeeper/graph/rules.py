@@ -41,6 +41,12 @@ def check(graph: Graph) -> None:
     _Checker(graph).check()
 
 
+def limit(name: str, count: int, most: int) -> None:
+    """Refuse before anything is built: an edge of two bytes becomes an object of a hundred."""
+    if count > most:
+        raise InvalidGraph(name, f"{count:,} of them; at most {most:,}")
+
+
 class _Extent(Struct, frozen=True):
     """What an expression comes to."""
 

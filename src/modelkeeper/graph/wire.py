@@ -30,7 +30,7 @@ from msgspec import Struct
 from modelkeeper.errors import InvalidGraph
 from modelkeeper.graph import wire_v1
 from modelkeeper.graph.expressions import Atom, Concat, Expression, Fixed, Product, Space
-from modelkeeper.graph.rules import MAX_DEPTH, MAX_EDGES, MAX_LEAVES, MAX_TENSORS, MAX_TEXT
+from modelkeeper.graph.rules import MAX_DEPTH, MAX_EDGES, MAX_LEAVES, MAX_TENSORS, MAX_TEXT, limit
 from modelkeeper.graph.structure import Attribute, Axis, Edge, Graph, Layer, Note, Tensor
 from modelkeeper.graph.vocabulary import Pin
 
@@ -139,14 +139,14 @@ def from_json(data: bytes | str) -> Graph:
             advice = f"this modelkeeper reads versions 1 to {VERSION}: update it"
             raise InvalidGraph("document", f"version {head.version}; {advice}")
         document = msgspec.json.decode(wire_v1.upgrade(data) if head.version == 1 else data, type=_Document)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError, OverflowError) as error:
         raise InvalidGraph("document", str(error)) from error
-    _count("edges", sum(len(layer.inputs) for layer in document.layers), MAX_EDGES)
-    _count("tensors", sum(len(layer.tensors) for layer in document.layers), MAX_TENSORS)
-    _count("axes", len(document.axes), MAX_TENSORS)
-    _count("spaces", len(document.spaces), MAX_TENSORS)
-    _count("pins", sum(len(space.pins) for space in document.spaces), MAX_TENSORS)
-    _count("terms", len(document.terms), MAX_LEAVES)
+    limit("edges", sum(len(layer.inputs) for layer in document.layers), MAX_EDGES)
+    limit("tensors", sum(len(layer.tensors) for layer in document.layers), MAX_TENSORS)
+    limit("axes", len(document.axes), MAX_TENSORS)
+    limit("spaces", len(document.spaces), MAX_TENSORS)
+    limit("pins", sum(len(space.pins) for space in document.spaces), MAX_TENSORS)
+    limit("terms", len(document.terms), MAX_LEAVES)
     spaces = tuple(
         Space(space.size, tuple(_at(document.pins, pin, "pins") for pin in space.pins), space.averaged)
         for space in document.spaces
@@ -294,12 +294,6 @@ def _unpack_tensor(row: tuple[int, ...], owner: str, forms: Sequence[_Form], axe
         live=DEAD not in form.flags,
         stored=DERIVED not in form.flags,
     )
-
-
-def _count(name: str, count: int, most: int) -> None:
-    """Refuse before anything is built: an edge of two bytes becomes an object of a hundred."""
-    if count > most:
-        raise InvalidGraph(name, f"{count:,} of them; at most {most:,}")
 
 
 def _at(table: Sequence[T], number: int, name: str) -> T:

@@ -6,10 +6,11 @@ Everything else is the same. What cannot be told from a sentence is kept as it i
 """
 
 import re
-from typing import Any
 
 import msgspec
+from msgspec import Raw, Struct
 
+from modelkeeper.graph.rules import MAX_TENSORS, limit
 from modelkeeper.graph.vocabulary import NORMS, ORIGINS, REASONS
 
 # Names of operations on an edge, as version 1 wrote them.
@@ -39,44 +40,69 @@ _IN_PLACE = ("hardtanh[0,6]", "relu6")  # what an in-place relu6 was seen to do
 _KERNELS = re.compile(r",yes\]$")  # a norm could be computed by cuDNN
 
 
+class _Space(Struct, array_like=True):
+    size: int
+    pins: tuple[str, ...] = ()
+    averaged: bool = False
+
+
+class _Layer(Struct, forbid_unknown_fields=True):
+    name: Raw
+    kind: str
+    inputs: Raw = Raw(b"[]")
+    tensors: Raw = Raw(b"[]")
+    attributes: Raw = Raw(b"{}")
+
+
+class _Document(Struct, forbid_unknown_fields=True):
+    """What changed is read, all else is handed on as it is written."""
+
+    format: Raw
+    version: int
+    framework: Raw
+    spaces: tuple[_Space, ...]
+    terms: tuple[tuple[int | str, ...], ...]
+    axes: Raw
+    paths: tuple[tuple[str, ...], ...]
+    forms: Raw
+    layers: tuple[_Layer, ...]
+    notes: Raw
+
+
 def upgrade(data: bytes | str) -> bytes:
-    """A document of version 1 as one of version 2. What is no such document stays wrong in the same place."""
-    document = msgspec.json.decode(data)
+    """A document of version 1 as one of version 2.
+
+    Raises:
+        InvalidGraph: It is too large.
+        msgspec.DecodeError: It is none. What it hands on unread may still be wrong, in the same place.
+        OverflowError: A number is beyond 64 bits.
+    """
+    document = msgspec.json.decode(data, type=_Document)
+    limit("spaces", len(document.spaces), MAX_TENSORS)
+    limit("pins", sum(len(space.pins) for space in document.spaces), MAX_TENSORS)
     pins: dict[tuple[str, str, str], int] = {}
-    spaces = [_space(row, pins) for row in _rows(document, "spaces")]
-    terms = [_term(row) for row in _rows(document, "terms")]
-    paths = [[_step(step) for step in row] if _texts(row) else row for row in _rows(document, "paths")]
-    layers = [_layer(row) for row in _rows(document, "layers")]
-    changed = {"version": 2, "spaces": spaces, "terms": terms, "paths": paths, "layers": layers}
-    kept = {key: value for key, value in changed.items() if key in document}
-    return msgspec.json.encode({**document, **kept, "pins": [list(pin) for pin in pins]})
+    changed = {
+        "version": 2,
+        "spaces": [
+            [space.size, [pins.setdefault(read_pin(text), len(pins)) for text in space.pins], space.averaged]
+            for space in document.spaces
+        ],
+        "terms": [_term(term) for term in document.terms],
+        "paths": [[_step(step) for step in path] for path in document.paths],
+        "layers": [
+            {**msgspec.structs.asdict(layer), "kind": _RENAMED.get(layer.kind, layer.kind)}
+            for layer in document.layers
+        ],
+    }
+    return msgspec.json.encode({**msgspec.structs.asdict(document), **changed, "pins": list(pins)})
 
 
-def _rows(document: dict[str, Any], name: str) -> list[Any]:
-    rows = document.get(name)
-    return rows if isinstance(rows, list) else [rows]
-
-
-def _texts(row: Any) -> bool:
-    return isinstance(row, list) and all(isinstance(text, str) for text in row)
-
-
-def _space(row: Any, pins: dict[tuple[str, str, str], int]) -> Any:
-    if not isinstance(row, list) or len(row) < 2 or not _texts(row[1]):
-        return row
-    return [row[0], [pins.setdefault(read_pin(text), len(pins)) for text in row[1]], *row[2:]]
-
-
-def _term(row: Any) -> Any:
-    if isinstance(row, list) and len(row) == 3 and row[0] == "=" and isinstance(row[2], str):
-        return [*row[:2], _origin(row[2])]
-    return row
-
-
-def _layer(row: Any) -> Any:
-    if isinstance(row, dict) and isinstance(row.get("kind"), str):
-        return {**row, "kind": _RENAMED.get(row["kind"], row["kind"])}
-    return row
+def _term(term: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """A term; one of a fixed size has its sentence written as a code."""
+    match term:
+        case ("=", size, str(sentence)):
+            return "=", size, _origin(sentence)
+    return term
 
 
 def _step(text: str) -> str:

@@ -34,7 +34,7 @@ from modelkeeper.graph.vocabulary import (
     SCALE,
     UNUSED,
 )
-from modelkeeper.tracing.paths import Path, common, extend, shorten, written
+from modelkeeper.tracing.paths import Path, common, extend, shorten, with_scalars, written
 from modelkeeper.tracing.rules.layers import operands, transposed
 from modelkeeper.tracing.tensors import Degrees, Tensors, carry_roles, write_tensor
 from modelkeeper.tracing.terms import Solver
@@ -61,7 +61,6 @@ class Weights:
 Origin = Flow | Weights | None
 
 Part = tuple[str, Value | None, list[str]]  # of a layer: a tensor's role, the tensor, the roles of its axes
-COUNTERS = frozenset({"num_batches_tracked"})  # what models call a tensor that only counts
 ROLES_OF_NORM = {"weight": "gain", "bias": "bias", "running_mean": "mean", "running_var": "variance"}
 
 
@@ -107,7 +106,7 @@ class Assembly:
             if name in described:
                 continue
             module, _, key = name.rpartition(".")
-            count = key in COUNTERS
+            module, count = owned_tensor.module or module, owned_tensor.counts
             live = (count and module in homes) or (name in touched and not owned_tensor.parameter)
             axes = tuple(Axis("other", Fixed(size, "unused")) for size in owned_tensor.shape)
             tensor = write_tensor(owned_tensor, COUNT if count else key, axes, live=live)
@@ -172,6 +171,7 @@ class Assembly:
         edges = [self._flow(origin) for origin in present]
         kind = MERGES.get(step.name, step.name)
         attributes = _attributes(step, ("dim", "is_causal", *(("scale",) if _own_scale(step) else ())))
+        attributes |= _alpha(step)
         return Flow(self._node(kind, kind, edges, attributes=attributes))
 
     def _flow(self, origin: Origin) -> Flow:
@@ -206,7 +206,7 @@ class Assembly:
             for origin in origins
             if origin is None or isinstance(origin, Flow)
         ]
-        function = f"{step.name}({','.join(operand for operand in inside if operand)})"
+        function = f"{with_scalars(step)}({','.join(operand for operand in inside if operand)})"
         return Flow(flows[0].node, (*shared, shorten(function)))
 
     # -- layers ---------------------------------------------------------------------------------
@@ -306,6 +306,7 @@ class Assembly:
             for n, v in enumerate(weights.values)
         ]
         attributes: dict[str, Attribute] = {"by": step.name} if step.name in INVERSE else {}
+        attributes |= _alpha(step)
         return self._node(_module(weights.values[0]), kind, [flow], tensors, attributes)
 
     def _node(
@@ -326,10 +327,8 @@ class Assembly:
 def _module(value: Value) -> str:
     """The name of the module that owns a tensor."""
     assert value.owner is not None
-    name = value.owner.names[0].partition(".parametrizations.")[0]
-    if name != value.owner.names[0]:
-        return name
-    return name.rpartition(".")[0] or name
+    name = value.owner.names[0]
+    return value.owner.module or name.rpartition(".")[0] or name
 
 
 def _key(value: Value) -> str:
@@ -345,6 +344,12 @@ def _attributes(step: Step, keys: Sequence[str]) -> dict[str, Attribute]:
         if isinstance(value, (bool, int, float)) and value is not False:
             attributes["groups" if key == "num_groups" else key] = value
     return attributes
+
+
+def _alpha(step: Step) -> dict[str, Attribute]:
+    """By what a sum or difference multiplies its second operand, if that is another number than one."""
+    alpha = step.arguments.get("alpha", 1) if step.name in APPLIED else 1
+    return {} if alpha == 1 else {"alpha": alpha}
 
 
 def _own_scale(step: Step) -> bool:

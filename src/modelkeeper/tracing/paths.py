@@ -31,9 +31,14 @@ def written(step: Step) -> str:
         return f"{SLICE}[{dim},{Fraction(start, size)}:{Fraction(end, size)}{f':{by}' if by != 1 else ''}]"
     if step.has("sized"):
         return step.name
+    return shorten(with_scalars(step))
+
+
+def with_scalars(step: Step) -> str:
+    """The name of an operation, with the scalars that it was given."""
     scalars = [_scalar(step.arguments.get(name)) for name in step.operation.arguments or step.arguments]
     listed = ",".join(text for text in scalars if text)
-    return shorten(f"{step.name}[{listed}]" if listed else step.name)
+    return f"{step.name}[{listed}]" if listed else step.name
 
 
 # The ends of each float type, which masks are filled with: the same model in another precision is the same.

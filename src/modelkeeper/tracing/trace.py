@@ -28,6 +28,8 @@ class OwnedTensor:
     parameter: bool = True
     trainable: bool = True
     stored: bool = True  # False: the model computes it anew and keeps it out of its weights
+    counts: bool = False  # it only counts (batches that a norm has seen): no part of the architecture
+    module: str = ""  # whose it is, by which its layer is called; "": what its name has before the last dot
 
 
 class Value:

@@ -32,8 +32,8 @@ NAMES = {
     "_convolution": "convolution",
     "_unsafe_index": "index",
     "_index_put_impl": "index_put",
-    **dict.fromkeys(("unsafe_split", "unsafe_chunk"), "split"),
-    **dict.fromkeys(("t", "mT", "numpy_T", "swapaxes"), "transpose"),
+    "unsafe_split": "split",
+    "t": "transpose",
     "_adaptive_avg_pool2d": "adaptive_avg_pool2d",
     "_adaptive_avg_pool3d": "adaptive_avg_pool3d",
     "native_channel_shuffle": "channel_shuffle",
@@ -46,8 +46,6 @@ NAMES = {
 _ARGUMENTS = {
     "group_norm": {"group": "num_groups"},
     "batch_norm": {"epsilon": "eps"},
-    "transpose": {"axis0": "dim0", "axis1": "dim1"},
-    "split": {"chunks": "split_size"},
 }
 
 

@@ -28,6 +28,7 @@ from modelkeeper.frontends.torch.recorder import (
 from modelkeeper.frontends.torch.side_effects import without_side_effects
 from modelkeeper.frontends.torch.trace import TorchTrace, make_trace, owned_tensor
 from modelkeeper.graph import Graph, Note
+from modelkeeper.text import first_line
 from modelkeeper.tracing.describe import Account, account_for
 from modelkeeper.tracing.describe import describe as describe_trace
 from modelkeeper.tracing.trace import Trace
@@ -119,7 +120,7 @@ def _run(
             if not given and not _needs_values(error):
                 failures.append((inputs, error))
                 continue
-            reason = f"ran for real on the CPU: {_first_line(error)}"
+            reason = f"ran for real on the CPU: {first_line(error)}"
         try:
             return (*_record(model, owned, inputs, real=True), [Note("fallback", "", reason)])
         except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
@@ -131,7 +132,7 @@ def _run(
     tried = (
         f"on ({inputs})" if given else f"on any of {len(failures)} guessed inputs, the first being ({inputs})"
     )
-    raise CannotDescribe(name, f"it did not run {tried}: {_first_line(cause)}", _ADVICE) from cause
+    raise CannotDescribe(name, f"it did not run {tried}: {first_line(cause)}", _ADVICE) from cause
 
 
 def _record(model: nn.Module, owned: list[NamedTensor], inputs: Inputs, *, real: bool) -> _Ran:
@@ -186,8 +187,3 @@ def _input_names(inputs: Inputs) -> list[str]:
     for name, value in inputs.kwargs:
         names += [name] * len(list(tensors_in(value)))
     return names
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip().partition("\n")[0][:300]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -24,6 +24,7 @@ from modelkeeper.frontends.torch.recorder import Call, NamedTensor, Recording, t
 from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value, live_steps
 
 WRITE = "write"
+COUNTER = "num_batches_tracked"  # what batch norms call the tensor that only counts
 DTYPES = {
     getattr(torch, name): name
     for name in """bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64
@@ -76,6 +77,8 @@ def name_dtype(dtype: torch.dtype) -> str:
 
 def owned_tensor(named: NamedTensor) -> OwnedTensor:
     """A tensor of the model as plain data."""
+    name = named.names[0]
+    module, parametrized, _ = name.partition(".parametrizations.")
     return OwnedTensor(
         names=tuple(named.names),
         shape=tuple(named.tensor.shape),
@@ -83,6 +86,8 @@ def owned_tensor(named: NamedTensor) -> OwnedTensor:
         parameter=named.parameter,
         trainable=named.parameter and named.tensor.requires_grad,
         stored=named.stored,
+        counts=name.rpartition(".")[2] == COUNTER,
+        module=module if parametrized else "",
     )
 
 

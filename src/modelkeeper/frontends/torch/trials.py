@@ -26,6 +26,7 @@ from modelkeeper.frontends.torch.random_state import keep_random_state
 from modelkeeper.frontends.torch.read_load import load
 from modelkeeper.frontends.torch.recorder import CPU, map_tensors, tensors_in
 from modelkeeper.frontends.torch.side_effects import unwrap
+from modelkeeper.text import first_line
 
 SMALL = 32  # examples of a batch, if a single one was given and is cut
 Loss = Callable[[Any, Any], Tensor]
@@ -100,7 +101,7 @@ def _copied(thing: Any) -> Any:
         return copy.deepcopy(thing)
     except Exception as problem:
         raise CannotProbe(
-            f"the model cannot be copied: {_first_line(problem)}", "Start without a probe"
+            f"the model cannot be copied: {first_line(problem)}", "Start without a probe"
         ) from problem
 
 
@@ -139,7 +140,7 @@ class TorchTrial:
                 raise
             except Exception as problem:
                 raise CannotProbe(
-                    f"a training step failed: {_first_line(problem)}",
+                    f"a training step failed: {first_line(problem)}",
                     "Look at the loss, the batches and the optimizer",
                 ) from problem
         return value
@@ -150,7 +151,7 @@ class TorchTrial:
             made: torch.optim.Optimizer = (optimizer or torch.optim.AdamW)(learning)
         except Exception as problem:
             raise CannotProbe(
-                f"optimizer= made none: {_first_line(problem)}",
+                f"optimizer= made none: {first_line(problem)}",
                 "Give one, or a function that makes one of parameters",
             ) from problem
         return made
@@ -167,6 +168,23 @@ class TorchTrial:
         return loss
 
 
+<<<<<<< HEAD
 def _first_line(problem: Exception) -> str:
     text = str(problem).strip().partition("\n")[0][:300]
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
+=======
+@contextmanager
+def keep_random_state(seed: int | None = None) -> Iterator[None]:
+    """Put back the state of all random generators afterwards. `seed`: draw from this one meanwhile."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()
+    try:
+        with torch.random.fork_rng():
+            if seed is not None:
+                torch.manual_seed(seed)
+                np.random.seed(seed)
+                random.seed(seed)
+            yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+>>>>>>> review2

@@ -34,9 +34,21 @@ class PathStep(Struct, frozen=True):
         if trait == "rectifies":
             at_zero = "rectifies_at_zero" in traits and self.arguments == ("0",)
             return (trait in traits and self.text == self.name) or at_zero
+        if trait == "keeps_zero" and self.function:
+            return trait in traits and self._function_keeps_zero()
         if trait == "reduces":
             return trait in traits and bool(self.arguments)
         return trait in traits
+
+    def _function_keeps_zero(self) -> bool:
+        """Does a product, or a quotient, of functions of one value make zero of zero?"""
+        if len(self.text) > _LONGEST_FUNCTION:
+            return False
+        operands = _split(self.text[self.text.index("(") + 1 : -1], ",")
+        return any(
+            all(step == "_" or read_step(step).has("keeps_zero") for step in _split(operand, ">"))
+            for operand in (operands[:1] if self.name == "div" else operands)
+        )
 
     @property
     def curve(self) -> str | None:
@@ -59,8 +71,21 @@ class PathStep(Struct, frozen=True):
 
 
 _RMS_NORM = re.compile(r"mul\(_,pow\[2(\.0)?\]>mean\[-1,yes\]>add\[[^]]*\]>rsqrt\)")
-_STEP = re.compile(r"(?P<name>\w+)(?:\[(?P<arguments>[^]]*)\]|(?P<function>\(.*\)))?")
+_STEP = re.compile(r"(?P<name>\w+)(?:\[(?P<arguments>[^]]*)\])?(?P<function>\(.*\))?")
+_LONGEST_FUNCTION = 200  # characters of one that is taken apart: longer ones are nested without bound
 _PART = re.compile(r"(\d+)/(\d+)")
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """The parts of a text between separators that stand in no bracket."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == separator and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 @lru_cache(maxsize=16384)

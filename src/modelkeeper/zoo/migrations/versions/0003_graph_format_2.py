@@ -28,11 +28,14 @@ _log = logging.getLogger("modelkeeper")
 
 def upgrade() -> None:
     """Write every graph anew."""
-    from modelkeeper.graph import from_json, to_json
-    from modelkeeper.matching import prepare  # a new zoo has no graphs, and need not wait for NumPy
-
     connection = op.get_bind()
-    for digest in connection.scalars(sa.select(graphs.c.digest)).all():
+    digests = connection.scalars(sa.select(graphs.c.digest)).all()
+    if not digests:  # a new zoo need not wait for what it takes to read graphs
+        return
+    from modelkeeper.graph import from_json, to_json
+    from modelkeeper.matching import prepare
+
+    for digest in digests:
         content = connection.scalars(sa.select(graphs.c.graph).where(graphs.c.digest == digest)).one()
         try:
             graph = from_json(zlib.decompress(content))
