@@ -166,25 +166,3 @@ class TorchTrial:
         if not isinstance(loss, Tensor):
             raise CannotProbe("the model's outputs have no loss", "Give loss=, e.g. cross_entropy")
         return loss
-
-
-<<<<<<< HEAD
-def _first_line(problem: Exception) -> str:
-    text = str(problem).strip().partition("\n")[0][:300]
-    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
-=======
-@contextmanager
-def keep_random_state(seed: int | None = None) -> Iterator[None]:
-    """Put back the state of all random generators afterwards. `seed`: draw from this one meanwhile."""
-    numpy_state, python_state = np.random.get_state(), random.getstate()
-    try:
-        with torch.random.fork_rng():
-            if seed is not None:
-                torch.manual_seed(seed)
-                np.random.seed(seed)
-                random.seed(seed)
-            yield
-    finally:
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
->>>>>>> review2
