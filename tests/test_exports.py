@@ -41,7 +41,6 @@ EXPORTS = {
     "modelkeeper.frontends.torch": [
         "EXAMPLES",
         "FRONTEND",
-        "MODEL",
         "Program",
         "TorchFrontend",
         "calibrate",

@@ -14,7 +14,7 @@ Names are those of the user's own code, whatever wraps the model; tied tensors g
 
 from modelkeeper.frontends.torch.behaviour import difference, recalibrate
 from modelkeeper.frontends.torch.calibrate import EXAMPLES, calibrate, example_of
-from modelkeeper.frontends.torch.describe import MODEL, describe, example
+from modelkeeper.frontends.torch.describe import describe, example
 from modelkeeper.frontends.torch.examples import collect
 from modelkeeper.frontends.torch.frontend import FRONTEND, TorchFrontend
 from modelkeeper.frontends.torch.program import Program
@@ -26,7 +26,6 @@ from modelkeeper.frontends.torch.trials import duplicate, labelled
 __all__ = [
     "EXAMPLES",
     "FRONTEND",
-    "MODEL",
     "Program",
     "TorchFrontend",
     "calibrate",

@@ -33,7 +33,6 @@ from modelkeeper.tracing.describe import Account, account_for
 from modelkeeper.tracing.describe import describe as describe_trace
 from modelkeeper.tracing.trace import Trace
 
-MODEL = nn.Module
 Outputs = Callable[[Any], Any] | str | None
 _Ran = tuple[Recording, Inputs, Any]
 
