@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from modelkeeper.errors import InvalidWeights
-from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value
+from modelkeeper.tracing.builder import TraceBuilder
+from modelkeeper.tracing.trace import OwnedTensor, Trace, Value
 from modelkeeper.weights import Array
 
 TAKES, CLASSES = 5, 3
@@ -47,43 +48,31 @@ class PlainModel:
 
 
 class Tracer:
-    """Writes down what a model does: values are numbered as they come."""
+    """Writes down what a model does: a builder that knows the model's tensors by name."""
 
     def __init__(self, model: PlainModel, rows: int) -> None:
-        self._count = 0
-        self.tensors = {
-            name: OwnedTensor((name,), array.shape, str(array.dtype)) for name, array in model.weights.items()
+        self._build = TraceBuilder("plain")
+        self._tensors = {
+            name: self._build.tensor(OwnedTensor((name,), array.shape, str(array.dtype)))
+            for name, array in model.weights.items()
         }
-        self._owned = {name: self.value(tensor.shape, tensor) for name, tensor in self.tensors.items()}
-        self.steps: list[Step] = []
-        self.input = self.value((rows, TAKES))
-        self.input.active = True
-
-    def value(self, shape: Iterable[int], owner: OwnedTensor | None = None) -> Value:
-        self._count += 1
-        return Value(self._count, shape, "float32", owner)
+        self.input = self._build.input((rows, TAKES))
 
     def run(self, name: str, shape: Iterable[int], /, **arguments: Any) -> Value:
         """One step: arguments by name, tensors of the model by theirs."""
-        given = {
-            key: self._owned.get(argument, argument) if isinstance(argument, str) else argument
+        given: dict[str, Any] = {
+            key: self._tensors.get(argument, argument) if isinstance(argument, str) else argument
             for key, argument in arguments.items()
         }
-        inputs = [argument for argument in given.values() if isinstance(argument, Value)]
-        step = Step(name, given, inputs)
-        made = self.value(shape)
-        made.active, made.step = True, step
-        step.outputs.append(made)
-        self.steps.append(step)
-        return made
+        return self._build.step(name, shape, **given)
 
     def linear(self, name: str, x: Value) -> Value:
         weight, bias = f"{name}.weight", f"{name}.bias"
-        shape = (*x.shape[:-1], self.tensors[weight].shape[0])
+        shape = (*x.shape[:-1], self._tensors[weight].shape[0])
         return self.run("linear", shape, input=x, weight=weight, bias=bias)
 
     def trace(self, output: Value) -> Trace:
-        return Trace("plain", [self.input], [output], self.steps, list(self.tensors.values()))
+        return self._build.trace([output])
 
 
 class PlainFrontend:

@@ -229,6 +229,7 @@ MERGES |= {"scaled_dot_product_attention": ATTENTION}
 APPLIED = {"mul": SCALE, "div": SCALE, "add": SHIFT, "sub": SHIFT}
 INVERSE = frozenset({"div", "sub"})  # of them, those that do the inverse of what the layer is called
 PERMUTE, SLICE = "permute", "slice"  # how axes that were moved, and parts of them, are written on an edge
+VIEW = "view"  # the same numbers in another shape
 # Activations whose effect on what is spread about a mean can be worked out, by the formula for it.
 CURVES = {
     "relu": "rectifier",
