@@ -121,7 +121,8 @@ class WarmStart(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
             warm.tuner(kt.Hyperband)(build, objective="val_accuracy", max_epochs=9)
 
         Args:
-            base: A class of keras_tuner or autokeras; or AutoKeras' names: greedy, bayesian, hyperband, random.
+            base: A class of keras_tuner or autokeras; or, in AutoKeras' words, "greedy", "bayesian",
+                "hyperband" or "random".
         """
         return tuner_class(base, self)
 
@@ -206,7 +207,7 @@ class WarmStart(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
 def _steps(model: Any) -> int:
     """How many steps of training the model's optimizer has made."""
-    return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+    return int(model.optimizer.iterations.numpy())
 
 
 def _renew(optimizer: Any, variables: Any) -> None:

@@ -61,7 +61,7 @@ def by_name(monitor: str, mode: str = "auto") -> Objective:
 
 
 def of_tuner(objective: Any) -> Objective | None:
-    """What a tuner of KerasTuner looks for; None if trials themselves return it, and the logs do not hold it."""
+    """What a tuner of KerasTuner looks for; None if it was not told, and trials return a number."""
     parts = getattr(objective, "objectives", [objective])
     found = tuple((part.name, part.direction == "min") for part in parts)
     return None if found == (("default_objective", True),) else Objective(found)

@@ -2,8 +2,8 @@
 
     begin -> ask, once, while the model is untrained -> see each epoch -> end -> registered
 
-The weights of the best epoch are kept in memory, as Keras' EarlyStopping(restore_best_weights=True) does: what
-is registered is then what was measured, whatever checkpoints and other callbacks do to the model afterwards.
+The weights of the best epoch are kept in memory, as EarlyStopping(restore_best_weights=True) does: what is
+registered is then what was measured, whatever checkpoints and other callbacks do to the model afterwards.
 A training that was interrupted has no end; it is registered with its best epoch when the next one begins, or
 when the trial or the block around it ends.
 """
