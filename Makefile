@@ -15,6 +15,11 @@ KERAS_EXTRAS := autokeras,tensorflow,jax,onnx,server
 KERAS_TEST := hypothesis pytest pytest-xdist scikit-learn
 KERAS_SUITES := tests/frontends/keras tests/integrations
 
+# Backbones of keras_hub need a newer Keras than AutoKeras works with, and so an environment of their own.
+HUB_VENV := .venv-hub
+HUB_READY := $(HUB_VENV)/.ready
+HUB := keras==3.15.1 keras-hub==0.32.0
+
 # The project is built without build isolation, so that the tools that build it are pinned as well.
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
 # Real architectures to test on. Its metadata asks for more than describing needs, hence no
@@ -146,7 +151,7 @@ constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@mv build/constraints.txt constraints.txt && rm -rf build/pins
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) $(KERAS_VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(KERAS_VENV) $(HUB_VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The installed project finds its modules in src; which packages there are, it learned when installed.
 DECIDES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/native/*) $(shell find src -name __init__.py)
@@ -162,6 +167,14 @@ $(READY): $(DECIDES)
 	@$(call PROJECT,$(VENV),$(EXTRAS))
 	@echo "  architectures to test on"
 	@$(call PIP,$(VENV)) -c constraints.txt --no-deps '$(PYTORCHCV)'
+	@touch $@
+
+$(HUB_READY): $(DECIDES)
+	@$(call find_python); "$$python" -m venv $(HUB_VENV)
+	@mkdir -p build && sed '/^keras==/d' constraints.txt > build/hub-constraints.txt
+	@$(call PIP,$(HUB_VENV)) -c build/hub-constraints.txt $(BUILD_TOOLS)
+	@$(call PIP,$(HUB_VENV)) -c build/hub-constraints.txt --no-build-isolation -C build-dir=build/$(HUB_VENV) \
+	  -e '.[jax]' $(HUB)
 	@touch $@
 
 $(KERAS_READY): $(DECIDES)

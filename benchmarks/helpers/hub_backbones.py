@@ -34,7 +34,7 @@ SIZES: dict[str, Any] = {
 }
 OWN: dict[str, dict[str, Any]] = {
     "ResNetBackbone": {
-        "input_conv_filters": [16],
+        "input_conv_filters": [64],
         "input_conv_kernel_sizes": [3],
         "stackwise_num_filters": [64, 128],
         "stackwise_num_blocks": [2, 2],

@@ -22,10 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from modelkeeper.errors import CannotDescribe, InvalidProgram, NoProgram
-from modelkeeper.frontends.torch.describe import Outputs, TorchAccount, listen, study
-from modelkeeper.frontends.torch.inputs import Inputs
-from modelkeeper.frontends.torch.operations import Parameter, signature
-from modelkeeper.frontends.torch.program import (
+from modelkeeper.frontends.programs.operations import Parameter, signature
+from modelkeeper.frontends.programs.program import (
     DTYPES,
     Argument,
     Constant,
@@ -36,6 +34,8 @@ from modelkeeper.frontends.torch.program import (
     Step,
     Taken,
 )
+from modelkeeper.frontends.torch.describe import Outputs, TorchAccount, listen, study
+from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.recorder import map_tensors, tensors_in
 from modelkeeper.frontends.torch.side_effects import unwrap
 from modelkeeper.frontends.torch.trace import AtenCall, TorchTrace
