@@ -5,9 +5,9 @@
     python examples/autokeras_search.py structured    scikit-learn's wines
 
 The same search runs twice, with the same seed: as it is, and with trials that start from what the trials
-before them have learned. AutoKeras' random search gives both the same networks to train. In the end AutoKeras trains
-the best network once more, on all data; that starts warm, too, but nothing measures it, so that it is not
-registered.
+before them have learned. AutoKeras' random search gives both the same networks to train. In the end AutoKeras
+trains the best network once more, on all data; that starts warm, too, but nothing measures it, so that it is
+not registered.
 """
 
 import argparse
@@ -43,7 +43,8 @@ def image() -> Task:
 
 def text() -> Task:
     """Sentences from docstrings, for an embedding and one block of convolutions."""
-    sentences, classes = [], []
+    sentences: list[str] = []
+    classes: list[int] = []
     for number, name in enumerate(("argparse", "asyncio", "decimal", "email.message", "logging", "unittest")):
         found = inspect.getsource(importlib.import_module(name))
         docstrings = " ".join(re.findall(r'"""(.*?)"""', found, re.DOTALL))

@@ -3,8 +3,8 @@
     KERAS_BACKEND=jax python examples/keras_fit.py
 
 A small network is trained and registered. Then a wider one is trained twice for each seed, cold and warm:
-same initial values, same order of images, same number of epochs. What is shown was measured on images that neither
-has trained on; the keeper was told of the parent's accuracy on yet others.
+same initial values, same order of images, same number of epochs. What is shown was measured on images
+that neither has trained on; the keeper was told of the parent's accuracy on yet others.
 """
 
 import argparse

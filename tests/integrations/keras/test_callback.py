@@ -3,15 +3,14 @@
 import copy
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
-keras = pytest.importorskip("keras")
-
-from modelkeeper import KeeperWarning  # noqa: E402
-from modelkeeper.errors import InvalidMeta, InvalidSetting  # noqa: E402
-from modelkeeper.integrations.keras import WarmStart  # noqa: E402
-from tests.helpers.recording_client import LENT, RecordingClient, heights  # noqa: E402
+from modelkeeper import KeeperWarning
+from modelkeeper.errors import InvalidMeta, InvalidSetting
+from modelkeeper.integrations.keras import WarmStart
+from tests.helpers.recording_client import LENT, RecordingClient, heights
 
 META = {"data": "halves", "task": "classification"}
 RNG = np.random.default_rng(0)
