@@ -361,7 +361,7 @@ def isomorphic(one: Graph, two: Graph) -> bool:
 
 
 def network(graph: Graph) -> "nx.MultiDiGraph[object]":
-    """The structure of a graph for networkx; a tensor is a node, its users feed it. What only counts is left out."""
+    """The structure of a graph for networkx; tensors are nodes, fed by their users. Not what only counts."""
     found: nx.MultiDiGraph[object] = nx.MultiDiGraph()
     for number, layer in enumerate(graph.layers):
         tensors = [
