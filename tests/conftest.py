@@ -1,9 +1,11 @@
 """What all tests share: one thread for each worker, reproducible property tests, real databases and stores.
 
 PyTorch reads the number of threads from the environment, so that nothing imports it here: tests of
-the core run where it is not installed.
+the core run where it is not installed. So does Keras with its backend: PyTorch, where it is installed and no
+other is named.
 """
 
+import importlib.util
 import os
 
 from hypothesis import HealthCheck, settings
@@ -12,6 +14,9 @@ from tests.helpers.backends import bucket, object_store, postgres, postgres_url 
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
+os.environ.setdefault("KERAS_BACKEND", "torch" if importlib.util.find_spec("torch") else "tensorflow")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 # No deadline: a busy machine is no bug. In CI the same examples every time: a failure there is no news
 # of luck, but of the change.

@@ -34,11 +34,12 @@ ORDER = (
     "coordinator",
     "server",
     "client",
+    "integrations",
     "cli",
     "testing",
     "__main__",
 )
-FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "onnx", "transformers"}
+FRAMEWORKS = {"torch", "tensorflow", "keras", "keras_tuner", "autokeras", "jax", "onnx", "transformers"}
 MOST_LINES = 400
 MOST_LINES_OF_A_FUNCTION = 60
 GENERATED = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
@@ -81,15 +82,15 @@ def test_a_module_imports_only_what_comes_before_it() -> None:
     assert not strays, listed("imports point one way, down ORDER", strays)
 
 
-def test_only_a_front_end_imports_its_framework() -> None:
-    """Not even inside a function, nor for type checkers: what needs a framework belongs to its front end."""
+def test_only_front_ends_and_integrations_import_their_framework() -> None:
+    """Not even inside a function, nor for type checkers: what needs a framework belongs to one of these."""
     strays = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        frontend = re.match(r"frontends/(\w+)[./]", path.relative_to(PACKAGE).as_posix())
+        room = re.match(r"(?:frontends|integrations)/(\w+)[./]", path.relative_to(PACKAGE).as_posix())
         foreign = {name.partition(".")[0] for name in names_in(path)} & FRAMEWORKS
-        foreign -= {frontend[1]} if frontend else set()
+        foreign -= {room[1]} if room else set()
         strays += [f"{path.relative_to(ROOT)} imports {name}" for name in sorted(foreign)]
-    assert not strays, listed("what needs a framework belongs to its front end", strays)
+    assert not strays, listed("what needs a framework belongs to its front end or integration", strays)
 
 
 def test_the_core_and_the_command_line_start_without_numpy_or_a_framework() -> None:

@@ -139,6 +139,7 @@ class ModelKeeperClient:
             raise InvalidSetting("on_error", repr(on_error), 'choose "cold" or "raise"')
         self._target = target(uri, token=token, **settings)
         self.uri, self.settings = self._target.uri, self._target.settings
+        self.on_error = on_error
         self._faults, self._user = _Faults(on_error), user or login()
         self._opened: Coordinator | None = None
         self._opening = threading.Lock()

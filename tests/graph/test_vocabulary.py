@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modelkeeper.frontends.torch.aten import NAMES
+from modelkeeper.frontends.programs.names import NAMES
 from modelkeeper.graph.vocabulary import (
     APPLIED,
     CURVES,

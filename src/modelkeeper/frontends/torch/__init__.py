@@ -12,12 +12,12 @@
 Names are those of the user's own code, whatever wraps the model; tied tensors go by their first name.
 """
 
+from modelkeeper.frontends.programs.program import Program
 from modelkeeper.frontends.torch.behaviour import difference, recalibrate
 from modelkeeper.frontends.torch.calibrate import EXAMPLES, calibrate, example_of
 from modelkeeper.frontends.torch.describe import describe, example
 from modelkeeper.frontends.torch.examples import collect
 from modelkeeper.frontends.torch.frontend import FRONTEND, TorchFrontend
-from modelkeeper.frontends.torch.program import Program
 from modelkeeper.frontends.torch.read_load import load, read
 from modelkeeper.frontends.torch.record_program import record_program
 from modelkeeper.frontends.torch.run_program import run

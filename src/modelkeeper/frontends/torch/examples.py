@@ -9,49 +9,16 @@ The examples stay where they are: nothing of them but fitted weights goes anywhe
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from modelkeeper.errors import CannotCalibrate
+from modelkeeper.frontends.calibrating.examples import Batch, Examples, gather
 from modelkeeper.frontends.torch.inputs import Inputs
-from modelkeeper.frontends.torch.program import Program
-from modelkeeper.frontends.torch.recorder import CPU, map_tensors, tensors_in
-
-FEWEST = 4  # to fit on some and to judge by others
-
-
-@dataclass(frozen=True)
-class Examples:
-    """All examples in one tensor for each input, with labels if there are any."""
-
-    inputs: Inputs
-    labels: Tensor | None
-    passed_over: int  # examples of another shape than the first
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        return list(tensors_in((self.inputs.args, dict(self.inputs.kwargs))))
-
-    def __len__(self) -> int:
-        return self.tensors[0].shape[0]
-
-    def fitting(self, program: Program) -> list[Tensor]:
-        """The tensors in the order in which a program takes them."""
-        names = [str(n) for n in range(len(list(tensors_in(self.inputs.args))))]
-        for name, value in self.inputs.kwargs:
-            names += [name] * len(list(tensors_in(value)))
-        have, wanted = dict(zip(names, self.tensors, strict=True)), [taken.name for taken in program.inputs]
-        if set(wanted) <= set(have):
-            return [have[name] for name in wanted]
-        if len(wanted) == len(names) or len(wanted) == 1:
-            return self.tensors[: len(wanted)]
-        raise CannotCalibrate(
-            f"the parent takes {', '.join(wanted)}, the batches hold {', '.join(names)}",
-            "Give batches that both models can run on",
-        )
+from modelkeeper.frontends.torch.read_load import as_array, as_tensor
+from modelkeeper.frontends.torch.recorder import map_tensors, tensors_in
+from modelkeeper.weights import Array
 
 
 def collect(batches: Any, labels: Any, most: int) -> Examples:
@@ -62,53 +29,36 @@ def collect(batches: Any, labels: Any, most: int) -> Examples:
     """
     if isinstance(batches, Examples):
         return batches
-    kept: list[list[Tensor]] = []
-    labelled: list[Tensor] = []
-    first: Inputs | None = None
-    passed_over = count = 0
-    given = _labels(labels)
     try:
-        given_batches = batches_in(batches)
+        given = batches_in(batches)
     except TypeError:
         problem = f"{type(batches).__name__} is no collection of batches"
         raise CannotCalibrate(problem, "Give a DataLoader, or a list of tensors, pairs or dicts") from None
-    for inputs, own in map(split, given_batches):
-        y = next(given, None) if labels is not None else own
-        tensors = [tensor.detach().to(CPU) for tensor in tensors_in((inputs.args, dict(inputs.kwargs)))]
-        if not tensors or any(tensor.ndim == 0 for tensor in tensors):
-            raise CannotCalibrate(
-                "a batch holds no tensors", "Give tensors, pairs (x, y), or dicts of tensors"
-            )
-        if first is None:
-            first = inputs
-        elif [tensor.shape[1:] for tensor in tensors] != [tensor.shape[1:] for tensor in kept[0]]:
-            passed_over += tensors[0].shape[0]
-            continue
-        room = most - count
-        kept.append([tensor[:room] for tensor in tensors])
-        if isinstance(y, Tensor) and y.ndim and y.shape[0] == tensors[0].shape[0]:
-            labelled.append(y.detach().to(CPU)[:room])
-        count += kept[-1][0].shape[0]
-        if count >= most:
-            break
-    if first is None or count < FEWEST:
-        raise CannotCalibrate(f"there are {count} examples", f"Give at least {FEWEST}, better 1,000")
-    joined = iter([torch.cat(parts) for parts in zip(*kept, strict=True)])
-    inputs = Inputs(*_replaced(first, joined))
-    complete = sum(map(len, labelled)) == count
-    examples = Examples(inputs, torch.cat(labelled) if complete and labelled else None, passed_over)
-    for tensor in examples.tensors:
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            bad = int((~torch.isfinite(tensor.reshape(len(examples), -1)).all(1)).sum())
-            raise CannotCalibrate(
-                f"{bad} of {len(examples)} examples hold NaN or infinities", "Clean the data"
-            )
-    return examples
+    return gather(_taken_apart(given, labels), most, _rebuilt)
 
 
-def _replaced(inputs: Inputs, tensors: Iterator[Tensor]) -> tuple[Any, Any]:
+def _taken_apart(batches: Iterator[Any], labels: Any) -> Iterator[Batch]:
+    beside = _labels(labels)
+    for inputs, own in map(split, batches):
+        y = next(beside, None) if labels is not None else own
+        tensors = tensors_in((inputs.args, dict(inputs.kwargs)))
+        arrays = [as_array("a batch", tensor) for tensor in tensors]
+        found = as_array("labels", y) if isinstance(y, Tensor) else None
+        yield Batch(inputs, list(zip(input_names(inputs), arrays, strict=True)), found)
+
+
+def input_names(inputs: Inputs) -> list[str]:
+    """What programs call the tensors among the inputs of a model: by place, or by keyword."""
+    names = [str(n) for n in range(len(list(tensors_in(inputs.args))))]
+    for name, value in inputs.kwargs:
+        names += [name] * len(list(tensors_in(value)))
+    return names
+
+
+def _rebuilt(inputs: Inputs, arrays: list[Array]) -> Inputs:
+    tensors = (as_tensor("a batch", array) for array in arrays)
     args = map_tensors(inputs.args, lambda _: next(tensors))
-    return args, tuple(map_tensors(dict(inputs.kwargs), lambda _: next(tensors)).items())
+    return Inputs(args, tuple(map_tensors(dict(inputs.kwargs), lambda _: next(tensors)).items()))
 
 
 def batches_in(batches: Any) -> Iterator[Any]:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from torch import Tensor, nn
 
+from modelkeeper.frontends.calibrating.examples import Examples
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, Progress
+from modelkeeper.frontends.programs.program import Program
 from modelkeeper.frontends.torch.behaviour import difference
 from modelkeeper.frontends.torch.calibrate import calibrate, example_of
 from modelkeeper.frontends.torch.describe import example, trace_model
-from modelkeeper.frontends.torch.examples import Examples, collect
+from modelkeeper.frontends.torch.examples import collect
 from modelkeeper.frontends.torch.inputs import Inputs
-from modelkeeper.frontends.torch.program import Program
 from modelkeeper.frontends.torch.read_load import load, read
 from modelkeeper.frontends.torch.record_program import record_program
 from modelkeeper.frontends.torch.trials import Labelled, Loss, TorchTrial, duplicate, labelled

@@ -40,7 +40,7 @@ def read(model: nn.Module) -> Iterator[tuple[str, Array]]:
     """
     for named in named_tensors(model):
         if named.stored:
-            yield named.names[0], _array(named)
+            yield named.names[0], as_array(named.names[0], named.tensor)
 
 
 def load(model: Module, weights: Mapping[str, Any]) -> Module:
@@ -102,8 +102,9 @@ def _bytes(value: Any) -> Array | None:
     return value.reshape(-1).view(np.uint8) if value.flags.c_contiguous and value.dtype.isnative else None
 
 
-def _array(named: NamedTensor) -> Array:
-    tensor, name = named.tensor.detach(), named.names[0]
+def as_array(name: str, tensor: Tensor) -> Array:
+    """An array of a tensor's numbers, in its memory where that is possible."""
+    tensor = tensor.detach()
     if tensor.is_meta:
         raise InvalidWeights(name, "it is on the meta device and has no numbers")
     if tensor.layout != torch.strided or tensor.is_quantized:

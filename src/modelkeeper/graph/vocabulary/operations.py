@@ -72,9 +72,10 @@ pointwise zero pointwise: masked_fill(self mask value) maximum(self other) minim
     gt(self other) hardshrink(self lambd) hardsigmoid(self) heaviside(self values) hypot(self other) i0(self)
     igamma(self other) igammac(self other) isfinite(self) isinf(self) isnan(self) isneginf(self)
     isposinf(self) lcm(self other) ldexp(self other) le(self other) lerp(self end weight) lgamma(self)
-    log(self) log10(self) log1p(self) log2(self) logaddexp(self other) logaddexp2(self other)
-    logical_and(self other) logical_not(self) logical_or(self other) logical_xor(self other) logit(self eps)
-    lt(self other) mish(self) mvlgamma(self p) nan_to_num(self nan posinf neginf) ne(self other)
+    log(self) log10(self) log1p(self) log2(self) log_sigmoid(self) logaddexp(self other)
+    logaddexp2(self other) logical_and(self other) logical_not(self) logical_or(self other)
+    logical_xor(self other) logit(self eps) lt(self other) mish(self) mvlgamma(self p)
+    nan_to_num(self nan posinf neginf) ne(self other)
     nextafter(self other) polygamma(n self) positive(self) pow(self exponent) rad2deg(self) reciprocal(self)
     remainder(self other) round(self decimals) rrelu(self lower upper training generator) rsqrt(self)
     rsub(self other alpha) selu(self) sgn(self) sigmoid(self) sign(self) signbit(self) sin(self) sinc(self)
@@ -237,6 +238,21 @@ CURVES = {
     "gelu": "gaussian linear",
     "tanh": "hyperbolic tangent",
 }
+# What activations take if they are not told otherwise: on an edge it is left out at the end.
+USUAL_NUMBERS: dict[str, dict[str, float | str]] = {
+    "celu": {"alpha": 1.0},
+    "elu": {"alpha": 1.0, "scale": 1.0, "input_scale": 1.0},
+    "gelu": {"approximate": "none"},
+    "hardshrink": {"lambd": 0.5},
+    "hardtanh": {"min_val": -1.0, "max_val": 1.0},
+    "leaky_relu": {"negative_slope": 0.01},
+    "softplus": {"beta": 1.0, "threshold": 20.0},
+    "softshrink": {"lambd": 0.5},
+}
+# What cuts numbers off, by which arguments, and what it is called on an edge if it cuts at just these ends.
+CUTS = {"hardtanh": ("min_val", "max_val"), "clamp": ("min", "max"), "clip": ("min", "max")}
+CUTS |= {"clamp_min": ("min", "")}
+RECTIFIERS = {(0, None): "relu", (0, 6): "relu6"}
 
 
 class Operation(Struct, frozen=True):

@@ -133,8 +133,8 @@ def arithmetic(low: Lowering, call: Call, name: str, left: Entry, right: Entry) 
             return low.step("reciprocal", call, self=low.value(right))
     other = _SECOND.get(name, "other")
     if second is not None:
-        whole = name == "pow" and float(second).is_integer()
-        return low.step(name, call, self=_operand(low, left), **{other: int(second) if whole else second})
+        second = int(second) if name == "pow" and second == 2 else second
+        return low.step(name, call, self=_operand(low, left), **{other: second})
     if name == "rsub":
         name, left, right = "sub", right, left
     return low.step(name, call, self=_operand(low, left), **{other: _operand(low, right)})

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from modelkeeper.frontends.onnx.lowering import patterns
 from modelkeeper.frontends.onnx.lowering.attention import attended
 from modelkeeper.frontends.onnx.lowering.patterns import step_of
 from modelkeeper.frontends.onnx.lowering.walk import Call, Entry, Lowering, NotLowered, Stored, lowers, short
@@ -183,8 +184,13 @@ def _group_norm(low: Lowering, call: Call) -> Value:
         num_groups=call.get("num_groups"),
         weight=_vector(low, gain),
         bias=_vector(low, call.needed(2)),
-        eps=short(call.get("epsilon", 1e-5)),
+        eps=own_eps(call),
     )
+
+
+def own_eps(call: Call) -> float | None:
+    """The epsilon of a norm, if it is not the usual one."""
+    return patterns.unusual_eps(short(call.get("epsilon", patterns.USUAL_EPS)))
 
 
 @lowers("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
@@ -195,7 +201,7 @@ def _layer_norm(low: Lowering, call: Call) -> Value:
     layer = call.node.op == "LayerNormalization"
     if gain.shape != tuple(over) or (bias is not None and bias.shape != tuple(over)):
         raise NotLowered
-    eps = short(call.get("epsilon", 1e-5))
+    eps = own_eps(call)
     given: dict[str, Any] = {"input": value, "normalized_shape": over, "weight": low.value(gain), "eps": eps}
     if bias is not None and layer:
         given["bias"] = low.value(bias)

@@ -132,6 +132,14 @@ def _is_error_of(value: Value, other: Value) -> bool:
 # -- norms ------------------------------------------------------------------------------------------------
 
 
+USUAL_EPS = 1e-5  # of norms over a layer or over groups: written where it is another one
+
+
+def unusual_eps(eps: float) -> float | None:
+    """The epsilon of a norm over a layer or over groups, if it is not the usual one."""
+    return None if eps == USUAL_EPS else eps
+
+
 def _layer_norm(low: Lowering, call: Call, source: Value, gain: Stored) -> Value | None:
     """(x - mean) / sqrt(mean((x - mean)^2) + eps) * gain."""
     divided = step_of(source, "div")
@@ -163,7 +171,7 @@ def _layer_norm(low: Lowering, call: Call, source: Value, gain: Stored) -> Value
         input=whole,
         normalized_shape=[whole.shape[-1]],
         weight=low.tensor(gain),
-        eps=shifted.arguments["other"],
+        eps=unusual_eps(shifted.arguments["other"]),
     )
 
 
@@ -186,5 +194,5 @@ def _group_norm(low: Lowering, call: Call, source: Value, gain: Stored) -> Value
         input=whole,
         num_groups=inner.arguments["input"].shape[1],
         weight=low.tensor(gain, (channels,)),
-        eps=inner.arguments["eps"],
+        eps=unusual_eps(inner.arguments["eps"]),
     )

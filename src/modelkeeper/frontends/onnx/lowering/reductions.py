@@ -28,7 +28,7 @@ def _reduce(low: Lowering, call: Call) -> Entry:
         axes = list(range(rank))
     keep = bool(call.get("keepdims", 1))
     spatial = sorted(axis % rank for axis in axes) == list(range(2, rank))
-    if call.node.op == "ReduceMean" and keep and spatial and rank in (3, 4, 5):
+    if call.node.op == "ReduceMean" and keep and spatial and rank in (4, 5):
         return low.step(f"adaptive_avg_pool{rank - 2}d", call, self=value, output_size=[1] * (rank - 2))
     if call.node.op == "ReduceSumSquare":
         value = low.build.step("pow", value.shape, self=value, exponent=2)

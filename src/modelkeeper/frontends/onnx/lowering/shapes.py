@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from modelkeeper.frontends.onnx.lowering.walk import Call, Entry, Lowering, NotLowered, Stored, lowers, short
 from modelkeeper.tracing.trace import Value
 
@@ -23,11 +25,14 @@ def _transpose(low: Lowering, call: Call) -> Entry:
 
 
 @lowers("Expand")
-def _expand(low: Lowering, call: Call) -> Value:
-    value = low.value(call.needed(0))
-    if value.shape == call.shape:
-        return value
-    return low.step("expand", call, self=value, size=list(call.shape))
+def _expand(low: Lowering, call: Call) -> Entry:
+    entry = call.needed(0)
+    if entry.shape == call.shape:
+        return entry
+    numbers = low.array(entry)
+    if numbers is not None and not np.any(numbers):  # states to begin with
+        return np.broadcast_to(numbers, call.shape)
+    return low.step("expand", call, self=low.value(entry), size=list(call.shape))
 
 
 @lowers("Tile")

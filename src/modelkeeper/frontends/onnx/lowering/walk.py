@@ -361,9 +361,14 @@ def plain_number(number: Any) -> float | int:
     return float(number) if number.dtype == np.float64 else short(float(number))
 
 
+# Numbers that formulas are written with, and that lost their last digits in single precision.
+_USUAL = {np.float32(n): n for n in (2**0.5, 0.5**0.5, (2 / math.pi) ** 0.5, math.pi, 1 / 3, 1 / 6, math.e)}
+
+
 def short(number: float) -> float:
-    """The shortest number that is the same in single precision."""
-    return float(str(np.float32(number)))
+    """The number that was written, from what it became in single precision: the shortest, or a usual one."""
+    single = np.float32(number)
+    return _USUAL.get(single) or float(str(single))
 
 
 def _plain(order: tuple[int, ...]) -> bool:

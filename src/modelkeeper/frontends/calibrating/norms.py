@@ -6,14 +6,13 @@ by the statistics of a batch, and would else compute something that the layers w
 
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from modelkeeper.frontends.calibrating.regression import Affine, Numbers, Solver, Sums, in_rows, spread
+from modelkeeper.frontends.calibrating.side_by_side import Chunk, SideBySide, Site, single
 from modelkeeper.frontends.fit_tasks import FitTask, FittedLayer
-from modelkeeper.frontends.torch.aten import vocabulary_name
-from modelkeeper.frontends.torch.program import Hole
-from modelkeeper.frontends.torch.regression import Affine, Solver, Sums, spread
-from modelkeeper.frontends.torch.side_by_side import Chunk, SideBySide, Site
+from modelkeeper.frontends.programs.names import vocabulary_name
+from modelkeeper.frontends.programs.program import Hole
 from modelkeeper.graph.vocabulary import BATCH_NORM, MERGES, MULTIPLY, NORMS, REFITTED
 
 RIDGES = (1e-4, 1e-2, 1e-1, 1.0)  # the held-out examples choose
@@ -37,12 +36,12 @@ class Norms(SideBySide):
     def _rephrase(self, task: FitTask, step: int) -> None:
         """Set new statistics in a norm, and a gain and bias with which it computes the same as before."""
         names, epsilon = dict(task.norm_tensors), self._epsilon(task)
-        old = {role: self.tensors[name].double() for role, name in task.norm_tensors}
+        old = {role: self._double(name) for role, name in task.norm_tensors}
         mean, variance = self._seen(step)
-        slope = old["gain"] / (old["variance"] + epsilon).sqrt()
+        slope = old["gain"] / np.sqrt(old["variance"] + epsilon)
         self._set(names["mean"], mean)
         self._set(names["variance"], variance)
-        self._set(names["gain"], slope * (variance + epsilon).sqrt())
+        self._set(names["gain"], slope * np.sqrt(variance + epsilon))
         self._set(names["bias"], old["bias"] + slope * (mean - old["mean"]))
 
     def _norm(self, task: FitTask, site: "Site") -> FittedLayer:
@@ -51,17 +50,13 @@ class Norms(SideBySide):
         scaled = self._scaled(task, site.step) if MERGES.get(name) == MULTIPLY else ""
         if kind not in NORMS & REFITTED and not scaled:
             return FittedLayer(task.layer, site.target.layer, f"a {name}")
-        fresh: dict[str, Tensor] = {}
+        fresh: dict[str, Numbers] = {}
         if task.norm_tensors:
             fresh = dict(zip(("running_mean", "running_var"), self._seen(site.step), strict=True))
         elif kind == BATCH_NORM:
             return FittedLayer(task.layer, site.target.layer, "a batch norm without statistics of its own")
-        gain = self.tensors[task.weight].double().reshape(-1, 1, 1)
-        bias = (
-            self.tensors[task.bias].double().reshape(-1, 1)
-            if task.bias
-            else torch.zeros(len(gain), 1).double()
-        )
+        gain = self._double(task.weight).reshape(-1, 1, 1)
+        bias = self._double(task.bias).reshape(-1, 1) if task.bias else np.zeros((len(gain), 1))
         fit, hold = (self._lines(chunks, site, fresh, len(gain), scaled) for chunks in (self._fit, self.hold))
         plain = self._lines(self.hold, site, {}, len(gain)) if fresh else hold
         before = plain.error(gain, bias)
@@ -70,13 +65,12 @@ class Norms(SideBySide):
         rivals = [(before, "kept", gain, bias)]
         if fresh:
             rivals.append((hold.error(gain, bias), "statistics", gain, bias))
-        mapped = torch.from_numpy(site.target.units >= 0)
+        mapped = site.target.units >= 0
         for ridge in RIDGES:
             new, shift = Solver(fit, ridge, intercept=bool(task.bias)).solve(fit.cross, gain, bias)
-            new = torch.where(mapped[:, None, None], new, gain)
-            shift = torch.where(mapped[:, None], shift, bias)
-            if torch.isfinite(new).all() and torch.isfinite(shift).all():
-                rivals.append((hold.error(new, shift), "fitted", new, shift))
+            made = Affine(np.where(mapped[:, None, None], new, gain), np.where(mapped[:, None], shift, bias))
+            if made.finite:
+                rivals.append((hold.error(made.weight, made.bias), "fitted", made.weight, made.bias))
         after, how, gain, bias = min(rivals, key=lambda rival: rival[0])
         if how == "fitted" and task.bias:
             wide = spread(Affine(gain, bias), fit, mapped[:, None])
@@ -99,27 +93,27 @@ class Norms(SideBySide):
             if (
                 self._name_of(given[other]) == task.weight
                 and name != other
-                and self._given(step)[name].ndim > 1
+                and len(self._given(step)[name].shape) > 1
             ):
                 return name
         return ""
 
-    def _seen(self, step: int) -> tuple[Tensor, Tensor]:
+    def _seen(self, step: int) -> tuple[Numbers, Numbers]:
         """Mean and variance of a batch norm's inputs, over the examples to fit on."""
-        count, total, squares = 0, torch.zeros(()).double(), torch.zeros(()).double()
+        count, total, squares = 0, np.zeros(()), np.zeros(())
         for chunk in self._fit:
-            x = chunk.child.arguments(step)["input"].movedim(1, -1).flatten(0, -2)
+            x = in_rows(chunk.child.array(step, "input"), 1).astype(np.float64)
             count += len(x)
-            total = total + x.sum(0, dtype=torch.float64)
-            squares = squares + x.double().square().sum(0)
+            total = total + x.sum(0)
+            squares = squares + np.square(x).sum(0)
         mean = total / count
-        return mean.float(), (squares / count - mean.square()).clamp_min(0).float()
+        return single(mean), single(np.maximum(squares / count - np.square(mean), 0))
 
     def _lines(
         self,
         chunks: "list[Chunk]",
         site: "Site",
-        fresh: dict[str, Tensor],
+        fresh: dict[str, Numbers],
         units: int,
         scaled: str = "",
     ) -> Sums:
@@ -128,11 +122,11 @@ class Norms(SideBySide):
         for chunk in chunks:
             given = chunk.child.arguments(site.step)
             changed: dict[str, Any] = {name: None for name in ("weight", "bias") if name in given}
-            x = given[scaled] if scaled else chunk.child.apply(site.step, **changed, **fresh)[0]
-            x = x.movedim(site.axis, -1).flatten(0, -2)
-            y = self._wanted(chunk, site).flatten(0, -2)
+            run = chunk.child
+            x = run.array(site.step, scaled) if scaled else run.apply(site.step, **changed, **fresh)[0]
+            x, y = in_rows(single(x), site.axis), in_rows(self._wanted(chunk, site), -1)
             if len(x) > ROWS[0]:
-                chosen = torch.randperm(len(x), generator=self._generator)[: ROWS[0]]
+                chosen = self._random.permutation(len(x))[: ROWS[0]]
                 x, y = x[chosen], y[chosen]
-            sums.add(x.T[..., None].float(), y.T[..., None].float())
+            sums.add(x.T[..., None], y.T[..., None])
         return sums

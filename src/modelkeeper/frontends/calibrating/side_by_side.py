@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from modelkeeper.frontends.calibrating.examples import Examples
+from modelkeeper.frontends.calibrating.regression import Numbers, Places
 from modelkeeper.frontends.fit_tasks import FitTarget, FitTask
-from modelkeeper.frontends.torch.aten import layer_kind, vocabulary_name
-from modelkeeper.frontends.torch.examples import Examples
-from modelkeeper.frontends.torch.operations import signature
-from modelkeeper.frontends.torch.program import Hole, Program
-from modelkeeper.frontends.torch.run_program import Pass
+from modelkeeper.frontends.programs.names import layer_kind, vocabulary_name
+from modelkeeper.frontends.programs.operations import signature
+from modelkeeper.frontends.programs.passes import Engine, Pass
+from modelkeeper.frontends.programs.program import Hole, Program
 from modelkeeper.graph.vocabulary import ADD, BATCH_NORM, CHANNEL_NORMS, WINDOWED
+from modelkeeper.weights import Array
 
 CHUNK = 128  # examples that run at once
 HELD_OUT = 0.2
@@ -31,8 +32,8 @@ class Chunk:
 
     child: Pass
     parent: Pass
-    inputs: list[Tensor]
-    labels: Tensor | None
+    inputs: list[Array]
+    labels: Array | None
 
 
 @dataclass(frozen=True)
@@ -50,19 +51,22 @@ class Site:
 
 @dataclass(frozen=True)
 class Models:
-    """A child and its parent as programs, each with its tensors by name."""
+    """A child and its parent as programs, each with its tensors by name, and what runs both."""
 
+    engine: Engine
     child: Program
-    child_tensors: dict[str, Tensor]  # as they were before anything was fitted
+    child_tensors: dict[str, Array]  # as they were before anything was fitted
+    child_inputs: list[Array]  # all examples, in the order and layout that the program takes
     parent: Program
-    parent_tensors: dict[str, Tensor]
+    parent_tensors: dict[str, Any]  # as the engine has them
+    parent_inputs: list[Array]
 
 
 class SideBySide:
     """Both models, side by side, as far as they have come."""
 
     def __init__(
-        self, models: Models, start: dict[str, Tensor], examples: Examples, count: int, end: float
+        self, models: Models, start: dict[str, Array], examples: Examples, count: int, end: float
     ) -> None:
         """Split the examples into some to fit on and some held out; no step has run.
 
@@ -73,20 +77,23 @@ class SideBySide:
             count: So many of the examples are used.
             end: After this moment (of `time.perf_counter`) nothing more is fitted.
         """
-        self.program, self.parent = models.child, models.parent
+        self.program, self.parent, self._engine = models.child, models.parent, models.engine
         self._plain, self._parent_tensors = models.child_tensors, models.parent_tensors
         self.tensors, self.changed = dict(start), set[str]()
-        child_inputs, parent_inputs = examples.fitting(self.program), examples.fitting(self.parent)
+        child_inputs, parent_inputs = models.child_inputs, models.parent_inputs
         self._end = end
-        order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0))[:count]
+        order = np.random.default_rng(0).permutation(len(examples))[:count]
         held = max(1, int(HELD_OUT * count))
         self._labels = examples.labels
         self._keep: tuple[set[int], set[int]] = (set(self.program.outputs), set(self.parent.outputs))
         self._fit, self.hold = (
-            [self._passes(part, child_inputs, parent_inputs) for part in torch.split(chosen, CHUNK)]
+            [
+                self._passes(chosen[start : start + CHUNK], child_inputs, parent_inputs)
+                for start in range(0, len(chosen), CHUNK)
+            ]
             for chosen in (order[held:], order[:held])
         )
-        self._generator = torch.Generator().manual_seed(1)
+        self._random = np.random.default_rng(1)
         self._waiting: Counter[int] = Counter()
         steps = range(len(self.program.steps))
         self._norms = [step for step in steps if self._kind(step) == BATCH_NORM]
@@ -103,13 +110,13 @@ class SideBySide:
         self._waiting = Counter(self.parent.layers[name] for name in named if name in self.parent.layers)
         self._keep[1].update(self._waiting)
 
-    def _passes(self, part: Tensor, child_inputs: list[Tensor], parent_inputs: list[Tensor]) -> "Chunk":
+    def _passes(self, part: Places, child_inputs: list[Array], parent_inputs: list[Array]) -> "Chunk":
         labels = self._labels[part] if self._labels is not None else None
-        inputs = [tensor[part] for tensor in child_inputs]
-        beside = [tensor[part] for tensor in parent_inputs]
+        inputs = [array[part] for array in child_inputs]
+        beside = [array[part] for array in parent_inputs]
         return Chunk(
-            Pass(self.program, self.tensors, inputs, self._keep[0]),
-            Pass(self.parent, self._parent_tensors, beside, self._keep[1]),
+            Pass(self._engine, self.program, self.tensors, inputs, self._keep[0]),
+            Pass(self._engine, self.parent, self._parent_tensors, beside, self._keep[1]),
             inputs,
             labels,
         )
@@ -145,7 +152,7 @@ class SideBySide:
         if number is None:
             return None
         self._advance_parent(number)
-        there = self._fit[0].parent.value(number).shape
+        there = tuple(self._fit[0].parent.tensor(number).shape)
         if len(there) != len(shape) or int(target.units.max(initial=-1)) >= there[axis]:
             return None
         if there[:axis] == shape[:axis] and there[axis + 1 :] == shape[axis + 1 :]:
@@ -170,7 +177,9 @@ class SideBySide:
         for chunk in (*self._fit, *self.hold):
             if number not in chunk.parent.values and number >= self.parent.first:
                 if chunk.parent.done > self.parent.maker(number):  # it has been and gone: start over
-                    chunk.parent = Pass(self.parent, self._parent_tensors, chunk.parent.inputs, self._keep[1])
+                    chunk.parent = Pass(
+                        self._engine, self.parent, self._parent_tensors, chunk.parent.inputs, self._keep[1]
+                    )
                 chunk.parent.to(self.parent.maker(number) + 1)
 
     def _rest(self, task: FitTask, own: int, step: int) -> int | None:
@@ -190,15 +199,15 @@ class SideBySide:
         rest = operands[1 - operands.index(own)]
         return rest if self.program.maker(rest) < step else None
 
-    def _wanted(self, chunk: "Chunk", site: "Site") -> Tensor:
+    def _wanted(self, chunk: "Chunk", site: "Site") -> Numbers:
         """The parent's activations that a layer should compute, with its units on the last axis."""
-        units = torch.from_numpy(site.target.units)
-        factor = torch.from_numpy(site.target.factor)
-        computed = chunk.parent.value(site.number)
+        units = site.target.units
+        factor = np.where(units < 0, 0.0, site.target.factor).astype(np.float32)
+        computed = single(chunk.parent.value(site.number))
         if site.extent:
             computed = resized(computed, site.extent)
-        computed = computed.movedim(site.axis, -1)
-        return computed[..., units.clamp_min(0)] * torch.where(units < 0, 0.0, factor).to(computed.dtype)
+        wanted: Numbers = np.moveaxis(computed, site.axis, -1)[..., np.maximum(units, 0)] * factor
+        return wanted
 
     def _advance(self, step: int) -> None:
         for chunk in (*self._fit, *self.hold):
@@ -233,35 +242,44 @@ class SideBySide:
         """The plain arguments of a step that has not run yet."""
         known = signature(self.program.steps[step].operation)
         assert known is not None
-        return dict(zip((p.name for p in known.parameters), self.program.steps[step].arguments, strict=False))
+        return known.named(self.program.steps[step].arguments)
 
     def _epsilon(self, task: FitTask) -> float:
         step = self.program.maker(self.program.layers[task.norm or task.layer])
         return float(self._given_later(step).get("eps", 1e-5))
 
-    def _set(self, name: str, value: Tensor) -> None:
+    def _set(self, name: str, value: Numbers) -> None:
         old = self._plain[name]
         self.changed.add(name)
-        self.tensors[name] = value.reshape(old.shape).to(old.dtype)
+        self.tensors[name] = value.reshape(old.shape).astype(old.dtype)
 
-    def outputs(self, chunk: "Chunk") -> tuple[Tensor, Tensor, Tensor]:
+    def _double(self, name: str) -> Numbers:
+        """A tensor of the child as it is now, in double precision."""
+        return self.tensors[name].astype(np.float64)
+
+    def outputs(self, chunk: "Chunk") -> tuple[Array, Array, Array]:
         """The outputs of the child, of the child before anything was fitted, and of the parent."""
-        plain = Pass(self.program, self._plain, chunk.inputs, self._keep[0])
+        plain = Pass(self._engine, self.program, self._plain, chunk.inputs, self._keep[0])
         child, before, parent = (_output(run) for run in (chunk.child, plain, chunk.parent))
         return child, before, parent
 
 
-def _output(run: Pass) -> Tensor:
+def _output(run: Pass) -> Array:
     run.to(len(run.program.steps))
-    return run.value(run.program.outputs[0])
+    return single(run.value(run.program.outputs[0]))
 
 
-def resized(maps: Tensor, extent: Sequence[int]) -> Tensor:
+def single(values: Array) -> Numbers:
+    """Values in single precision, in which rows and maps are taken."""
+    return values.astype(np.float32, copy=False)
+
+
+def resized(maps: Numbers, extent: Sequence[int]) -> Numbers:
     """Resize maps (examples, units, ...): means over areas, or the nearest place where they grow."""
     for axis, size in enumerate(extent, 2):
         have = maps.shape[axis]
         if size != have:
             areas = [(n * have // size, -(-(n + 1) * have // size)) for n in range(size)]
-            means = [maps.narrow(axis, begin, end - begin).mean(axis, keepdim=True) for begin, end in areas]
-            maps = torch.cat(means, axis)
+            means = [maps.take(range(*area), axis).mean(axis, keepdims=True) for area in areas]
+            maps = np.concatenate(means, axis)
     return maps

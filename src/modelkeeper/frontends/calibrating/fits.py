@@ -15,32 +15,34 @@ spread      Least squares shrinks what it cannot explain, and the layers behind 
 statistics  Every batch norm on the way, fitted or not, holds those of what it is given (see `norms`).
 """
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
+import numpy as np
 
 from modelkeeper.errors import CannotCalibrate
-from modelkeeper.frontends.fit_tasks import FitTask, FittedLayer
-from modelkeeper.frontends.torch.aten import vocabulary_name
-from modelkeeper.frontends.torch.norms import NOTHING_TO_GAIN, RIDGES, ROWS, Norms
-from modelkeeper.frontends.torch.program import references
-from modelkeeper.frontends.torch.regression import (
+from modelkeeper.frontends.calibrating.norms import NOTHING_TO_GAIN, RIDGES, ROWS, Norms
+from modelkeeper.frontends.calibrating.regression import (
     Affine,
+    Numbers,
     Rows,
     Solver,
     Sums,
     Window,
     at,
+    cross_entropy,
     number,
     patches,
     spread,
     statistics,
 )
-from modelkeeper.frontends.torch.side_by_side import Chunk, Site
+from modelkeeper.frontends.calibrating.side_by_side import Chunk, Site, single
+from modelkeeper.frontends.fit_tasks import FitTask, FittedLayer
+from modelkeeper.frontends.programs.names import vocabulary_name
+from modelkeeper.frontends.programs.program import references
 from modelkeeper.graph.vocabulary import CONV, CURVES, WINDOWED, operation
 
 NEARLY = 1.1  # of fits that are nearly as good the one with the largest penalty: it stands training best
@@ -56,7 +58,7 @@ class _Place:
     site: Site
     taken: str
     window: Window | None
-    weight: Tensor
+    weight: Numbers
 
 
 class _Rival(NamedTuple):
@@ -135,7 +137,7 @@ class Fitting(Norms):
         if task.norm:
             fresh = self._behind(task, prior, fit.sums)
             rivals.append(_Rival(hold.error(fresh.weight, fresh.bias), "statistics", fresh))
-        mapped = torch.from_numpy(site.target.units >= 0).reshape(place.weight.shape[:2])
+        mapped = (site.target.units >= 0).reshape(place.weight.shape[:2])
         rivals += self._regressions(task, fit, hold, min(rivals, key=_by_error).made, mapped)
         best = min(rivals, key=_by_error)
         if best.how == "fitted" and task.norm:
@@ -149,11 +151,11 @@ class Fitting(Norms):
     def _gathered(self, place: "_Place") -> Affine:
         """A projection with the weights that the plan gathered, in double precision."""
         shape = place.weight.shape[:2]
-        bias = self.tensors[place.task.bias] if place.task.bias else torch.zeros(shape.numel())
-        return Affine(place.weight, bias.double().reshape(shape))
+        bias = self._double(place.task.bias).reshape(shape) if place.task.bias else np.zeros(shape)
+        return Affine(place.weight, bias)
 
     def _regressions(
-        self, task: FitTask, fit: Rows, hold: Rows, base: Affine, mapped: Tensor
+        self, task: FitTask, fit: Rows, hold: Rows, base: Affine, mapped: Numbers
     ) -> "Iterator[_Rival]":
         """The ridge regression whose penalty stands training best, refined for rectified outputs."""
         solvers = [fit.solver(ridge, intercept=bool(task.bias or task.norm)) for ridge in RIDGES]
@@ -163,10 +165,8 @@ class Fitting(Norms):
         best = max(n for n, error in enumerate(errors) if error <= NEARLY * min(errors))
         sharper = fit.sharpen(solvers[best], solved[best], (base.weight, base.bias))
         for weight, bias in (solved[best], *sharper):
-            made = Affine(
-                torch.where(mapped[..., None], weight, base.weight), torch.where(mapped, bias, base.bias)
-            )
-            if torch.isfinite(made.weight).all() and torch.isfinite(made.bias).all():
+            made = Affine(np.where(mapped[..., None], weight, base.weight), np.where(mapped, bias, base.bias))
+            if made.finite:
                 yield _Rival(hold.error(made.weight, made.bias), "fitted", made)
 
     def _rectified(self, task: FitTask, site: "Site") -> bool:
@@ -206,9 +206,9 @@ class Fitting(Norms):
             margins = (0,) * rank if padding == "valid" else per_axis("padding", 0)
         return Window(kernel, per_axis("stride", 1), margins, dilation, int(given.get("groups", 1)))
 
-    def _grouped(self, task: FitTask, window: Window | None) -> Tensor:
+    def _grouped(self, task: FitTask, window: Window | None) -> Numbers:
         """A layer's weight as (groups, outputs, inputs), in double precision."""
-        weight = self.tensors[task.weight].double()
+        weight = self._double(task.weight)
         if task.flipped:
             weight = weight.T
         groups = window.groups if window is not None else 1
@@ -223,56 +223,54 @@ class Fitting(Norms):
         for chunk in chunks:
             share = max(1, most * chunk.child.batch // total)  # the held-out part is as dense as the rest
             pieces.append(self._piece(chunk, place, share))
-        read, wanted, rest = (torch.cat(parts, 1) for parts in zip(*pieces, strict=True))
+        read, wanted, rest = (np.concatenate(parts, 1) for parts in zip(*pieces, strict=True))
         return Rows(read, wanted, rest, rectified)
 
-    def _piece(self, chunk: "Chunk", place: "_Place", share: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _piece(self, chunk: "Chunk", place: "_Place", share: int) -> tuple[Numbers, Numbers, Numbers]:
         """About so many rows of one chunk: inputs, wanted outputs, and what is added to the outputs."""
         groups, outputs, inputs = place.weight.shape
         site, window = place.site, place.window
-        x, y = chunk.child.arguments(site.step)[place.taken].float(), self._wanted(chunk, site).float()
-        rest = torch.zeros(())
+        x, y = single(chunk.child.array(site.step, place.taken)), self._wanted(chunk, site)
+        rest: Numbers = np.zeros((), np.float32)
         if site.rest is not None:
-            rest = chunk.child.value(site.rest).movedim(site.axis, -1).float()
-        rest = rest.expand(y.shape)
+            rest = np.moveaxis(single(chunk.child.value(site.rest)), site.axis, -1)
+        rest = np.broadcast_to(rest, y.shape)
         if window is None:
             x, y, rest = x.reshape(-1, inputs), y.reshape(-1, outputs), rest.reshape(-1, outputs)
             if len(x) > share:
-                chosen = torch.randperm(len(x), generator=self._generator)[:share]
+                chosen = self._random.permutation(len(x))[:share]
                 x, y, rest = x[chosen], y[chosen], rest[chosen]
             return x[None], y[None], rest[None]
         out = y.shape[1:-1]
-        per_example = min(out.numel(), -(-share // x.shape[0]))
-        places = torch.randperm(out.numel(), generator=self._generator)[:per_example]
-        wanted, added = (at(maps.movedim(-1, 1), places, groups) for maps in (y, rest))
+        per_example = min(math.prod(out), -(-share // x.shape[0]))
+        places = self._random.permutation(math.prod(out))[:per_example]
+        wanted, added = (at(np.moveaxis(maps, -1, 1), places, groups) for maps in (y, rest))
         return patches(x, window, places, out), wanted, added
 
     def _behind(self, task: FitTask, made: Affine, sums: Sums | None) -> Affine:
         """Fold the norm behind a projection into it, with its own statistics or with new ones from sums."""
         if not task.norm:
             return made
-        norm = {
-            role: self.tensors[name].double().reshape(made.bias.shape) for role, name in task.norm_tensors
-        }
+        norm = {role: self._double(name).reshape(made.bias.shape) for role, name in task.norm_tensors}
         mean, variance = (norm["mean"], norm["variance"]) if sums is None else statistics(made, sums)
-        scale = norm["gain"] / (variance + self._epsilon(task)).sqrt()
+        scale = norm["gain"] / np.sqrt(variance + self._epsilon(task))
         return Affine(made.weight * scale[..., None], (made.bias - mean) * scale + norm["bias"])
 
     def _write(self, task: FitTask, prior: Affine, best: Affine | None, fit: Sums) -> None:
         """Write a fit into the tensors of the layer and its norm; None: only new statistics."""
         made = prior
         if best is not None:
-            scale = torch.ones_like(best.bias)
+            scale = np.ones_like(best.bias)
             if task.norm:
                 # A norm undoes any scale, but by how much it divides decides how far a training step moves
                 # what comes out. A fit is a difference of large terms: at the size of the weights it would
                 # divide by far less than the parent's norm did, and a few steps would undo the fit.
-                lent = self.tensors[dict(task.norm_tensors)["variance"]].double().reshape(scale.shape)
+                lent = self._double(dict(task.norm_tensors)["variance"]).reshape(scale.shape)
                 _, made_here = statistics(best, fit)
                 known = (lent > 0) & (made_here > 0)
-                scale = torch.where(known, (lent / made_here.clamp_min(1e-30)).sqrt(), scale)
+                scale = np.where(known, np.sqrt(np.maximum(lent, 0) / np.maximum(made_here, 1e-30)), scale)
             made = Affine(best.weight * scale[..., None], prior.bias if task.norm else best.bias)
-            weight = made.weight.flatten(0, 1)
+            weight = made.weight.reshape(-1, made.weight.shape[2])
             self._set(task.weight, weight.T if task.flipped else weight)
             if task.bias:
                 self._set(task.bias, made.bias)
@@ -282,7 +280,7 @@ class Fitting(Norms):
             self._set(names["mean"], mean)
             self._set(names["variance"], variance)
             if best is not None:
-                gain = (variance + self._epsilon(task)).sqrt() / scale
+                gain = np.sqrt(variance + self._epsilon(task)) / scale
                 self._set(names["gain"], gain)
                 self._set(names["bias"], best.bias + (mean - made.bias) / scale)
 
@@ -294,7 +292,7 @@ class Fitting(Norms):
         if (
             named is None
             or self._kind(step) in WINDOWED
-            or self._labels.is_floating_point()
+            or self._labels.dtype.kind not in "iu"
             or self._labels.ndim != 1
         ):
             return FittedLayer(task.layer, "labels", "no linear layer onto classes")
@@ -308,35 +306,33 @@ class Fitting(Norms):
         for chunks in (self._fit, self.hold):
             sums = Sums(1, weight.shape[2], classes)
             for chunk in chunks:
-                x = chunk.child.arguments(step)[named].float()
+                x = single(chunk.child.array(step, named))
                 if x.ndim != 2 or chunk.labels is None:
                     return FittedLayer(task.layer, "labels", "no linear layer onto classes")
-                y = nn.functional.one_hot(chunk.labels.long(), classes).float()
-                sums.add(x[None], y[None])
+                sums.add(x[None], np.eye(classes, dtype=np.float32)[chunk.labels][None])
             sides.append(sums)
         fit, hold = sides
-        zero = torch.zeros_like(weight), torch.full(weight.shape[:2], 1 / classes, dtype=torch.float64)
+        zero = np.zeros_like(weight), np.full(weight.shape[:2], 1 / classes)
         made = [Solver(fit, ridge, intercept=bool(task.bias)).solve(fit.cross, *zero) for ridge in RIDGES]
         errors = [hold.error(*fitted) for fitted in made]
         best, shift = made[errors.index(min(errors))]
         scale = self._sharpness(step, named, best, shift)
-        start = self.tensors[task.bias].double() if task.bias else torch.zeros(classes).double()
+        start = self._double(task.bias) if task.bias else np.zeros(classes)
         before = hold.error(weight, start[None])
         self._set(task.weight, (scale * best[0]).T if task.flipped else scale * best[0])
         if task.bias:
             self._set(task.bias, scale * (shift - 1 / classes))
         return FittedLayer(task.layer, "labels", "fitted", before, min(errors))
 
-    def _sharpness(self, step: int, named: str, weight: Tensor, bias: Tensor) -> float:
+    def _sharpness(self, step: int, named: str, weight: Numbers, bias: Numbers) -> float:
         """The factor for scores from 0 to 1 with which they serve best as logits."""
 
         def loss(scale: float) -> float:
             total = 0.0
             for chunk in self.hold:
                 assert chunk.labels is not None
-                x = chunk.child.arguments(step)[named].double()
-                scores = scale * (x @ weight[0].T + bias)
-                total += float(nn.functional.cross_entropy(scores, chunk.labels.long(), reduction="sum"))
+                x = chunk.child.array(step, named).astype(np.float64)
+                total += cross_entropy(scale * (x @ weight[0].T + bias), chunk.labels) * len(x)
             return total
 
         return min((1.0, 2.0, 4.0, 8.0, 16.0), key=loss)

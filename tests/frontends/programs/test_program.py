@@ -5,6 +5,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,12 +14,13 @@ from torch import Tensor, nn
 
 from benchmarks.helpers.permutation import randomise
 from modelkeeper.errors import InvalidProgram, NoProgram
+from modelkeeper.frontends.programs.names import layer_kind, vocabulary_name
+from modelkeeper.frontends.programs.passes import check_run
+from modelkeeper.frontends.programs.program import MAX_STEPS, Step
 from modelkeeper.frontends.torch import Program, run
-from modelkeeper.frontends.torch.aten import layer_kind, vocabulary_name
 from modelkeeper.frontends.torch.named_tensors import named_tensors
-from modelkeeper.frontends.torch.program import MAX_STEPS, Step
 from modelkeeper.frontends.torch.record_program import record_program
-from modelkeeper.frontends.torch.run_program import check_run
+from modelkeeper.frontends.torch.run_program import ENGINE
 from tests.helpers.networks import BLOCKS, SCENARIOS, Recurrent, network
 
 GOLDEN = Path(__file__).parent / "golden" / "program-v1.json"
@@ -39,7 +41,8 @@ class Small(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         mask = torch.tensor([True, False, False]).view(1, 3, 1, 1).expand(x.shape[0], 3, 1, 1)
         x = torch.relu_(self.conv(x)).masked_fill(mask, -float("inf")).clamp(min=-1.0)
-        return self.head(x.reshape(x.shape[0] * 2, -1)[:, :12].view(x.shape[0], 2, 12))
+        made: Tensor = self.head(x.reshape(x.shape[0] * 2, -1)[:, :12].view(x.shape[0], 2, 12))
+        return made
 
 
 def small() -> tuple[Program, dict[str, Tensor]]:
@@ -270,7 +273,7 @@ def test_what_would_take_too_much_is_refused_before_it_runs(steps: list[Any]) ->
     data = document(inputs=taken, tensors=[], constants=[], steps=made, outputs=[0], layers={})
     program = Program.from_bytes(data)
     with pytest.raises(InvalidProgram, match=r"too large|pieces|results"):
-        check_run(program, {}, [torch.zeros(1, 2, 4, 4)])
+        check_run(ENGINE, program, {}, [np.zeros((1, 2, 4, 4), np.float32)])
 
 
 def test_a_program_that_does_not_fit_its_tensors_or_inputs_says_so() -> None:

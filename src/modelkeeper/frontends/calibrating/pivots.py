@@ -14,35 +14,36 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from modelkeeper.frontends.torch.program import Program
-from modelkeeper.frontends.torch.run_program import Pass
+from modelkeeper.frontends.calibrating.regression import in_rows
+from modelkeeper.frontends.programs.passes import Engine, Pass
+from modelkeeper.frontends.programs.program import Program
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 TINY = 1e-9
 
 
 def pivots(
+    engine: Engine,
     program: Program,
-    tensors: Mapping[str, Tensor],
+    tensors: Mapping[str, Any],
     reads: Sequence[tuple[str, int]],
-    inputs: Sequence[Tensor],
+    inputs: Sequence[Any],
 ) -> dict[int, Array]:
     """A rank for the units of each space that is read: the higher, the sooner to be kept.
 
     Args:
+        engine: Runs it.
         program: The parent's, checked for as many examples.
         tensors: Its tensors, by name.
         reads: Layers of its graph, convolutions and linear ones, with the space that each of them reads.
         inputs: Examples; a hundred are enough for covariances over the positions of a map.
     """
-    run = Pass(program, tensors, inputs)
+    run = Pass(engine, program, tensors, inputs)
     spaces = {
         program.layers[name]: space for name, space in reads if program.layers.get(name, -1) >= program.first
     }
-    readings: dict[int, list[tuple[Tensor, Tensor]]] = {}
+    readings: dict[int, list[tuple[Array, Array]]] = {}
     for value in sorted(spaces):
         step = program.maker(value)
         run.to(step)
@@ -52,41 +53,44 @@ def pivots(
     return {space: _rank(of_space) for space, of_space in readings.items()}
 
 
-def _reading(run: Pass, step: int) -> tuple[Tensor, Tensor] | None:
+def _reading(run: Pass, step: int) -> tuple[Array, Array] | None:
     """The covariance of the units that a layer reads, and how much it reads from each pair of them."""
     given = run.arguments(step)
-    x, weight = given.get("input"), given.get("weight")
-    if x is None or weight is None or weight.shape[1] == 1 or given.get("groups", 1) != 1:
+    if given.get("input") is None or given.get("weight") is None or given.get("groups", 1) != 1:
+        return None
+    weight = run.array(step, "weight").astype(np.float64)
+    if weight.shape[1] == 1:
         return None
     axis = 1 if weight.ndim > 2 else -1
-    covariance = _covariance(x, axis)
-    flat = weight.double().flatten(2) if weight.ndim > 2 else weight.double()[..., None]
-    metric = torch.einsum("oik,ojk->ij", flat, flat)
-    made = run.apply(step)[0].movedim(axis, -1).flatten(0, -2).double()
+    covariance = _covariance(run.array(step, "input").astype(np.float32, copy=False), axis)
+    flat = weight.reshape(*weight.shape[:2], -1).swapaxes(0, 1).reshape(weight.shape[1], -1)
+    metric = flat @ flat.T
+    made = in_rows(run.apply(step)[0], axis)
     if len(covariance) != len(metric):
         return None
-    return covariance, metric / made.var(0).sum().clamp_min(1e-30)
+    return covariance, metric / max(float(made.var(0, dtype=np.float64).sum()), 1e-30)
 
 
-def _covariance(x: Tensor, axis: int) -> Tensor:
-    rows = x.movedim(axis, -1).flatten(0, -2)
+def _covariance(x: Array, axis: int) -> Array:
+    rows = in_rows(x, axis)
     centred = rows - rows.mean(0)
-    return (centred.T @ centred).double() / max(1, len(rows))
+    covariance: Array = (centred.T @ centred).astype(np.float64) / max(1, len(rows))
+    return covariance
 
 
-def _rank(readings: list[tuple[Tensor, Tensor]]) -> Array:
-    left = [covariance.clone() for covariance, _ in readings]
+def _rank(readings: list[tuple[Array, Array]]) -> Array:
+    left = [covariance.copy() for covariance, _ in readings]
     floors = [TINY * float(covariance.diagonal().max()) + 1e-30 for covariance, _ in readings]
     size = len(left[0])
-    rank, open_ = np.zeros(size), torch.ones(size, dtype=torch.bool)
+    rank, open_ = np.zeros(size), np.ones(size, bool)
     for place in range(size):
-        score = torch.zeros(size, dtype=torch.float64)
+        score = np.zeros(size)
         for covariance, floor, (_, metric) in zip(left, floors, readings, strict=True):
-            score += ((covariance @ metric) * covariance).sum(1) / covariance.diagonal().clamp_min(floor)
-        chosen = int(torch.where(open_, score, -1.0).argmax())
+            score += ((covariance @ metric) * covariance).sum(1) / np.maximum(covariance.diagonal(), floor)
+        chosen = int(np.where(open_, score, -1.0).argmax())
         rank[chosen], open_[chosen] = size - place, False
         for covariance, floor in zip(left, floors, strict=True):
-            column = covariance[:, chosen].clone()
+            column = covariance[:, chosen].copy()
             if column[chosen] > floor:
-                covariance -= torch.outer(column, column) / column[chosen]
+                covariance -= np.outer(column, column) / column[chosen]
     return rank

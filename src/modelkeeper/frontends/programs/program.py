@@ -5,9 +5,9 @@ registered it. A program is plain data: numbered values, and steps that each app
 list (`operations`) to earlier values. There are no loops, branches, calls, names of files or functions;
 nothing is written to but new tensors.
 
-    program = record(model, inputs)                  `capture`: from two passes on shapes
+    program = record_program(model, inputs)          by a front end, from a few passes: see `write`
     program = Program.from_bytes(data)               hostile until checked: a valid program or InvalidProgram
-    outputs = run(program, tensors, inputs)          `running`: {layer's name: its output}
+    one = Pass(engine, program, tensors, inputs)     `passes`: run it step by step, by a front end's engine
 
 Values are numbered in order: inputs, the model's tensors, constants, results of the steps. Sizes may follow
 the number of examples, and their length if the model takes sequences. Before a program from elsewhere runs,
@@ -27,12 +27,12 @@ from functools import cached_property
 from typing import Any
 
 import msgspec
-import torch
+import numpy as np
 from msgspec import Struct
-from torch import Tensor
 
 from modelkeeper.errors import InvalidProgram
-from modelkeeper.frontends.torch.operations import Parameter, signature
+from modelkeeper.frontends.programs.operations import Parameter, signature
+from modelkeeper.weights import Array, dtype_of
 
 FORMAT = "modelkeeper.program"
 VERSION = 1
@@ -45,7 +45,7 @@ MAX_TEXT = 512
 MAX_ELEMENTS = 2**28  # of one value
 MAX_CONSTANTS = 2**25  # numbers in all constants
 DTYPES = {
-    name: getattr(torch, name)
+    name: dtype_of(name)
     for name in "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64".split()
 }
 SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
@@ -130,7 +130,7 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
         return list(itertools.accumulate((step.results for step in self.steps), initial=self.first))[:-1]
 
     @cached_property
-    def unpacked(self) -> list[Tensor]:
+    def unpacked(self) -> list[Array]:
         """The numbers of the constants."""
         return [_numbers(constant) for constant in self.constants]
 
@@ -280,7 +280,7 @@ def _check_shape(taken: Taken | Constant) -> None:
         raise InvalidProgram(name, f"shape {sizes}: a negative size, or more than {MAX_ELEMENTS:,} elements")
 
 
-def _numbers(constant: Constant) -> Tensor:
+def _numbers(constant: Constant) -> Array:
     """What a constant holds, unpacked to no more than its shape asks for."""
     shape = [1 if isinstance(size, Hole) else size for size in constant.shape]
     dtype = DTYPES[constant.dtype]
@@ -291,11 +291,7 @@ def _numbers(constant: Constant) -> Tensor:
         raise InvalidProgram("a constant", f"its numbers cannot be read: {error}") from error
     if len(data) != size:
         raise InvalidProgram("a constant", f"{len(data):,} bytes or more, not {size:,} for shape {shape}")
-    return (
-        torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape)
-        if size
-        else torch.empty(shape, dtype=dtype)
-    )
+    return np.frombuffer(bytearray(data), dtype).reshape(shape)
 
 
 def _check_step(where: str, step: Step, known: int) -> None:
@@ -309,7 +305,7 @@ def _check_step(where: str, step: Step, known: int) -> None:
         raise InvalidProgram(where, f"{step.results} results; it gives {schema.results}")
     for parameter, argument in zip(schema.parameters, step.arguments, strict=False):
         _check_argument(f"{where}, {parameter.name}", parameter, argument, known)
-    given = dict(zip((parameter.name for parameter in schema.parameters), step.arguments, strict=False))
+    given = schema.named(step.arguments)
     # These would write to running statistics, or draw random numbers.
     if given.get("training") or given.get("train") or given.get("dropout_p"):
         raise InvalidProgram(where, "it is to run as in training")
@@ -328,7 +324,7 @@ def _check_argument(where: str, parameter: Parameter, argument: Argument, known:
             raise InvalidProgram(where, f"{item[:40]!r} is no value of it")
         reference = isinstance(item, Hole) and item.v >= 0
         number = isinstance(item, (int, float)) or (isinstance(item, Hole) and item.sized)
-        number = number and not parameter.many  # torch makes a tensor of it
+        number = number and not parameter.many  # it is made a tensor of
         if parameter.tensor != reference and item is not None and not (parameter.tensor and number):
             raise InvalidProgram(where, "a tensor where a number belongs, or the other way round")
     if argument is None and not parameter.optional:

@@ -1,0 +1,349 @@
+"""Run a program: all of it, or as far as one wants, on a batch of any size (and length, if it has one).
+
+    one = Pass(engine, program, tensors, inputs)        step by step: `one.to(step)`, `one.value(number)`
+    check_run(engine, program, tensors, inputs)         on shapes alone: would it take too much?
+    try_out(engine, program, tensors, inputs)           what does it take in truth?
+
+An `Engine` carries out the operations, on a framework's tensors; whoever looks at values gets arrays.
+Whatever goes wrong in a step is the program's fault, and raises InvalidProgram.
+"""
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from modelkeeper.errors import InvalidProgram, ModelKeeperError
+from modelkeeper.frontends.programs.operations import Parameter, Signature, signature
+from modelkeeper.frontends.programs.program import (
+    DTYPES,
+    LENGTH,
+    MAX_ELEMENTS,
+    MAX_LIST,
+    SPECIAL,
+    Argument,
+    Hole,
+    Item,
+    Program,
+    Size,
+    references,
+)
+from modelkeeper.weights import Array
+
+MAX_TOTAL = 2**32  # elements of all values of a pass
+MAX_WORK = 2**42  # multiplications of a pass, about
+
+
+class Engine(Protocol):
+    """Carries out operations of programs in a framework. What it calls a tensor has a shape and a dtype."""
+
+    def tensor(self, array: Any) -> Any:
+        """A tensor with the numbers of an array, in its memory where possible. Tensors stay what they are."""
+
+    def array(self, tensor: Any) -> Array:
+        """The numbers of a tensor, in its memory where possible."""
+
+    def nbytes(self, tensor: Any) -> int:
+        """How much memory a tensor takes."""
+
+    def apply(self, operation: str, arguments: dict[str, Any]) -> list[Any]:
+        """The results of one operation, which is on the list. Raises whatever it likes.
+
+        Args:
+            operation: By its name.
+            arguments: By name, those that were given: tensors, numbers, texts, lists of them. A dtype goes by
+                its name. What is not given has the default that the signature says.
+        """
+
+    def on_shapes(self, arrays: Sequence[Array], look: "Callable[[Engine, Sequence[Any]], int]") -> int:
+        """Call `look` with an engine that computes nothing but shapes, and with stand-ins for the arrays."""
+
+
+class Pass:
+    """Runs a program on one batch, step by step. Values are dropped after their last use."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        program: Program,
+        tensors: Mapping[str, Any],
+        inputs: Sequence[Any],
+        keep: Collection[int] = (),
+    ) -> None:
+        """Begin a pass over a batch; no step has run.
+
+        `tensors`: arrays, looked up by each step that reads one, so they may change until then.
+        `inputs`: arrays.
+        `keep`: values to hold beyond their last use; it may change as well.
+        """
+        self.program, self._engine, self._tensors, self._keep = program, engine, tensors, keep
+        self.inputs = [engine.tensor(taken) for taken in inputs]
+        self.batch, self.length = _sizes(program, self.inputs)
+        self.done = 0  # steps
+        self.values: dict[int, Any] = dict(enumerate(self.inputs))
+
+    def to(self, step: int) -> None:
+        """Run all steps before this one."""
+        program = self.program
+        while self.done < step:
+            self._run(self.done)
+            for value in references(program.steps[self.done].arguments):
+                if program.last_use[value] <= self.done and value not in self._keep:
+                    self.values.pop(value, None)
+            self.done += 1
+
+    def release(self, number: int) -> None:
+        """Drop a value that was kept, unless steps to come read it."""
+        if self.program.last_use.get(number, -1) < self.done and number >= self.program.first:
+            self.values.pop(number, None)
+
+    def tensor(self, number: int) -> Any:
+        """An input, a tensor of the model, a constant, or a value that was kept, as the engine has it."""
+        if number not in self.values and number < self.program.first:
+            return self._enter(number)
+        return self.values[number]
+
+    def value(self, number: int) -> Array:
+        """The same, as an array."""
+        return self._engine.array(self.tensor(number))
+
+    def arguments(self, number: int) -> dict[str, Any]:
+        """The arguments of a step with the values there are now, by name; tensors as the engine has them."""
+        step = self.program.steps[number]
+        parameters = _signature(step.operation).parameters
+        return {
+            parameter.name: self._argument(parameter, argument)
+            for parameter, argument in zip(parameters, step.arguments, strict=False)
+        }
+
+    def array(self, number: int, name: str) -> Array:
+        """One argument of a step, which is a tensor, as an array."""
+        step = self.program.steps[number]
+        item = _signature(step.operation).named(step.arguments)[name]
+        return self.value(item.v)
+
+    def apply(self, number: int, **changed: Any) -> list[Array]:
+        """The results of a step on the values there are now, with some arguments changed, as arrays."""
+        engine = self._engine
+        made = {name: None if value is None else engine.tensor(value) for name, value in changed.items()}
+        return [engine.array(tensor) for tensor in self.results(number, made)]
+
+    def results(self, number: int, changed: Mapping[str, Any]) -> list[Any]:
+        """The results of a step, as the engine has them."""
+        step = self.program.steps[number]
+        arguments = self.arguments(number) | dict(changed)
+        where = f"step {number} ({step.operation})"
+        _check_pieces(where, _signature(step.operation), arguments)
+        try:
+            results = self._engine.apply(step.operation, arguments)
+        except ModelKeeperError:
+            raise
+        except Exception as error:
+            problem = str(error).partition("\n")[0][:300] + _unlike(self.program, self.inputs)
+            raise InvalidProgram(where, problem) from error
+        if len(results) != step.results:
+            raise InvalidProgram(where, f"it gave {len(results)} results, not {step.results}")
+        return results
+
+    def _run(self, number: int) -> None:
+        first = self.program.first_values[number]
+        for place, result in enumerate(self.results(number, {})):
+            value = first + place
+            if self.program.last_use.get(value, -1) > number or value in self._keep:
+                self.values[value] = result
+
+    def _enter(self, number: int) -> Any:
+        number -= len(self.program.inputs)
+        if number < len(self.program.tensors):
+            return self._engine.tensor(self._tensors[self.program.tensors[number].name])
+        place = number - len(self.program.tensors)
+        sizes = [self._size(size) for size in self.program.constants[place].shape]
+        if math.prod(sizes) > MAX_ELEMENTS:
+            raise InvalidProgram("a constant", f"it is too large for a batch of {self.batch}: {sizes}")
+        constant = self._engine.tensor(self.program.unpacked[place])
+        if not any(isinstance(size, Hole) for size in self.program.constants[place].shape):
+            return constant
+        return self._engine.apply("expand.default", {"self": constant, "size": sizes})[0]
+
+    def _size(self, size: Size) -> int:
+        return size.size(self.batch, self.length) if isinstance(size, Hole) else size
+
+    def _argument(self, parameter: Parameter, argument: Argument) -> Any:
+        if isinstance(argument, tuple):
+            return [self._item(item) for item in argument]
+        return argument if isinstance(argument, str) else self._item(argument)
+
+    def _item(self, item: Item) -> Any:
+        if not isinstance(item, Hole):
+            return item
+        if item.v >= 0:
+            return self.tensor(item.v)
+        return self._size(item) if item.sized else SPECIAL[item.f]
+
+
+def check_run(engine: Engine, program: Program, tensors: Mapping[str, Any], inputs: Sequence[Any]) -> int:
+    """Run on shapes alone, and refuse what would take too much memory or work.
+
+    Returns the most elements that are held at once, tensors of the model not counted.
+
+    Raises:
+        InvalidProgram: It does not run on inputs and tensors of these shapes, or would take too much.
+    """
+    for taken in program.tensors:
+        tensor = tensors.get(taken.name)
+        if tensor is None or tuple(tensor.shape) != taken.shape:
+            state = "missing" if tensor is None else f"of shape {tuple(tensor.shape)}"
+            raise InvalidProgram(taken.name[:80], f"the tensor is {state}, the program takes {taken.shape}")
+    names = [taken.name for taken in program.tensors]
+
+    def look(dry: Engine, stand_ins: Sequence[Any]) -> int:
+        held = dict(zip(names, stand_ins[len(inputs) :], strict=True))
+        return _look(Pass(dry, program, held, stand_ins[: len(inputs)]))
+
+    return engine.on_shapes([*inputs, *(tensors[name] for name in names)], look)
+
+
+def _look(dry: Pass) -> int:
+    """Run a pass on shapes to its end, and refuse what is too large; the most elements held at once."""
+    program, total, work, peak = dry.program, 0, 0, 0
+    live = {number: _elements(tensor) for number, tensor in dry.values.items()}
+    for number, step in enumerate(program.steps):
+        results = dry.results(number, {})
+        made = sum(map(_elements, results))
+        total, work = total + made, work + made * _work(dry, number)
+        largest = max(map(_elements, results))
+        if largest > MAX_ELEMENTS or total > MAX_TOTAL or work > MAX_WORK:
+            raise InvalidProgram(
+                f"step {number} ({step.operation})",
+                f"too large for a batch of {dry.batch}: a value of {largest:,} elements, {total:,} so far, "
+                f"{work:,} multiplications. Use smaller batches",
+            )
+        for place, result in enumerate(results):
+            value = program.first_values[number] + place
+            dry.values[value] = result
+            live[value] = _elements(result)
+        peak = max(peak, sum(live.values()))
+        for value in references(step.arguments):
+            if program.last_use[value] <= number:
+                live.pop(value, None)
+    return peak
+
+
+def try_out(
+    engine: Engine, program: Program, tensors: Mapping[str, Any], inputs: Sequence[Any]
+) -> tuple[float, int]:
+    """Measure the seconds that a pass takes, and the bytes of activations it holds at most."""
+    began, one, peak = time.perf_counter(), Pass(engine, program, tensors, inputs), 0
+    for step in range(len(program.steps)):
+        one.to(step + 1)
+        peak = max(peak, sum(map(engine.nbytes, one.values.values())))
+    return time.perf_counter() - began, peak
+
+
+def run(
+    engine: Engine,
+    program: Program,
+    tensors: Mapping[str, Any],
+    inputs: Sequence[Any],
+    layers: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """The outputs of the named layers of the model's graph (default: all), on one batch of any size.
+
+    Raises:
+        InvalidProgram: The program does not fit the tensors or inputs, or would take too much memory or work.
+    """
+    wanted = program.layers if layers is None else {name: program.layers[name] for name in layers}
+    check_run(engine, program, tensors, inputs)
+    one = Pass(engine, program, tensors, inputs, set(wanted.values()))
+    one.to(len(program.steps))
+    return {name: one.tensor(number) for name, number in wanted.items()}
+
+
+def _signature(operation: str) -> Signature:
+    known = signature(operation)
+    assert known is not None, operation  # a program was checked when it was built
+    return known
+
+
+def _elements(tensor: Any) -> int:
+    return math.prod(int(size) for size in tensor.shape)
+
+
+def _sizes(program: Program, inputs: Sequence[Any]) -> tuple[int, int]:
+    """The number of examples, and their length (0 where the program has none)."""
+    if len(inputs) != len(program.inputs):
+        raise InvalidProgram("inputs", f"{len(inputs)} given, it takes {len(program.inputs)}")
+    batches: set[int] = set()
+    lengths: set[int] = set()
+    for taken, tensor in zip(program.inputs, inputs, strict=True):
+        if len(tensor.shape) != len(taken.shape):
+            raise InvalidProgram(
+                taken.name[:80], f"shape {tuple(tensor.shape)}, it takes {len(taken.shape)} axes"
+            )
+        for actual, size in zip(tensor.shape, taken.shape, strict=True):
+            if size == LENGTH:
+                lengths.add(actual)
+            elif isinstance(size, Hole):
+                batches.add(-1 if actual % size.b else actual // size.b)
+            elif size != actual and DTYPES[taken.dtype].kind in "iub":
+                raise InvalidProgram("inputs", "tokens of another length" + _unlike(program, inputs))
+    if len(batches) != 1 or -1 in batches:
+        raise InvalidProgram("inputs", f"they do not agree about the size of the batch: {sorted(batches)}")
+    if len(lengths) > 1:
+        raise InvalidProgram("inputs", f"they do not agree about the length: {sorted(lengths)}")
+    return batches.pop(), max(lengths, default=0)
+
+
+def _unlike(program: Program, inputs: Sequence[Any]) -> str:
+    """Advice for inputs of another size than the program was recorded with; "" if they have the same."""
+    for taken, tensor in zip(program.inputs, inputs, strict=True):
+        both = zip(taken.shape, tensor.shape, strict=False)
+        fixed = [(size, n) for size, n in both if isinstance(size, int)]
+        if any(size != n for size, n in fixed):
+            recorded, given = ("x".join(str(pair[n]) for pair in fixed) for n in range(2))
+            return (
+                f". It was recorded with {taken.name[:80]!r} of {recorded} an example, and is given {given}: "
+                "register models with example_inputs of the size that they are used with"
+            )
+    return ""
+
+
+def _check_pieces(where: str, schema: Signature, arguments: Mapping[str, Any]) -> None:
+    """Refuse to take a tensor into too many pieces before they are made."""
+    if not schema.lists:
+        return
+    tensor, dim = arguments.get("self"), arguments.get("dim", 0)
+    rank = len(getattr(tensor, "shape", ()))
+    if not isinstance(dim, int) or not -rank <= dim < rank:
+        raise InvalidProgram(where, "it takes pieces of no axis")
+    size = arguments.get("split_size", 1)
+    axis = int(tensor.shape[dim])  # type: ignore[union-attr]
+    pieces = arguments.get("chunks") or axis // max(1, size if isinstance(size, int) else 1)
+    if "split_sizes" not in arguments and pieces > MAX_LIST:
+        raise InvalidProgram(where, f"{pieces:,} pieces; at most {MAX_LIST:,}")
+
+
+def _work(dry: Pass, number: int) -> int:
+    """About how many multiplications one element of a step's result takes."""
+    step = dry.program.steps[number]
+    given = dry.arguments(number)
+    weight = given.get("weight")
+    shape = tuple(getattr(weight, "shape", ()))
+    if len(shape) > 1 and step.operation != "embedding.default":
+        return _elements(weight) // max(1, int(min(shape[:2])))
+    kernel = given.get("kernel_size")
+    if isinstance(kernel, list):
+        return math.prod(int(size) for size in kernel)
+    name = step.operation.partition(".")[0]
+    if name in ("matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "scaled_dot_product_attention"):
+        shapes = [tuple(tensor.shape) for tensor in _tensors_in(given.values())]
+        return max((int(shape[-1]) for shape in shapes if shape), default=1)
+    return 1
+
+
+def _tensors_in(tree: Any) -> Iterator[Any]:
+    for branch in tree:
+        if isinstance(branch, list):
+            yield from _tensors_in(branch)
+        elif hasattr(branch, "shape"):
+            yield branch

@@ -1,0 +1,1 @@
+"""Training tools that call the client where they let others in; one package for each tool."""
