@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from modelkeeper.weights import Array

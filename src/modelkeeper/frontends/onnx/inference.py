@@ -64,7 +64,7 @@ class Inference:
             return unknown
         types = {name: _type(known) for name, known in inputs.items()}
         data = {
-            name: numpy_helper.from_array(np.ascontiguousarray(known.numbers))
+            name: numpy_helper.from_array(np.array(known.numbers))
             for name, known in inputs.items()
             if known.numbers is not None and known.numbers.size <= _FEW
         }

@@ -9,6 +9,7 @@ from modelkeeper.frontends.onnx.lowering import patterns
 from modelkeeper.frontends.onnx.lowering.tables import is_table
 from modelkeeper.frontends.onnx.lowering.walk import Call, Entry, Lowering, NotLowered, Stored, lowers, short
 from modelkeeper.tracing.trace import Value
+from modelkeeper.weights import dtype_of
 
 _UNARY = {
     name: name.lower()
@@ -199,4 +200,9 @@ def _same(low: Lowering, call: Call) -> Entry:
     entry = call.needed(0)
     if call.node.op in ("Identity", "Dropout") or (isinstance(entry, Stored) and entry.dtype == call.dtype):
         return entry
+    number = low.number(entry)
+    if number is not None or isinstance(entry, np.ndarray):
+        array = low.array(entry)
+        assert array is not None
+        return array.astype(dtype_of(call.dtype))
     return low.step("clone", call, self=low.value(entry))

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from modelkeeper.frontends.onnx.lowering import patterns
 from modelkeeper.frontends.onnx.lowering.attention import attended
 from modelkeeper.frontends.onnx.lowering.patterns import step_of
@@ -98,7 +100,7 @@ def _with_padding(low: Lowering, value: Value, pads: list[int]) -> tuple[Value, 
 
 def _vector(low: Lowering, entry: Entry | None) -> Value | None:
     """A bias or a gain: one number for each unit."""
-    if entry is None:
+    if entry is None or (isinstance(entry, np.ndarray) and not np.any(entry)):
         return None
     return low.tensor(entry, (math.prod(entry.shape),)) if isinstance(entry, Stored) else low.value(entry)
 
