@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 FRONTENDS = Registry(
     "front end",
     "modelkeeper.frontends",
-    {"torch": "modelkeeper.frontends.torch.frontend:FRONTEND"},
+    {  # in the order in which they are asked: a Keras model on PyTorch is a torch.nn.Module as well
+        "keras": "modelkeeper.frontends.keras.frontend:FRONTEND",
+        "torch": "modelkeeper.frontends.torch.frontend:FRONTEND",
+    },
     replaceable=True,
 )
 
@@ -41,7 +44,7 @@ def frontend_for(model: object) -> Frontend:
         UnknownFramework: None does.
     """
     packages = sorted({base.__module__.partition(".")[0] for base in type(model).__mro__})
-    built_in = map(FRONTENDS.get, filter(FRONTENDS.built_in.__contains__, packages))
+    built_in = map(FRONTENDS.get, filter(packages.__contains__, FRONTENDS.built_in))
     for part in itertools.chain(FRONTENDS.added(), built_in):
         frontend = cast(Frontend, part)
         if frontend.takes(model):

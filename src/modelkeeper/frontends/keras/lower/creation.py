@@ -1,0 +1,23 @@
+"""Rules for what is made anew: numbers of a kind, random ones."""
+
+from modelkeeper.frontends.keras.lower.lowering import Lowering, number
+from modelkeeper.frontends.keras.lower.pointwise import unary
+from modelkeeper.frontends.keras.lower.seen import Seen
+from modelkeeper.frontends.keras.lower.table import CannotLower, arguments, lowers
+from modelkeeper.frontends.keras.recorder import Call
+from modelkeeper.tracing.trace import Value
+
+
+@lowers("random.normal", "random.truncated_normal", "random.uniform", "random.randint")
+def _random(low: Lowering, call: Call) -> Value:
+    shape = tuple(call.outputs[0].shape)
+    name = "rand" if call.name in ("random.uniform", "random.randint") else "randn"
+    return low.step(name, shape, size=list(shape))
+
+
+@lowers("FullLike")
+def _full_like(low: Lowering, call: Call) -> Seen:
+    fill = number(arguments(call)["fill_value"])
+    if fill is None:
+        raise CannotLower("filled with something else than a number")
+    return unary(low, call.args[0], "full_like", fill_value=fill)

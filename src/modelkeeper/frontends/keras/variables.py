@@ -1,0 +1,88 @@
+"""Which variables does a model own, under which names, and what are they to the graph?
+
+Each variable of `model.weights` once, named by its path with dots ("conv2d_1.kernel"). Keras itself leaves
+out seeds, metrics and what belongs to the optimizer.
+
+What is not trained by its nature (moving statistics) is a buffer; what is only frozen is a parameter still.
+Statistics that a preprocessing layer took of the data are the data's, not the model's: they are never read
+and never loaded.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+ADAPTED = (keras.layers.Normalization, keras.layers.Discretization)  # their variables describe the data
+
+
+@dataclass(frozen=True, slots=True)
+class NamedVariable:
+    """A variable of a model, and what the graph says of it."""
+
+    name: str
+    variable: Any
+    shape: tuple[int, ...]
+    dtype: str
+    parameter: bool
+    trainable: bool
+    stored: bool = True
+
+
+class Variables:
+    """The variables of a model, by identity, in the order of its layers."""
+
+    def __init__(self, model: Any) -> None:
+        self._known: dict[int, NamedVariable] = {}
+        self._names: set[str] = set()
+        for layer in layers_of(model):
+            self.add(layer)
+
+    def __iter__(self) -> Iterator[NamedVariable]:
+        return iter(self._known.values())
+
+    def of(self, variable: Any) -> NamedVariable:
+        """What is known of a variable; one that no layer was found to own is taken in as it is."""
+        return self._known.get(id(variable)) or self._take(variable, bool(variable.trainable), True, True)
+
+    def add(self, layer: Any) -> None:
+        """Take in the variables that a layer has itself."""
+        stored = not isinstance(layer, ADAPTED)
+        for parameter, variables in (
+            (True, layer._trainable_variables),
+            (False, layer._non_trainable_variables),
+        ):
+            for variable in variables:
+                if id(variable) not in self._known:
+                    self._take(variable, parameter, stored, bool(layer.trainable))
+
+    def _take(self, variable: Any, parameter: bool, stored: bool, learns: bool) -> NamedVariable:
+        path = variable.path.replace("/", ".")
+        name, count = path, 1
+        while name in self._names:
+            count += 1
+            name = f"{path}@{count}"
+        self._names.add(name)
+        known = self._known[id(variable)] = NamedVariable(
+            name=name,
+            variable=variable,
+            shape=tuple(variable.shape),
+            dtype=keras.backend.standardize_dtype(variable.dtype),
+            parameter=parameter,
+            trainable=parameter and learns and bool(variable.trainable),
+            stored=stored,
+        )
+        return known
+
+
+def layers_of(model: Any) -> Iterator[Any]:
+    """A model and all layers in it, each once, those that it has itself first."""
+    met: set[int] = set()
+    waiting = [model]
+    while waiting:
+        layer = waiting.pop()
+        if id(layer) not in met:
+            met.add(id(layer))
+            yield layer
+            waiting.extend(reversed(layer._layers))
