@@ -57,7 +57,9 @@ class KerasEngine:
                 problems.append(problem)
             return stand_ins[0]
 
-        shapes = [keras.KerasTensor(array.shape, dtype=_dtype(array), record_history=False) for array in arrays]
+        shapes = [
+            keras.KerasTensor(array.shape, dtype=_dtype(array), record_history=False) for array in arrays
+        ]
         keras.backend.compute_output_spec(call, *shapes)
         if problems:
             raise problems[0]

@@ -86,8 +86,10 @@ class _Speller:
         """The same numbers, as floating-point ones if they were whole."""
         taken, made = self._step.inputs[0], self._step.outputs
         same = taken.dtype == made[0].dtype or (taken.floating and made[0].floating)
-        return Call("", {"self": taken}, made) if same else self._call(
-            "_to_copy.default", {"self": taken, "dtype": made[0].dtype}, made
+        return (
+            Call("", {"self": taken}, made)
+            if same
+            else self._call("_to_copy.default", {"self": taken, "dtype": made[0].dtype}, made)
         )
 
     def _operation(self, name: str) -> str:
@@ -133,7 +135,9 @@ class _Speller:
         pairs = zip(reversed(padding[:rank]), reversed(padding[rank:]), strict=True)
         pad = [width for pair in pairs for width in pair]
         made = next(self._fresh)
-        return made, self._call("constant_pad_nd.default", {"self": taken, "pad": pad, "value": value}, [made])
+        return made, self._call(
+            "constant_pad_nd.default", {"self": taken, "pad": pad, "value": value}, [made]
+        )
 
     def _convolution(self, rank: int) -> Iterator[Call]:
         made, border = self._bordered(self._given["input"], rank)

@@ -7,7 +7,9 @@ from keras import ops
 
 from modelkeeper.frontends.keras.operations.table import carries_out
 
-Cell = Callable[[Any, Any, tuple[Any, ...]], tuple[Any, ...]]  # both products, states -> states; the first is put out
+Cell = Callable[
+    [Any, Any, tuple[Any, ...]], tuple[Any, ...]
+]  # both products, states -> states; the first is put out
 
 
 def _lstm_cell(taken: Any, again: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
