@@ -133,7 +133,8 @@ def _routes() -> Iterator[Patch]:
     )
     for module, counterpart in homes:
         for name in dir(module):
-            theirs, ours = getattr(module, name), getattr(counterpart, name, None)
+            theirs = getattr(module, name)
+            ours = getattr(counterpart, name, None) or getattr(ops, name, None)
             plain = callable(theirs) and callable(ours) and not isinstance(theirs, type)
             if plain and not name.startswith("_") and name not in _NOT_ROUTED:
                 yield module, name, theirs, _route(theirs, ours)

@@ -71,10 +71,16 @@ class Lowering:
             assert seen.shape == tuple(tensor.shape), (call.name, seen.shape, tensor.shape)
             self._seen[id(tensor)] = seen
 
-    def trace(self, outputs: Iterable[Any], ran_on: Any) -> Trace:
-        """The trace of what led to these symbolic tensors."""
-        given = [self.plain(tensor) for tensor in outputs]
-        return self.build.trace(given, tensors=self._owned(), notes=self.notes, ran_on=ran_on)
+    def output(self, tensor: Any) -> tuple[Value, tuple[int, ...]]:
+        """What comes out, and which of Keras' axes each of its axes is: images have their channels first."""
+        seen = self.seen(tensor)
+        if isinstance(seen, Seen) and seen.only_moved:
+            return seen.value, inverse(seen.order)
+        return self.plain(tensor), tuple(range(len(tensor.shape)))
+
+    def trace(self, outputs: Sequence[Value], ran_on: Any) -> Trace:
+        """The trace of what led to these values."""
+        return self.build.trace(outputs, tensors=self._owned(), notes=self.notes, ran_on=ran_on)
 
     def _owned(self) -> list[OwnedTensor]:
         """Every tensor of the model, in the order of its variables."""

@@ -27,7 +27,7 @@ def _recurrent(low: Lowering, call: Call) -> list[Value]:
     name = _step_name(call.name, cell)
     if given.get("mask") is not None:  # it hides places, not units
         low.approximate(call, "a mask over places is ignored")
-    value = low.plain(given["sequence"])
+    value = low.plain(given["sequences"])
     if layer.go_backwards:
         value = low.step("flip", value.shape, self=value, dims=[1])
     params, biased = _parameters(low, cell, call.name)
