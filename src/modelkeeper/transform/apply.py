@@ -16,6 +16,7 @@ from modelkeeper.graph import Atom, Axis, Layer, Tensor
 from modelkeeper.graph.vocabulary import BATCH_NORM
 from modelkeeper.transform.gather import AxisMap, gather
 from modelkeeper.transform.importance import Importance, folded
+from modelkeeper.transform.merge import epsilon_of
 from modelkeeper.transform.pairing import TensorPair
 from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.units import MEAN, NOTHING, Index, Mask, Shares
@@ -191,7 +192,11 @@ class _Run:
     def _folded(self, pair: TensorPair) -> Array:
         """A tensor of the parent, merged and folded: in it, kept units stand in for dropped ones."""
         merge = self._plan.merges.get(pair.parent.name)
-        array = merge.apply(pair.parent, self._source) if merge else self._source(pair.parent)
+        other = self._plan.epsilons.get(pair.child.name)
+        if other is not None:
+            array = other.apply(pair.child.role, self._source)
+        else:
+            array = merge.apply(pair.parent, self._source) if merge else self._source(pair.parent)
         if self._fold is not None:
             for (child_axis, parent_axis), number in zip(pair.axis_pairs(), pair.parent_axes(), strict=True):
                 for space, kept in self._plan.maps.dropping(child_axis, parent_axis, self._importance):
@@ -203,8 +208,7 @@ class _Run:
     def _epsilon(self, entry: Entry) -> float:
         """What the batch norm of an entry adds to variances; 0 for other layers."""
         layer = self._layers[entry.layer]
-        value = layer.attributes.get("eps", 0.0)
-        return float(value) if layer.kind == BATCH_NORM and isinstance(value, (int, float)) else 0.0
+        return epsilon_of(layer) if layer.kind == BATCH_NORM else 0.0
 
     def _identity(self, entry: Entry, tensor: Tensor) -> Array:
         """The weights of a new layer that hands each unit on: copies of one source share in it."""
