@@ -3,15 +3,14 @@
 import copy
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
-keras = pytest.importorskip("keras")
-
-from modelkeeper import KeeperWarning  # noqa: E402
-from modelkeeper.errors import InvalidMeta, InvalidSetting  # noqa: E402
-from modelkeeper.integrations.keras import WarmStart  # noqa: E402
-from tests.helpers.recording_client import LENT, RecordingClient, heights  # noqa: E402
+from modelkeeper import KeeperWarning
+from modelkeeper.errors import InvalidMeta, InvalidSetting
+from modelkeeper.integrations.keras import WarmStart
+from tests.helpers.recording_client import LENT, RecordingClient, heights
 
 META = {"data": "halves", "task": "classification"}
 RNG = np.random.default_rng(0)
@@ -148,11 +147,11 @@ def test_validation_in_some_epochs_only() -> None:
 def test_a_training_without_validation_is_not_registered_and_says_why() -> None:
     client, model = RecordingClient(), network()
     warm = WarmStart(client, META)
-    with pytest.warns(KeeperWarning, match="val_ metrics are not in the logs.*validation_data"):
+    with pytest.warns(KeeperWarning, match="val_ metrics are not in its logs.*validation_data"):
         fit(model, warm, validation_split=0.0)
     assert client.registered == []
     assert warm.records == []
-    assert "not registered: val_ metrics" in warm.summary().replace("\n", " ") or "val_" in warm.summary()
+    assert "not registered: val_" in warm.summary()
 
 
 def test_a_last_fit_without_validation_after_measured_ones_says_it_in_the_summary_alone() -> None:
@@ -162,7 +161,7 @@ def test_a_last_fit_without_validation_after_measured_ones_says_it_in_the_summar
     fit(network(), warm, validation_split=0.0)
     assert len(client.asked) == 2
     assert len(client.registered) == 1
-    assert warm.trainings[1].why_not_registered.startswith("val_accuracy is not in the logs")
+    assert warm.trainings[1].why_not_registered.startswith("val_accuracy is not in its logs")
 
 
 def test_a_user_may_name_what_counts() -> None:

@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
-keras = pytest.importorskip("keras")
-kt = pytest.importorskip("keras_tuner")
+from modelkeeper.errors import InvalidSetting
+from modelkeeper.integrations.keras import WarmStart
+from tests.helpers.recording_client import RecordingClient
 
-from modelkeeper.errors import InvalidSetting  # noqa: E402
-from modelkeeper.integrations.keras import WarmStart  # noqa: E402
-from tests.helpers.recording_client import RecordingClient  # noqa: E402
+kt: Any = pytest.importorskip("keras_tuner")
 
 RNG = np.random.default_rng(0)
 X = RNG.random((48, 6)).astype("float32")

@@ -47,6 +47,7 @@ class WarmStart(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
             `ModelKeeperClient.query_for_model`).
         labels: Of these examples, for a head that the parent cannot teach.
         example_inputs: What the model runs on, if that cannot be found from the model itself.
+        register: Whether to register what was trained; False: only ask.
         verbose: Print a line when a training starts and when it is registered.
 
     Raises:
@@ -64,6 +65,7 @@ class WarmStart(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
         calibrate: Any = None,
         labels: Any = None,
         example_inputs: Any = None,
+        register: bool = True,
         verbose: bool = False,
     ) -> None:
         super().__init__()
@@ -71,6 +73,7 @@ class WarmStart(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
             client,
             meta,
             by_name(monitor, mode) if monitor else None,
+            register=register,
             verbose=verbose,
             example_inputs=example_inputs,
             calibrate=calibrate,

@@ -91,6 +91,7 @@ class Session:
         meta: Mapping[str, Any] | None,
         objective: Objective | None,
         *,
+        register: bool = True,
         verbose: bool = False,
         example_inputs: Any = None,
         **query: Any,
@@ -106,7 +107,7 @@ class Session:
         self._registered = given
         read_query(self._asked)
         read_registration(given | {"accuracy": 0.5}, "check")
-        self.client, self.verbose = client, verbose
+        self.client, self._keep, self._verbose = client, register, verbose
         self._objective, self._example_inputs, self._query = objective, example_inputs, query
         self.trainings: list[Training] = []
         self._open: Training | None = None  # what has begun and not ended
@@ -137,18 +138,21 @@ class Session:
         _, training.answer = self.client.query_for_model(
             training.model, self._asked, example_inputs=self._example_inputs, **self._query
         )
-        if self.verbose:
+        if self._verbose:
             print(f"ModelKeeper: {how_it_started(training)}")
 
     def see(self, training: Training, epoch: int, logs: Mapping[str, Any]) -> None:
         """An epoch has ended."""
-        training.see(epoch, logs, self._compared_by(logs))
+        if self._keep:
+            training.see(epoch, logs, self._compared_by(logs))
 
     def end(self, training: Training) -> None:
         """A training has ended: register it, or leave it to its trial."""
         if self._open is training:
             self._open = None
-        if training.metric is None:
+        if not self._keep:
+            training.let_go("it was not asked for")
+        elif training.metric is None:
             self._leave_out(training)
         elif self._trial is not None:
             self._trial.take(training, training.metric)
@@ -196,14 +200,14 @@ class Session:
             finally:
                 model.set_weights(last)
         training.let_go("" if training.record is not None else "the zoo did not take it")
-        if self.verbose:
-            print(f"ModelKeeper: {what_became_of_it(training)}")
+        if self._verbose:
+            print(f"ModelKeeper: {what_became_of_it(training)}, {how_good_it_was(training)}")
 
     def _leave_out(self, training: Training) -> None:
         """Nothing to compare it by: say so, unless it follows trainings that were measured (a final fit)."""
         objective = (self._trial and self._trial.objective) or self._objective
         wanted = f"{objective.name} is" if objective else "val_ metrics are"
-        reason = f"{wanted} not in the logs, or no number that can be compared"
+        reason = f"{wanted} not in its logs, or no number that can be compared"
         training.let_go(reason)
         if not any(other.metric for other in self.trainings):
             advice = 'give validation_data or validation_split to fit, or monitor="..." to WarmStart'
@@ -224,8 +228,13 @@ def how_it_started(training: Training) -> str:
 def what_became_of_it(training: Training) -> str:
     """One line on the end."""
     if training.record is not None:
-        return f"registered as {training.record.name}, {training.metric} after epoch {training.epoch}"
+        return f"registered as {training.record.name}"
     return f"not registered: {training.why_not_registered}" if training.why_not_registered else "under way"
+
+
+def how_good_it_was(training: Training) -> str:
+    """Its best epoch, counted from 1 as Keras prints them."""
+    return "" if training.epoch is None else f"{training.metric} in epoch {training.epoch + 1}"
 
 
 def as_table(trainings: list[Training]) -> "Table":
@@ -234,6 +243,6 @@ def as_table(trainings: list[Training]) -> "Table":
 
     table = Table("#", "start", "best epoch", "outcome", title="Trainings", title_justify="left")
     for number, training in enumerate(trainings, 1):
-        best = "" if training.metric is None else f"{training.epoch}: {training.metric}"
-        table.add_row(str(number), how_it_started(training), best, what_became_of_it(training))
+        start, outcome = how_it_started(training), what_became_of_it(training)
+        table.add_row(str(number), start, how_good_it_was(training), outcome)
     return table

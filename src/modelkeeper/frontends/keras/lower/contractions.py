@@ -3,13 +3,13 @@
 import math
 from typing import Any
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.lowering import Lowering, number
 from modelkeeper.frontends.keras.lower.seen import Held, Seen, inverse
 from modelkeeper.frontends.keras.lower.shape import take
 from modelkeeper.frontends.keras.lower.table import CannotLower, arguments, lowers
 from modelkeeper.frontends.keras.recorder import Call
 from modelkeeper.frontends.keras.variables import shape_of
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Value
 
 

@@ -16,7 +16,6 @@ import keras
 import numpy as np
 from keras import tree
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.seen import Held, Seen, inverse
 from modelkeeper.frontends.keras.lower.table import RULES, CannotLower
 from modelkeeper.frontends.keras.numbers import to_numpy
@@ -24,6 +23,7 @@ from modelkeeper.frontends.keras.pieces import Piece, Pieces
 from modelkeeper.frontends.keras.recorder import Call, StandIn
 from modelkeeper.frontends.keras.variables import Variables, is_variable, shape_of
 from modelkeeper.graph import Note
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.builder import TraceBuilder
 from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value
 

@@ -5,13 +5,13 @@ from typing import Any
 import keras
 import numpy as np
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.lowering import Lowering
 from modelkeeper.frontends.keras.lower.seen import Held, Seen, inverse
 from modelkeeper.frontends.keras.lower.table import CannotLower, arguments, axes_of, lowers
 from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.frontends.keras.recorder import Call
 from modelkeeper.frontends.keras.variables import shape_of
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Value
 
 USUAL = 1e-5  # an epsilon that is left out where the vocabulary takes it for granted

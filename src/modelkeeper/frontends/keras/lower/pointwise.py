@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.lowering import Lowering, made_by, number
 from modelkeeper.frontends.keras.lower.seen import Held, Seen, inverse
 from modelkeeper.frontends.keras.lower.table import CannotLower, arguments, lowers
 from modelkeeper.frontends.keras.recorder import Call
 from modelkeeper.frontends.keras.variables import shape_of
 from modelkeeper.graph.vocabulary import LAYERS, LINEAR, NORMS
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Value
 
 # Operations of one operand and no arguments, by what the vocabulary calls them.

@@ -6,12 +6,12 @@ from typing import Any
 
 import keras
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.lowering import Lowering, made_by
 from modelkeeper.frontends.keras.lower.seen import Held, Seen, channels_first, inverse
 from modelkeeper.frontends.keras.lower.table import CannotLower, arguments, each, lowers
 from modelkeeper.frontends.keras.recorder import Call
 from modelkeeper.frontends.keras.variables import shape_of
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Value
 
 Pads = list[tuple[int, int]]  # before and behind, for each axis of places
