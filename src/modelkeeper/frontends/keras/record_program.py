@@ -143,5 +143,3 @@ class _KerasRun:
 
     def calls(self, step: Step) -> list[Call]:
         return calls_of(self.name, step)
-
-
