@@ -1,4 +1,4 @@
-"""The same architecture is the same graph in Keras and in PyTorch; a widened Keras model computes the same."""
+"""An architecture is the same graph in Keras and in PyTorch; a widened Keras model computes the same."""
 
 from collections.abc import Callable
 from typing import Any
