@@ -83,7 +83,7 @@ def test_tensors_in_a_second_file_stay_apart(how: str, divided: Path, tmp_path: 
 
 def test_what_is_read_of_a_second_file_is_a_view_of_it(divided: Path) -> None:
     array = dict(read(OnnxModel(divided)))["inner.weight"]
-    base = array
+    base: Array | None = array
     while base is not None and not isinstance(base, np.memmap):
         base = base.base
     assert isinstance(base, np.memmap)

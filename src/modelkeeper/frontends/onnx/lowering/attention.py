@@ -79,7 +79,9 @@ def _masked(low: Lowering, mask: Value | None) -> dict[str, Any]:
     """The mask as an argument: a causal one has a name, one that hides nothing is none."""
     if mask is None:
         return {}
-    numbers = low.build.constants.get(mask.number) if mask.constant else None
+    numbers = low.build.constants.get(mask.number)
+    if mask.owner is not None and mask.step is None:
+        numbers = low.numbers_of(mask)
     if numbers is not None:
         hidden = np.asarray(numbers, np.float64) <= _FAR
         if not np.any(numbers):

@@ -24,8 +24,9 @@ def is_table(low: Lowering, stored: Stored) -> bool:
 
 
 def is_mask(numbers: Array) -> bool:
-    """Does a table hold nothing but zeros, ones, and numbers that are as good as infinite?"""
-    return bool(np.all((numbers == 0) | (numbers == 1) | (np.abs(numbers) >= HUGE)))
+    """Does a table hold zeros, ones, and numbers that are as good as infinite, at least two kinds of them?"""
+    plain = bool(np.all((numbers == 0) | (numbers == 1) | (np.abs(numbers) >= HUGE)))
+    return plain and bool(np.any(numbers != numbers.flat[0]))  # all the same: a parameter, not yet trained
 
 
 def _is_rotary(low: Lowering, stored: Stored, numbers: Array) -> bool:

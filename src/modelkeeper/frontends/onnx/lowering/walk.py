@@ -190,6 +190,7 @@ class Lowering:
         parameter: bool = True,
         part: Part = (),
         gates: tuple[int, ...] = (),
+        repeated: bool = False,
         suffix: str = "",
     ) -> Value:
         """An initializer as a tensor of the model.
@@ -200,11 +201,13 @@ class Lowering:
             parameter: Is it a parameter, or a buffer?
             part: What of the initializer it is, if not all.
             gates: The order of the gates of a recurrent layer.
+            repeated: Is the tensor one row, of which the initializer is many?
             suffix: Behind the name of the initializer, if it is several tensors.
         """
         name = graph_name(stored.name) + suffix
         shape = stored.shape if shape is None else shape
-        wanted = Layout(stored.name, shape, stored.order if not _plain(stored.order) else (), part, gates)
+        order = () if _plain(stored.order) else stored.order
+        wanted = Layout(stored.name, shape, order, part, gates, repeated)
         layout = self._layouts.setdefault(name, wanted)
         owned = OwnedTensor(
             (name,), layout.shape, stored.dtype, parameter, parameter, module=self._module(name)
@@ -212,7 +215,7 @@ class Lowering:
         value = self.build.tensor(owned)
         if layout == wanted:
             return value
-        if layout.part != wanted.part or layout.gates != wanted.gates:
+        if (layout.part, layout.gates, layout.repeated) != (part, gates, repeated):
             raise NotLowered
         if layout.order == wanted.order:
             return viewed(self.build, value, shape)
