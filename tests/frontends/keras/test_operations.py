@@ -39,7 +39,9 @@ AFFINE = {"weight": drawn(4), "bias": drawn(4)}
 GATES = {"has_biases": True, "num_layers": 2, "dropout": 0.0, "train": False, "batch_first": True}
 
 
-def weights_of(gates: int, *, directions: int, layers: int = 2, units: int = 3, taken: int = 4) -> list[Array]:
+def weights_of(
+    gates: int, *, directions: int, layers: int = 2, units: int = 3, taken: int = 4
+) -> list[Array]:
     made = []
     for layer in range(layers):
         for _ in range(directions):
@@ -167,7 +169,10 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("conv1d.padding", {"input": LINE, "weight": drawn(6, 2, 3), "padding": "same", "groups": 2}),
     ("conv2d.default", {"input": MAPS, "weight": drawn(6, 4, 3, 2), "stride": [2, 1], "padding": [1, 0]}),
     ("conv2d.default", {"input": MAPS, "weight": drawn(6, 2, 3, 3), "groups": 2, "dilation": [2, 2]}),
-    ("conv2d.default", {"input": MAPS, "weight": drawn(8, 1, 3, 3), "groups": 4, "stride": [2, 2], "padding": [1, 1]}),
+    (
+        "conv2d.default",
+        {"input": MAPS, "weight": drawn(8, 1, 3, 3), "groups": 4, "stride": [2, 2], "padding": [1, 1]},
+    ),
     ("conv2d.default", {"input": MAPS, "weight": drawn(4, 1, 3, 3), "groups": 4, "stride": [2, 1]}),
     ("conv3d.default", {"input": VOLUME, "weight": drawn(3, 2, 2, 2, 2), "padding": [1, 0, 0]}),
     (
@@ -193,10 +198,19 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("adaptive_avg_pool1d.default", {"self": LINE, "output_size": [1]}),
     ("upsample_nearest2d.vec", {"input": MAPS, "output_size": [9, 12], "scale_factors": None}),
     ("upsample_nearest2d.vec", {"input": MAPS, "output_size": None, "scale_factors": [1.5, 2.0]}),
-    ("upsample_bilinear2d.vec", {"input": MAPS, "output_size": [9, 11], "align_corners": False, "scale_factors": None}),
+    (
+        "upsample_bilinear2d.vec",
+        {"input": MAPS, "output_size": [9, 11], "align_corners": False, "scale_factors": None},
+    ),
     ("upsample_bilinear2d.default", {"self": MAPS, "output_size": [3, 11], "align_corners": True}),
-    ("upsample_bicubic2d.vec", {"input": MAPS, "output_size": None, "align_corners": False, "scale_factors": [2.0, 1.5]}),
-    ("upsample_linear1d.vec", {"input": LINE, "output_size": [5], "align_corners": False, "scale_factors": None}),
+    (
+        "upsample_bicubic2d.vec",
+        {"input": MAPS, "output_size": None, "align_corners": False, "scale_factors": [2.0, 1.5]},
+    ),
+    (
+        "upsample_linear1d.vec",
+        {"input": LINE, "output_size": [5], "align_corners": False, "scale_factors": None},
+    ),
     # layers
     ("linear.default", {"input": X, "weight": drawn(5, 4), "bias": drawn(5)}),
     ("mm.default", {"self": X[0], "mat2": drawn(4, 5)}),
@@ -210,7 +224,15 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("prelu.default", {"self": MAPS, "weight": drawn(4)}),
     (
         "batch_norm.default",
-        {"input": MAPS, **AFFINE, **STATISTICS, "training": False, "momentum": 0.1, "eps": 1e-3, "cudnn_enabled": False},
+        {
+            "input": MAPS,
+            **AFFINE,
+            **STATISTICS,
+            "training": False,
+            "momentum": 0.1,
+            "eps": 1e-3,
+            "cudnn_enabled": False,
+        },
     ),
     (
         "instance_norm.default",
@@ -259,11 +281,23 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ),
     (
         "gru.input",
-        {"input": X, "hx": STATES[0][:2], "params": weights_of(3, directions=1), **GATES, "bidirectional": False},
+        {
+            "input": X,
+            "hx": STATES[0][:2],
+            "params": weights_of(3, directions=1),
+            **GATES,
+            "bidirectional": False,
+        },
     ),
     (
         "rnn_tanh.input",
-        {"input": X, "hx": STATES[0][:2], "params": weights_of(1, directions=1), **GATES, "bidirectional": False},
+        {
+            "input": X,
+            "hx": STATES[0][:2],
+            "params": weights_of(1, directions=1),
+            **GATES,
+            "bidirectional": False,
+        },
     ),
 ]
 

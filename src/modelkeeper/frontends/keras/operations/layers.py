@@ -1,5 +1,7 @@
 """Operations that are layers: products with weights, norms, embeddings, attention."""
 
+# ruff: noqa: A002 (arguments have ATen's names)
+
 import math
 from typing import Any
 
@@ -147,9 +149,7 @@ def _grouped_norm(values: Any, groups: int, eps: float) -> tuple[Any, Any, Any]:
 
 
 @carries_out("group_norm.default")
-def _group_norm(
-    input: Any, num_groups: int, weight: Any, bias: Any, eps: float, cudnn_enabled: bool
-) -> Any:
+def _group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float, cudnn_enabled: bool) -> Any:
     return _channel_affine(_grouped_norm(input, num_groups, eps)[0], weight, bias)
 
 

@@ -1,5 +1,7 @@
 """Recurrent operations: LSTM, GRU and plain ones, place by place, with gates in ATen's order."""
 
+# ruff: noqa: A002 (arguments have ATen's names)
+
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,7 +9,9 @@ from keras import ops
 
 from modelkeeper.frontends.keras.operations.table import carries_out
 
-Cell = Callable[[Any, Any, tuple[Any, ...]], tuple[Any, ...]]  # both products, states -> states; the first is put out
+Cell = Callable[
+    [Any, Any, tuple[Any, ...]], tuple[Any, ...]
+]  # both products, states -> states; the first is put out
 
 
 def _lstm_cell(taken: Any, again: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
