@@ -114,18 +114,15 @@ def words(cell: nn.Module, width: int) -> Callable[[], Case]:
     return lambda: (Sequences(cell, width), torch.randint(0, 50, (2, 7)))
 
 
+IMAGES = "resnet18 mobilenetv2_w1 mobilenetv3_small_w1 shufflenetv2_wd2 efficientnet_b0 densenet121 bn_vgg11"
 MODELS: dict[str, Callable[[], Case]] = {
-    **{
-        name: image(name)
-        for name in """bn_vgg11 resnet18 resnet50 mobilenetv2_w1 mobilenetv3_small_w1 densenet121
-        efficientnet_b0 seresnet18 squeezenet_v1_0 shufflenetv2_wd2""".split()
-    },
-    "bert": bert,
-    "gpt2": gpt2,
-    "vit": vit,
     "lstm": words(nn.LSTM(12, 16, batch_first=True), 16),
     "lstm, 2 layers, both ways": words(nn.LSTM(12, 16, 2, batch_first=True, bidirectional=True), 32),
     "gru": words(nn.GRU(12, 16, batch_first=True), 16),
+    "bert": bert,
+    "gpt2": gpt2,
+    "vit": vit,
+    **{name: image(name) for name in IMAGES.split()},
 }
 ANY_LENGTH = ({1: torch.export.Dim.DYNAMIC},)  # of texts: positions are then no table
 EXPORTS: dict[str, dict[str, Any]] = {
@@ -133,7 +130,6 @@ EXPORTS: dict[str, dict[str, Any]] = {
     "nothing folded": {"dynamo": True, "optimize": False},
     "any length": {"dynamo": True, "dynamic_shapes": ANY_LENGTH},
     "old exporter": {"dynamo": False},
-    "old exporter, nothing folded": {"dynamo": False, "do_constant_folding": False},
 }
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from modelkeeper.frontends.onnx.lowering.entries import Call, Entry, NotLowered, short
 from modelkeeper.frontends.onnx.lowering.moves import moves_of
 from modelkeeper.frontends.onnx.lowering.patterns import step_of
-from modelkeeper.frontends.onnx.lowering.walk import Call, Entry, Lowering, NotLowered, lowers, short
+from modelkeeper.frontends.onnx.lowering.walk import Lowering, lowers
 from modelkeeper.tracing.trace import Step, Value
 from modelkeeper.weights import Array
 

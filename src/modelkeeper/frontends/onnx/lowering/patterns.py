@@ -15,8 +15,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from modelkeeper.frontends.onnx.lowering.entries import Call, Entry, Stored
 from modelkeeper.frontends.onnx.lowering.tables import LARGEST
-from modelkeeper.frontends.onnx.lowering.walk import Call, Entry, Lowering, Stored
+from modelkeeper.frontends.onnx.lowering.walk import Lowering
 from modelkeeper.tracing.trace import Step, Value
 
 

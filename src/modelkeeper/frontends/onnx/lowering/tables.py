@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from modelkeeper.frontends.onnx.lowering.walk import Lowering, Stored
+from modelkeeper.frontends.onnx.lowering.entries import Stored
+from modelkeeper.frontends.onnx.lowering.walk import Lowering
 from modelkeeper.weights import Array
 
 LARGEST = 1 << 24  # numbers of a table that is looked at
