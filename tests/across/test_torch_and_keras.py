@@ -76,7 +76,8 @@ def test_a_child_that_contains_its_parent_computes_what_it_does(name: str, lends
     wanted = computed(parent, name)
     assert difference(computed(child, name), wanted) > 0.1
     example = torch.from_numpy(inputs(name))
-    report = transfer(parent, child, **{"source_inputs" if lends == "torch" else "example_inputs": example})
+    given: dict[str, Any] = {"source_inputs" if lends == "torch" else "example_inputs": example}
+    report = transfer(parent, child, **given)
     assert report.exact, report.plan.doubts
     assert report.plan.coverage > 0.99
     assert difference(computed(child, name), wanted) < TOLERANCE
@@ -139,6 +140,7 @@ def test_a_bias_before_a_norm_comes_and_goes(lends: str) -> None:
     torch.manual_seed(0)
     parent, child = (torch_net(), keras_net()) if lends == "torch" else (keras_net(), torch_net())
     example = torch.from_numpy(inputs("vgg"))
-    report = transfer(parent, child, **{"source_inputs" if lends == "torch" else "example_inputs": example})
+    given: dict[str, Any] = {"source_inputs" if lends == "torch" else "example_inputs": example}
+    report = transfer(parent, child, **given)
     assert report.exact, report.plan.doubts
     assert difference(computed(child, "vgg"), computed(parent, "vgg")) < TOLERANCE

@@ -10,7 +10,6 @@ import pytest
 
 from modelkeeper import ModelKeeperClient
 from modelkeeper.frontends import describe, frontend_for
-from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.graph import from_json
 from modelkeeper.matching import align
 from modelkeeper.transform import apply, make_plan
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't
 
 def computed(model: Any, given: Array) -> Array:
     moved = given if given.ndim == 2 else given.transpose(0, 2, 3, 1)
-    return np.asarray(to_numpy(model(moved, training=False)))
+    return np.asarray(model.predict_on_batch(moved))  # compiled as a whole: quickest on JAX
 
 
 @pytest.mark.parametrize("wider", [False, True], ids=["same", "wider"])
