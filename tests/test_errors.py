@@ -10,6 +10,8 @@ from modelkeeper import ModelKeeperError, errors
 EXAMPLES = [
     errors.InvalidGraph("layer 3 ('fc')", "its size is -1"),
     errors.UnknownFramework("dict", ("torch",)),
+    errors.NotInstalled("model.onnx", "onnx", "onnx"),
+    errors.InvalidModelFile("model.onnx", "it is no ONNX file", "Export it again"),
     errors.CannotDescribe("Net", "it wants 3 channels", "Pass example_inputs"),
     errors.NoProgram("Net", "it writes into a part of a tensor"),
     errors.InvalidProgram("step 3 (conv2d.default)", "no value 9 among 7"),

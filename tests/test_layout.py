@@ -11,6 +11,7 @@ TESTS = ROOT / "tests"
 
 SUITES = {
     "coordinator/test_contract.py": "does a coordinator behind HTTP answer as one in process does?",
+    "frontends/onnx/test_conformance.py": "does the ONNX front end keep the promises of all front ends?",
     "frontends/torch/test_conformance.py": "does the PyTorch front end keep the promises of all front ends?",
     "frontends/torch/test_coverage.py": "are real architectures described, and is it true of them?",
     "graph/test_hostile.py": "what do bytes from strangers do to graphs and to all that reads them?",

@@ -5,52 +5,17 @@ space in the same way on all its axes changes nothing that the model computes. I
 or one too many, the outputs would differ.
 """
 
-from typing import Any
-
-import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.helpers.orders import shuffled
 from modelkeeper.frontends.torch import load, read
-from modelkeeper.graph import Atom, Concat, Expression, Fixed, Graph, Product
-
-Order = np.ndarray[Any, np.dtype[np.int64]]
-
-
-def order_of(expression: Expression, orders: dict[int, Order]) -> Order:
-    """How the units of an axis are shuffled when those of its spaces are."""
-    match expression:
-        case Atom(space):
-            return orders[space]
-        case Fixed(size):
-            return np.arange(size)
-        case Product(factors):
-            result = np.zeros(1, np.int64)
-            for factor in factors:
-                result = (result[:, None] * factor.size + order_of(factor, orders)[None, :]).reshape(-1)
-            return result
-        case Concat(parts):
-            offset, pieces = 0, []
-            for part in parts:
-                pieces.append(order_of(part, orders) + offset)
-                offset += part.size
-            return np.concatenate(pieces)
+from modelkeeper.graph import Graph
 
 
 def permute(model: nn.Module, graph: Graph, seed: int = 0) -> int:
     """Shuffle every free space of a model in place. Returns how many spaces that were."""
-    rng = np.random.default_rng(seed)
-    orders = {
-        n: rng.permutation(space.size) if space.free else np.arange(space.size)
-        for n, space in enumerate(graph.spaces)
-    }
-    weights = {}
-    for name, array in read(model):
-        tensor = graph.tensors[name]
-        for axis, each in enumerate(tensor.axes):
-            array = np.take(array, order_of(each.of, orders), axis)
-        weights[name] = array.copy()
-    load(model, weights)
+    load(model, shuffled(graph, dict(read(model)), seed))
     return sum(space.free for space in graph.spaces)
 
 

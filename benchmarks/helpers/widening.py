@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.helpers.permutation import Order, order_of
+from benchmarks.helpers.orders import Order, order_of
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, Space
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]

@@ -89,12 +89,13 @@ def gather(
     kind: Literal["float16", "bfloat16", "float32", "float64", "bits"],
     itemsize: int,
     sizes: Sequence[int],
+    strides: Sequence[int],
     shape: Sequence[int],
     indices: Sequence[NDArray[np.int64] | None],
     factors: Sequence[NDArray[np.float64] | None],
     threads: int = 0,
 ) -> None:
-    """Fill `out` (of `shape`) from `source` (of `sizes`), both the bytes of a C-contiguous array.
+    """Fill `out` (of `shape`, C-contiguous) from `source` (of `sizes`, neighbours `strides` elements apart).
 
     Element [i, j, ..] becomes source[x[i], y[j], ..] * f[i] * g[j] * .., with an index (None: identity; -1:
     the element is 0) and factors (None: 1) for each axis. Numbers of kind `bits` are moved, never scaled.

@@ -3,6 +3,8 @@
 ModelKeeperError
 ├── InvalidGraph         a graph breaks its own rules, or its bytes are no graph
 ├── UnknownFramework     no front end takes this model
+├── NotInstalled         a package that the framework of a model needs is not there
+├── InvalidModelFile     a file holds no model, or one that breaks the rules of its format
 ├── CannotDescribe       the model did not run on the inputs there were
 ├── NoProgram            a model cannot be written down as a program
 ├── InvalidProgram       a program breaks its own rules, or cannot run on what it is given
@@ -68,6 +70,34 @@ class UnknownFramework(ModelKeeperError):
     def __str__(self) -> str:
         known = ", ".join(self.known)
         return f"{self.kind} is no model of a known framework ({known}). Pass the model itself."
+
+
+class NotInstalled(ModelKeeperError):
+    """A package that the framework of a model needs is not installed."""
+
+    code = "not_installed"
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(what, package, extra)
+        self.what, self.package, self.extra = what, package, extra
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} needs {self.package}, which is not installed: pip install modelkeeper[{self.extra}]"
+        )
+
+
+class InvalidModelFile(ModelKeeperError):
+    """A file holds no model, or one that breaks the rules of its format."""
+
+    code = "invalid_model_file"
+
+    def __init__(self, file: str, problem: str, advice: str) -> None:
+        super().__init__(file, problem, advice)
+        self.file, self.problem, self.advice = file, problem, advice
+
+    def __str__(self) -> str:
+        return f"{self.file} cannot be used: {self.problem}. {self.advice}."
 
 
 class CannotDescribe(ModelKeeperError):

@@ -6,6 +6,10 @@
 // offset and one factor for each element; a row then adds only where it begins in the source and its own
 // factor. Where rows get long they are cut into tiles, whose tables stay in the nearest cache.
 //
+// Axes of the source may lie in memory in another order than those of the output. A row then takes one number
+// here and one there, and its neighbours in the source belong to other rows: tiles are short, and the rows of
+// a tile are made in the order of the source, so that a line of memory that was read serves them all.
+//
 // The result does not depend on the number of threads.
 #pragma once
 #include <algorithm>
@@ -58,6 +62,8 @@ inline std::vector<Axis> simplified(std::vector<Axis> axes) {
 // of a row; the axes before it count rows.
 struct Cut {
     size_t split = 0;
+    std::vector<size_t> visit;  // the axes that count rows, in the order of how far their units are apart
+    bool moved = false;         // do neighbours in a row lie farther apart than those of another axis?
     int64_t inner = 1;  // elements after `split`
     int64_t block = 1;
     int64_t rows = 1;
@@ -65,6 +71,7 @@ struct Cut {
 
     static constexpr int64_t TILE = 8192;    // elements with a table, which stays in a near cache
     static constexpr int64_t RUN = 1 << 16;  // elements of a plain run, which needs none
+    static constexpr int64_t MOVED = 64;    // elements that lie far apart: a line of memory for each of them
 
     explicit Cut(const std::vector<Axis> &axes) {
         // What an element costs: its part of beginning a row, and of making the table that all rows share.
@@ -72,9 +79,10 @@ struct Cut {
         double best = -1;
         int64_t behind = 1, total = 1;
         for (const Axis &axis : axes) total *= axis.size;
+        for (const Axis &axis : axes) moved |= axis.stride < axes.back().stride && axis.size > 1;
         for (size_t k = axes.size(); k-- > 0; behind *= axes[k].size) {
             const bool run = axes[k].run() && k + 1 == axes.size();
-            const int64_t most = (run ? RUN : TILE) / behind;
+            const int64_t most = (run ? RUN : moved ? MOVED : TILE) / behind;
             if (most < 1) break;
             const int64_t before = total / (behind * axes[k].size);
             const int64_t cuts = (axes[k].size + most - 1) / most, length = (axes[k].size + cuts - 1) / cuts;
@@ -85,6 +93,10 @@ struct Cut {
                 tiles = (axes[k].size + length - 1) / length;
             }
         }
+        for (size_t k = 0; k < split; ++k) visit.push_back(k);
+        if (moved)
+            std::stable_sort(visit.begin(), visit.end(),
+                             [&](size_t a, size_t b) { return axes[a].stride > axes[b].stride; });
     }
 };
 
@@ -194,30 +206,37 @@ struct Program {
     int64_t itemsize_;
 };
 
-// Where a row begins in the source, and its factor: an odometer over the axes that count rows.
+// Where a row begins in the source, its factor and its number: an odometer over the axes that count rows.
 class Row {
   public:
-    Row(const std::vector<Axis> &axes, size_t count, int64_t number) : axes_(axes.data()), count_(count) {
-        for (size_t k = count; k-- > 0; number /= axes[k].size) at_[k] = number % axes[k].size;
+    Row(const std::vector<Axis> &axes, const Cut &cut, int64_t visited) : axes_(axes.data()), visit_(cut.visit) {
+        for (size_t v = visit_.size(); v-- > 0; visited /= axes[visit_[v]].size)
+            at_[visit_[v]] = visited % axes[visit_[v]].size;
     }
 
     void next() {
-        for (size_t k = count_; k-- > 0; at_[k] = 0)
-            if (++at_[k] < axes_[k].size) return;
+        for (size_t v = visit_.size(); v-- > 0; at_[visit_[v]] = 0)
+            if (++at_[visit_[v]] < axes_[visit_[v]].size) return;
     }
 
     void read(int64_t &from, double &times) const {
         from = 0, times = 1.0;
-        for (size_t k = 0; k < count_; ++k) {
+        for (size_t k = 0; k < visit_.size(); ++k) {
             const int64_t offset = axes_[k].at(at_[k]);
             from = from == HOLE || offset == HOLE ? HOLE : from + offset;
             times *= axes_[k].times(at_[k]);
         }
     }
 
+    int64_t number() const {
+        int64_t number = 0;
+        for (size_t k = 0; k < visit_.size(); ++k) number = number * axes_[k].size + at_[k];
+        return number;
+    }
+
   private:
     const Axis *axes_;
-    size_t count_;
+    const std::vector<size_t> &visit_;
     int64_t at_[16] = {};
 };
 
@@ -251,10 +270,11 @@ template <class Number> class Worker {
         const bool direct = buffer_.empty();
         // Rows that follow each other in the output are put there together: where one ends within a line of
         // memory and the next begins in it, that line would have to be read first, and all else would wait.
-        const int64_t at_once = direct || task_.cut.tiles > 1 ? 1 : std::max<int64_t>(1, room_ / row_length);
-        Row row(task_.axes, task_.cut.split, begin);
+        const bool apart = direct || task_.cut.tiles > 1 || task_.cut.moved;
+        const int64_t at_once = apart ? 1 : std::max<int64_t>(1, room_ / row_length);
+        Row row(task_.axes, task_.cut, begin);
         for (int64_t r = begin; r < end;) {
-            Stored *to = task_.out + r * row_length + program_.first;
+            Stored *to = task_.out + (task_.cut.moved ? row.number() : r) * row_length + program_.first;
             Stored *const made = direct ? to : buffer_.data();
             Stored *at = made;
             for (const int64_t stop = std::min(end, r + at_once); r < stop; ++r, row.next(), at += program_.length)

@@ -78,9 +78,29 @@ static modelkeeper::Axis checked(size_t number, int64_t available, int64_t size,
     return axis;
 }
 
+// A source of these sizes whose neighbours are so many elements apart: refused if it is not within its bytes.
+static void expect_within(const std::vector<int64_t> &sizes, const std::vector<int64_t> &strides, size_t itemsize,
+                          size_t bytes) {
+    size_t last = 0;
+    bool empty = false;
+    for (size_t k = 0; k < sizes.size(); ++k) {
+        if (sizes[k] < 0) refuse("the shape of the source has a negative size");
+        if (strides[k] < 0) refuse("axis " + std::to_string(k) + ": a stride is negative");
+        empty |= sizes[k] == 0;
+        const size_t steps = sizes[k] > 0 ? size_t(sizes[k] - 1) : 0, stride = size_t(strides[k]);
+        if (steps && stride > (size_t(1) << 58) / steps) refuse("source is larger than memory");
+        last += steps * stride;
+        if (last > size_t(1) << 58) refuse("source is larger than memory");
+    }
+    if (!empty && (last + 1) * itemsize > bytes)
+        refuse("the source has " + std::to_string(bytes) + " bytes, its shape says at least " +
+               std::to_string((last + 1) * itemsize));
+}
+
 static void gather(Bytes source, Space out, const std::string &kind, size_t itemsize,
-                   const std::vector<int64_t> &sizes, const std::vector<int64_t> &shape,
-                   const std::vector<Index> &indices, const std::vector<Factor> &factors, size_t threads) {
+                   const std::vector<int64_t> &sizes, const std::vector<int64_t> &strides,
+                   const std::vector<int64_t> &shape, const std::vector<Index> &indices,
+                   const std::vector<Factor> &factors, size_t threads) {
     using namespace modelkeeper;
     using Run = void (*)(std::vector<Axis>, const void *, size_t, void *, size_t);
     const struct {
@@ -103,18 +123,17 @@ static void gather(Bytes source, Space out, const std::string &kind, size_t item
 
     const size_t rank = shape.size();
     if (rank > 16) refuse("an array of " + std::to_string(rank) + " axes; at most 16 are supported");
-    if (sizes.size() != rank || indices.size() != rank || factors.size() != rank)
-        refuse("source, result, indices and factors must have the same number of axes");
-    expect_bytes("source", sizes, itemsize, source.size());
+    if (sizes.size() != rank || strides.size() != rank || indices.size() != rank || factors.size() != rank)
+        refuse("source, strides, result, indices and factors must have the same number of axes");
+    expect_within(sizes, strides, itemsize, source.size());
     expect_bytes("result", shape, itemsize, out.size());
     if (source.data() < out.data() + out.size() && out.data() < source.data() + source.size())
         refuse("the result overlaps the source");
 
     std::vector<Axis> axes(rank);
-    int64_t stride = 1;
-    for (size_t k = rank; k-- > 0; stride *= sizes[k]) {
+    for (size_t k = 0; k < rank; ++k) {
         if (factors[k] && kind == "bits") refuse("axis " + std::to_string(k) + ": bits take no factor");
-        axes[k] = checked(k, sizes[k], shape[k], stride, indices[k], factors[k]);
+        axes[k] = checked(k, sizes[k], shape[k], strides[k], indices[k], factors[k]);
     }
     if (out.size() == 0) return;
     nb::gil_scoped_release release;
@@ -157,7 +176,7 @@ NB_MODULE(_native, m) {
           nb::arg("budget"));
     modelkeeper::bind_matching(m);
     m.def("gather", &gather, nb::arg("source"), nb::arg("out"), nb::arg("kind"), nb::arg("itemsize"),
-          nb::arg("sizes"), nb::arg("shape"), nb::arg("indices").noconvert(), nb::arg("factors").noconvert(),
+          nb::arg("sizes"), nb::arg("strides"), nb::arg("shape"), nb::arg("indices").noconvert(), nb::arg("factors").noconvert(),
           nb::arg("threads") = 0);
     m.def("holds_nan", &holds_nan, nb::arg("data"), nb::arg("kind"));
     m.def("copy", &copy, nb::arg("sources"), nb::arg("outs"), nb::arg("threads") = 0);

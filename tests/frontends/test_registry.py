@@ -93,7 +93,7 @@ def test_an_entry_point_of_another_framework_is_not_imported(
 ) -> None:
     declare(monkeypatch, "keras", "no_such_package:FRONTEND")
     assert frontend_for(nn.Linear(1, 1)) is FRONTEND
-    with pytest.raises(UnknownFramework, match="keras, torch"):
+    with pytest.raises(UnknownFramework, match="keras, onnx, torch"):
         frontend_for(Model())
 
 

@@ -361,17 +361,17 @@ def isomorphic(one: Graph, two: Graph) -> bool:
 
 
 def network(graph: Graph) -> "nx.MultiDiGraph[object]":
-    """The structure of a graph for networkx; a tensor is a node, its users feed it."""
+    """The structure of a graph for networkx; tensors are nodes, fed by their users. Not what only counts."""
     found: nx.MultiDiGraph[object] = nx.MultiDiGraph()
     for number, layer in enumerate(graph.layers):
         tensors = [
-            (t.role, t.buffer, t.live, [(axis.role, axis.of.size) for axis in t.axes]) for t in layer.tensors
+            (t.role, t.buffer, t.live, [(axis.role, axis.of.size) for axis in t.axes]) for t in counted(layer)
         ]
         found.add_node(number, label=repr((layer.kind, sorted(layer.attributes.items()), tensors)))
         for position, edge in enumerate(layer.inputs):
             ordered = layer.kind not in ("add", "multiply", "concat")
             found.add_edge(edge.source, number, label=repr((edge.via, position if ordered else None)))
-        for position, tensor in enumerate(layer.tensors):
+        for position, tensor in enumerate(counted(layer)):
             found.add_node(tensor.name, label="tensor")
             found.add_edge(number, tensor.name, label=repr(position))
     return found

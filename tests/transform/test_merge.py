@@ -62,3 +62,34 @@ def test_a_norm_that_is_read_beside_its_projection_stays_dropped() -> None:
     report = transfer(parent, child, IMAGE, verify=True)
     assert not report.exact
     assert describe(child, IMAGE).parameters == report.plan.child.parameters
+
+
+class Mixed(nn.Module):
+    """Convolutions, in groups and transposed, and a linear layer: each with a norm and maybe a bias."""
+
+    def __init__(self, width: int, bias: bool) -> None:
+        super().__init__()
+        self.a, self.norm_a = nn.Conv1d(4, width, 3, bias=bias), nn.BatchNorm1d(width)
+        self.b = nn.Conv1d(width, 2 * width, 3, groups=width, bias=bias)
+        self.norm_b = nn.BatchNorm1d(2 * width)
+        self.c, self.norm_c = nn.ConvTranspose1d(2 * width, 6, 3, bias=bias), nn.BatchNorm1d(6)
+        self.d, self.norm_d = nn.Linear(6, width, bias=bias), nn.BatchNorm1d(width)
+        self.head = nn.Linear(width, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.norm_a(self.a(x)))
+        x = torch.relu(self.norm_b(self.b(x)))
+        x = torch.relu(self.norm_c(self.c(x))).mean(-1)
+        return self.head(torch.relu(self.norm_d(self.d(x))))
+
+
+@pytest.mark.parametrize("width", [6, 9])
+@pytest.mark.parametrize(("theirs", "ours"), list(product([True, False], repeat=2)))
+def test_a_bias_before_a_norm_comes_and_goes(theirs: bool, ours: bool, width: int) -> None:
+    torch.manual_seed(0)
+    parent, child = Mixed(6, theirs).eval(), Mixed(width, ours).eval()
+    randomise(parent)
+    report = transfer(parent, child, torch.randn(3, 4, 9), verify=True)
+    assert report.exact, report.plan.doubts
+    assert report.difference is not None
+    assert report.difference < 1e-5

@@ -16,13 +16,14 @@ from modelkeeper.cli.options import console, echo_json, json_option
 def describe(factory: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
     """Print the graph of the model that FACTORY makes.
 
-    FACTORY is module:name or module:name(arguments). The module is looked for in the current folder
-    too; the name is a model, a class, or a function that returns a model; the arguments are Python
-    literals.
+    FACTORY is module:name or module:name(arguments), or an ONNX file. The module is looked for in the
+    current folder too; the name is a model, a class, or a function that returns a model; the arguments are
+    Python literals.
 
     \b
       modelkeeper describe my_models:resnet20
       modelkeeper describe "my_models:make(width=64)" --input 1,3,32,32
+      modelkeeper describe model.onnx
     """
     from modelkeeper.graph import to_json
 
@@ -44,11 +45,13 @@ def describe(factory: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
 def diff(parent: str, child: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
     """Align two models, layer against layer: what could PARENT lend to CHILD?
 
-    PARENT and CHILD are factories, as for `modelkeeper describe`, or files that it wrote with --json.
+    PARENT and CHILD are factories or ONNX files, as for `modelkeeper describe`, or files that it wrote with
+    --json.
 
     \b
       modelkeeper diff my_models:resnet20 my_models:resnet56
       modelkeeper diff trained.json "my_models:make(width=64)" --json
+      modelkeeper diff trained.onnx my_models:resnet56
     """
     from modelkeeper.display.comparison import side_by_side, to_dict
     from modelkeeper.matching import align

@@ -1,6 +1,7 @@
 """Which model does a user mean on the command line?
 
     load_model("my_models:make(width=64)")    the model that the user's own code makes
+    load_model("trained.onnx")                the model in an ONNX file
     graph_of("trained.json", shapes)          its graph, or the graph in a file
 
 Only what the user's own module does is run: arguments are read as literals, never evaluated.
@@ -13,15 +14,19 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from modelkeeper.errors import CannotLoadFactory, ModelKeeperError, UnknownFramework
+from modelkeeper.errors import CannotLoadFactory, ModelKeeperError, NotInstalled, UnknownFramework
 
 if TYPE_CHECKING:
     from modelkeeper.graph import Graph
+    from modelkeeper.weights import Array
+
+
+ONNX = ".onnx"  # how the names of files end that hold a model with its weights
 
 
 class Shape(NamedTuple):
@@ -55,7 +60,17 @@ def _shapes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
 
 def graph_of(source: str, shapes: tuple[Shape, ...]) -> "Graph":
     """The graph in a file, or of the model that a factory makes."""
-    return read_graph(source) if os.path.isfile(source) else described(load_model(source), shapes)
+    return read_graph(source) if is_graph(source) else described(load_model(source), shapes)
+
+
+def is_graph(source: str) -> bool:
+    """Is it a file of a graph, and no model?"""
+    return os.path.isfile(source) and not is_model_file(source)
+
+
+def is_model_file(source: str) -> bool:
+    """Does it name a file that holds a whole model?"""
+    return source.lower().endswith(ONNX) and ":" not in os.path.basename(source)
 
 
 def read_graph(path: str) -> "Graph":
@@ -81,9 +96,11 @@ def users_code() -> contextlib.AbstractContextManager[Any]:
 
 
 def load_model(factory: str) -> object:
-    """The model that `module:name` or `module:name(literals)` names."""
+    """The model that `module:name` or `module:name(literals)` names, or that is in an ONNX file."""
     from modelkeeper.frontends import frontend_for
 
+    if is_model_file(factory):
+        return open_model_file(factory)
     module_name, path, call = _parse(factory)
     if "" not in sys.path:
         sys.path.insert(0, "")  # as `python -m` does: the current folder
@@ -111,6 +128,26 @@ def load_model(factory: str) -> object:
         call = (), {}
     with _blame(factory, "calling it raised"):
         return named(*call[0], **call[1])
+
+
+def open_model_file(path: str) -> Any:
+    """The model in an ONNX file: `OnnxModel` of the ONNX front end.
+
+    Raises:
+        NotInstalled: There is no package to read it with.
+    """
+    try:
+        from modelkeeper.frontends.onnx import OnnxModel
+    except ModuleNotFoundError as error:
+        raise NotInstalled(path, error.name or "onnx", "onnx") from error
+    return OnnxModel(path)
+
+
+def save_model_file(model: Any, path: str, weights: "Iterable[tuple[str, Array]]") -> None:
+    """Write a model that came from a file to another one, with other weights."""
+    from modelkeeper.frontends.onnx import save
+
+    save(model, path, weights)
 
 
 Call = tuple[tuple[object, ...], dict[str, object]]

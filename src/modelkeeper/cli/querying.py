@@ -1,7 +1,6 @@
 """Commands about one model and the zoo: `query` for a parent, `explain` the choice, `register` a model."""
 
 import json
-import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -10,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modelkeeper.cli.model_argument import (
+    ONNX,
     Shape,
     described,
+    is_graph,
+    is_model_file,
     load_model,
     read_graph,
+    save_model_file,
     shapes_option,
     users_code,
 )
@@ -66,10 +69,12 @@ def _query_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @click.argument("model", metavar="QUERY")
 @click.option(
+    "-o",
     "--output",
     type=click.Path(dir_okay=False, writable=True),
     metavar="FILE",
-    help="Write the warm weights to this safetensors file. Without it, nothing is lent: a dry run.",
+    help="Write the warm weights to this safetensors file, or the warm model to this .onnx file. "
+    "Without it, nothing is lent: a dry run.",
 )
 @click.option("--dry-run", is_flag=True, help="Find and plan, but write nothing and count nothing.")
 @_query_options
@@ -84,15 +89,16 @@ def query(
 ) -> None:
     """Find a parent for a model, and say what it would lend.
 
-    QUERY is a factory, as for `modelkeeper describe`, or a file that it wrote with --json. With --output, the
-    weights to start from are written. From a factory the file is whole: what the parent does not lend has
-    the model's own initial values. From a file of a graph, what is not lent is left out.
+    QUERY is a factory or an ONNX file, as for `modelkeeper describe`, or a file that it wrote with --json.
+    With --output, the weights to start from are written. From a model the file is whole: what the parent does
+    not lend has the model's own initial values. From a file of a graph, what is not lent is left out.
 
     If no model is near enough, the answer is a cold start: exit code 3, and no file is written.
 
     \b
       modelkeeper query my_models:resnet20 --task classification --data Flowers102
       modelkeeper query "my_models:make(width=64)" --output warm.safetensors
+      modelkeeper query model.onnx -o warmed.onnx
       modelkeeper query resnet20.json --dry-run --json
     """
     loan = _ask(model, shapes, zoo, meta, output=None if dry_run else output)
@@ -129,7 +135,9 @@ def _ask(
 
     asked = read_query({key: value for key, value in meta.items() if value not in (None, ())})
     model: object = None
-    if os.path.isfile(source):
+    if output is not None and output.lower().endswith(ONNX) and not is_model_file(source):
+        raise click.UsageError(f"{source} is no ONNX file, so none can be written: name a .safetensors file.")
+    if is_graph(source):
         graph = read_graph(source)
     else:
         with users_code():
@@ -159,6 +167,9 @@ def _write(path: str, graph: "Graph", loan: "Loan", model: object) -> None:
     """Write the weights beside, and rename: a file is whole or not there."""
     from modelkeeper.weights import Header, stream
 
+    if path.lower().endswith(ONNX):
+        save_model_file(model, path, loan.weights())
+        return
     lent = dict(loan.weights())
     tensors: Iterable[tuple[str, Array]] = lent.items()
     if model is not None:
@@ -217,7 +228,7 @@ def register(
     """Take a trained model into the zoo.
 
     MODEL is a safetensors file of its weights, a folder with model.safetensors and graph.json in it (as
-    those of a zoo), or a factory, as for `modelkeeper describe`, that makes a trained model.
+    those of a zoo), an ONNX file, or a factory, as for `modelkeeper describe`, that makes a trained model.
 
     A model that is far below its peers is refused: exit code 4.
 
@@ -225,6 +236,7 @@ def register(
       modelkeeper register trained.safetensors --model my_models:resnet20 --data Flowers102 \\
           --task classification --accuracy 0.93
       modelkeeper register my_models:trained --metric val_loss=0.31 --tag nightly
+      modelkeeper register model.onnx --accuracy 0.9 --data Flowers102
       modelkeeper register other_zoo/models/3fa9c2d1e0b4a567
     """
     from modelkeeper.client import login
@@ -233,12 +245,14 @@ def register(
 
     given = {key: value for key, value in meta.items() if value not in (None, ())} | _measured(metrics)
     path = Path(model)
-    if path.exists() or model.endswith(".safetensors"):
+    whole = is_model_file(model)
+    if not whole and (path.exists() or model.endswith(".safetensors")):
         graph, registration, tensors = _from_file(path, given, architecture, shapes)
     elif architecture is None:
         graph, registration, tensors = _from_factory(model, given, shapes)
     else:
-        raise click.UsageError("--model goes with a file of weights; a factory is the model already.")
+        kind = "an ONNX file" if whole else "a factory"
+        raise click.UsageError(f"--model goes with a file of weights; {kind} is the model already.")
     total = Header.of(stored_tensors(graph)).data_bytes
     with opened(zoo, make=True) as coordinator, progress("registering", in_bytes=True) as bar:
         registered = coordinator.register(graph, registration, _counted(tensors, total, bar), owner=login())
@@ -267,13 +281,14 @@ def _from_file(
 
 
 def _from_factory(factory: str, given: dict[str, Any], shapes: tuple[Shape, ...]) -> "Trained":
-    """A trained model that the user's own code makes."""
+    """A trained model that the user's own code makes, or that is in a file."""
     from modelkeeper.frontends import frontend_for
     from modelkeeper.meta import read_registration
 
     with users_code():
         model = load_model(factory)
-        registration = read_registration(given, type(model).__name__)
+        name = Path(factory).stem if is_model_file(factory) else type(model).__name__
+        registration = read_registration(given, name)
         return described(model, shapes), registration, frontend_for(model).read(model)
 
 
@@ -330,7 +345,7 @@ def _fitted(
         advice = "say with --model which architecture it has (module:factory or a graph)"
         raise InvalidWeights(str(file), f"there is no {_GRAPH} beside the file: {advice}")
     source = architecture or str(beside)
-    if os.path.isfile(source):
+    if is_graph(source):
         return read_graph(source), weights.items()
     from modelkeeper.frontends import frontend_for
     from modelkeeper.zoo.zoo import stored_tensors

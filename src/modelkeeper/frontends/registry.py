@@ -31,6 +31,7 @@ FRONTENDS = Registry(
     "modelkeeper.frontends",
     {  # in the order in which they are asked: a Keras model on PyTorch is a torch.nn.Module as well
         "keras": "modelkeeper.frontends.keras.frontend:FRONTEND",
+        "onnx": "modelkeeper.frontends.onnx.frontend:FRONTEND",
         "torch": "modelkeeper.frontends.torch.frontend:FRONTEND",
     },
     replaceable=True,
@@ -43,7 +44,7 @@ def frontend_for(model: object) -> Frontend:
     Raises:
         UnknownFramework: None does.
     """
-    packages = sorted({base.__module__.partition(".")[0] for base in type(model).__mro__})
+    packages = sorted({_package(base) for base in type(model).__mro__})
     built_in = map(FRONTENDS.get, filter(packages.__contains__, FRONTENDS.built_in))
     for part in itertools.chain(FRONTENDS.added(), built_in):
         frontend = cast(Frontend, part)
@@ -55,6 +56,11 @@ def frontend_for(model: object) -> Frontend:
             if _takes(entry, frontend, model):
                 return frontend
     raise UnknownFramework(type(model).__qualname__, FRONTENDS.names())
+
+
+def _package(kind: type) -> str:
+    """The package that a class is of; one of a front end of ours counts as its framework's."""
+    return kind.__module__.removeprefix("modelkeeper.frontends.").partition(".")[0]
 
 
 def register(frontend: Frontend) -> None:

@@ -17,6 +17,7 @@ from modelkeeper import _native
 from modelkeeper.graph.structure import Edge, Graph, Layer, Tensor
 from modelkeeper.graph.vocabulary import COMMUTATIVE, COUNT
 
+_OF_NO_ACCOUNT = frozenset({"groups", "padding", "eps"})  # when it is asked what a layer's counterpart is
 BUDGET = 20_000_000  # edge visits spent on telling symmetric nodes apart: some 0.1 s
 
 
@@ -29,7 +30,8 @@ def fingerprint(graph: Graph) -> str:
 def colour_layers(graph: Graph, *, widths: bool = True) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     """A colour for each layer, then one for each tied tensor: a node that all its users feed.
 
-    Without `widths`, layers that differ in their numbers of units (and groups) alone look the same.
+    Without `widths`, layers that differ in their numbers of units (and groups) alone look the same, and so
+    do those that differ in what frameworks do on their own: how edges are padded, and a norm's epsilon.
     """
     labels: dict[object, int] = {}
     nodes = [_label(labels, _layer_key(layer, widths)) for layer in graph.layers]
@@ -60,7 +62,9 @@ def colour_layers(graph: Graph, *, widths: bool = True) -> np.ndarray[tuple[int]
 
 
 def _layer_key(layer: Layer, widths: bool) -> object:
-    attributes = sorted((key, value) for key, value in layer.attributes.items() if widths or key != "groups")
+    attributes = sorted(
+        (key, value) for key, value in layer.attributes.items() if widths or key not in _OF_NO_ACCOUNT
+    )
     return layer.kind, attributes, [_tensor_key(tensor, widths) for tensor in _counted(layer)]
 
 

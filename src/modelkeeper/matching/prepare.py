@@ -34,7 +34,7 @@ from modelkeeper.graph.vocabulary import (
     UNUSED,
     read_step,
 )
-from modelkeeper.matching.similarity import EDGE, FIELDS, VERSION, number, shape, token
+from modelkeeper.matching.similarity import EDGE, FIELDS, VERSION, attributes, number, shape, token
 
 # A pair of graphs takes one table cell for each pair of nodes. At the limit that is 0.3 GB and some
 # seconds; the largest network we know (a ResNet of 1,202 layers) has 3,000 nodes.
@@ -240,7 +240,7 @@ def _foldable(layers: Sequence[Layer], readers: Sequence[Sequence[int]]) -> dict
 def _content(layer: Layer) -> object:
     """All of a layer that matching looks at: kind, attributes and the form of its tensors."""
     tensors = tuple((t.role, t.buffer, t.live, t.shape) for t in layer.tensors if t.role != COUNT)
-    return layer.kind, tuple(sorted(layer.attributes.items())), tensors
+    return layer.kind, attributes(layer), layer.attributes.get("groups"), tensors
 
 
 def _stages(graph: Graph) -> list[int]:

@@ -30,7 +30,6 @@ A token is what matching knows of a layer: 16 numbers, laid out as `Token` in to
 
 import hashlib
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, overload
 
@@ -64,7 +63,7 @@ STAGE = 4  # the axis that is none: it tells stages apart ...
 ANOTHER_STAGE = 8  # ... which costs as much as an eighth of the width: more than like widths can make up for
 MOST_STAGES = 8
 FIELDS = 8 + AXES
-VERSION = 4  # raise it when anything above or in the kernel's forms changes: prepared graphs are made anew
+VERSION = 5  # raise it when anything above or in the kernel's forms changes: prepared graphs are made anew
 
 KNOBS: NDArray[np.int64] = np.array([SHAPE_ROOTS, DETAIL, EDGE, EDGE_OTHERWISE], np.int64)
 
@@ -151,17 +150,18 @@ def token(layer: Layer, norm: Layer | None, stage: int = 0) -> tuple[int, ...]:
     if layer.kind in PROJECTIONS:  # a 1x1 convolution is a linear layer
         group: tuple[object, ...] = ("affine", mixing)
     else:
-        group = (layer.kind, rank, len(sizes), len(owned) if len(sizes) > 1 else 0, mixing)
+        without_bias = sum(tensor.role != "bias" for tensor in owned)  # a bias that lacks is zero
+        group = (layer.kind, rank, len(sizes), without_bias if len(sizes) > 1 else 0, mixing)
         rank = 0
     if mixing == "depthwise":
         groups = 1  # follows from the width
     axes = [max(1, size) for size in sizes[: AXES - 2]]
     axes += [1] * (AXES - 2 - len(axes)) + [max(1, math.prod(sizes[AXES - 2 :]))]
     axes.insert(STAGE, ANOTHER_STAGE ** min(stage, MOST_STAGES))
-    detail = (_attributes(layer), [(t.role, t.buffer, t.live) for t in owned], layer.kind)
+    detail = (attributes(layer), [(t.role, t.buffer, t.live) for t in owned], layer.kind)
     return (
         number(repr(group)),
-        number(repr((detail, _attributes(norm) if norm else None))),
+        number(repr((detail, attributes(norm) if norm else None))),
         number(norm.kind) if norm else 0,
         rank,
         max(1, groups),
@@ -172,9 +172,15 @@ def token(layer: Layer, norm: Layer | None, stage: int = 0) -> tuple[int, ...]:
     )
 
 
-def _attributes(layer: Layer) -> Sequence[object]:
-    """The attributes of a layer in order, groups aside, which a token holds by themselves."""
-    return [(key, value) for key, value in sorted(layer.attributes.items()) if key != "groups"]
+def attributes(layer: Layer) -> tuple[tuple[str, object], ...]:
+    """The attributes of a layer that make it differ from others, in order.
+
+    Groups are held by a token itself. An epsilon differs from framework to framework: what it changes is next
+    to nothing, and what a batch norm's changes is made up for (see `modelkeeper.transform.epsilon`).
+    """
+    return tuple(
+        (key, value) for key, value in sorted(layer.attributes.items()) if key not in ("groups", "eps")
+    )
 
 
 @lru_cache(maxsize=65536)

@@ -33,12 +33,14 @@ from modelkeeper.graph.vocabulary import (
     PRELU,
     SCALE,
     UNUSED,
+    USUAL_EPSILON,
 )
 from modelkeeper.tracing.paths import Path, common, extend, shorten, with_scalars, written
 from modelkeeper.tracing.rules.layers import operands, transposed
 from modelkeeper.tracing.tensors import Degrees, Tensors, carry_roles, write_tensor
 from modelkeeper.tracing.terms import Solver
 from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value
+from modelkeeper.tracing.window_arguments import window_attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,8 @@ class Assembly:
             return self._linear(step)
         if kind in NORMS:
             parts: list[Part] = [(role, given.get(key), ["out"] * 8) for key, role in ROLES_OF_NORM.items()]
-            attributes = _attributes(step, ("eps", "num_groups"))
+            usual = given.get("eps") == USUAL_EPSILON.get(kind)
+            attributes = _attributes(step, ("num_groups",) if usual else ("eps", "num_groups"))
             return self._parametric(step, kind, step.inputs[0], parts, attributes)
         if kind == EMBEDDING:
             return self._parametric(step, kind, "indices", [("weight", given["weight"], ["row", "out"])])
@@ -244,7 +247,7 @@ class Assembly:
             ("weight", step.arguments["weight"], roles + ["kernel"] * rank),
             ("bias", step.arguments.get("bias"), ["out"]),
         ]
-        attributes = _window_attributes(step, rank)
+        attributes = window_attributes(step, rank)
         return self._parametric(step, CONV_TRANSPOSE if back else CONV, "input", parts, attributes)
 
     def _linear(self, step: Step) -> int | None:
@@ -358,17 +361,3 @@ def _own_scale(step: Step) -> bool:
     return scale is not None and not math.isclose(
         scale, step.arguments["query"].shape[-1] ** -0.5, rel_tol=1e-6
     )
-
-
-def _window_attributes(step: Step, rank: int) -> dict[str, Attribute]:
-    attributes: dict[str, Attribute] = {}
-    for key, default in (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0)):
-        value = step.arguments.get(key, default)
-        if isinstance(value, str):
-            attributes[key] = value
-        elif value not in (default, [default] * rank, [default]):
-            value = [value] * rank if isinstance(value, int) else list(value)
-            attributes[key] = tuple(value * rank if len(value) == 1 else value)
-    if step.arguments.get("groups", 1) != 1:
-        attributes["groups"] = step.arguments["groups"]
-    return attributes

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from modelkeeper.graph.vocabulary import PERMUTE, SLICE
+from modelkeeper.graph.vocabulary import CUTS, PERMUTE, RECTIFIERS, SLICE, USUAL_NUMBERS
 from modelkeeper.tracing.rules.shape import bounds
 from modelkeeper.tracing.trace import Step
+from modelkeeper.tracing.window_arguments import pool_scalars
 
 Path = tuple[str, ...]
 LONGEST_STEP = 120  # characters of a folded operation before it is abbreviated to a hash
@@ -36,9 +37,32 @@ def written(step: Step) -> str:
 
 def with_scalars(step: Step) -> str:
     """The name of an operation, with the scalars that it was given."""
-    scalars = [_scalar(step.arguments.get(name)) for name in step.operation.arguments or step.arguments]
-    listed = ",".join(text for text in scalars if text)
+    if (ends := _ends(step)) in RECTIFIERS:
+        return RECTIFIERS[ends]
+    given: Sequence[Any]
+    if step.name in USUAL_NUMBERS:
+        given = _unusual(step, USUAL_NUMBERS[step.name])
+    elif step.has("pools"):
+        given = pool_scalars(step)
+    else:
+        given = [step.arguments.get(name) for name in step.operation.arguments or step.arguments]
+    listed = ",".join(text for text in map(_scalar, given) if text)
     return f"{step.name}[{listed}]" if listed else step.name
+
+
+def _unusual(step: Step, usual: dict[str, float | str]) -> list[float | str]:
+    """The numbers of an activation, up to the last that is not as usual."""
+    given = [step.arguments.get(name, value) for name, value in usual.items()]
+    while given and given[-1] == list(usual.values())[len(given) - 1]:
+        given.pop()
+    return [value if isinstance(value, str) else float(value) for value in given]
+
+
+def _ends(step: Step) -> tuple[Any, Any]:
+    """At which numbers an operation cuts off, below and above."""
+    usual = USUAL_NUMBERS.get(step.name, {})
+    low, high = (step.arguments.get(name, usual.get(name)) for name in CUTS.get(step.name, ("", "")))
+    return low, high
 
 
 # The ends of each float type, which masks are filled with: the same model in another precision is the same.

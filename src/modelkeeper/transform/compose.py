@@ -25,7 +25,7 @@ import numpy as np
 
 from modelkeeper.graph import Axis, Fixed, Graph, Layer, Tensor, consumers
 from modelkeeper.graph.vocabulary import COUNT, PROJECTIONS, read_step
-from modelkeeper.transform.merge import by_role, norm_behind
+from modelkeeper.transform.merge import by_role, epsilon_of, norm_behind
 from modelkeeper.transform.pairing import Pairs, TensorPair, pair_axes
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -101,9 +101,7 @@ def _out_first(weight: Tensor, array: Array) -> Array:
 def _linear(link: Link, source: Callable[[Tensor], Array]) -> tuple[Array, Array]:
     """Make norm and activation linear, unit by unit: a factor on what comes before them, and a shift."""
     norm = {t.role: source(t).astype(np.float64) for t in link.norm.tensors if t.role != COUNT}
-    epsilon = link.norm.attributes.get("eps", 0.0)
-    assert isinstance(epsilon, (int, float))
-    sigma = np.sqrt(norm["variance"] + epsilon)
+    sigma = np.sqrt(norm["variance"] + epsilon_of(link.norm))
     gain, bias = norm.get("gain", np.ones_like(sigma)), norm.get("bias", np.zeros_like(sigma))
     activation = curve(link.activation)
     assert activation is not None

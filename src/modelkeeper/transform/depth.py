@@ -27,6 +27,7 @@ from modelkeeper.graph.vocabulary import (
     SCALE,
     read_step,
 )
+from modelkeeper.transform.windows import keeps_places
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,9 @@ class Depth:
         if number in self.layers or number in self._main or number in self.silent:
             return
         if layer.kind in PROJECTIONS:
-            self._pass(number, Inserted("identity", why="each unit goes through as it is"))
+            exact = keeps_places(layer)
+            why = "each unit goes through as it is" if exact else "its window does not keep every place"
+            self._pass(number, Inserted("identity", exact=exact, why=why))
         elif layer.kind in NORMS:
             exact = layer.kind == BATCH_NORM or self._normed_again(number, layer.kind)
             why = "undoes itself" if exact else "normalises what was not normalised"

@@ -43,6 +43,9 @@ _MOVABLE = {
 }
 
 
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}  # by size: to look at any numbers as bits
+
+
 @dataclass(frozen=True, eq=False)
 class AxisMap:
     """Where the units along one axis of the result come from. `AxisMap()` is the identity.
@@ -81,7 +84,8 @@ def gather(
     factor makes it infinite or NaN. The result is the same for any number of threads.
 
     Args:
-        source: Any layout and byte order; what is not C-contiguous is copied first.
+        source: Any byte order, and its axes in any order in memory: the result has them in the order of
+            `shape`, so that a view whose axes were moved is gathered and moved in one pass.
         maps: One for each axis of `source`.
         shape: Sizes of the result, as many as the source has.
         out: Where to write: C-contiguous, of `shape` and the source's type. Default: a new array.
@@ -103,13 +107,15 @@ def gather(
             f"out must be a writable C-contiguous array of {dtype}, shape {shape}; "
             f"it is {'' if out.flags.writeable else 'read-only, '}of {out.dtype}, shape {out.shape}"
         )
+    source = _readable(np.asarray(source, dtype))
     try:
         _native.gather(
-            _bytes(np.asarray(source, dtype, order="C")),
+            _span(source),
             _bytes(out),
             kind,
             dtype.itemsize,
             source.shape,
+            [stride // dtype.itemsize for stride in source.strides],
             shape,
             [None if axis_map.index is None else np.ascontiguousarray(axis_map.index) for axis_map in maps],
             [None if axis_map.factor is None else np.ascontiguousarray(axis_map.factor) for axis_map in maps],
@@ -137,6 +143,23 @@ def _checked_kind(
     if kind == "bits" and any(axis_map.factor is not None for axis_map in maps):
         raise CannotGather(f"{dtype} takes no factors: convert the source to a float type first")
     return kind
+
+
+def _readable(source: Array) -> Array:
+    """The source itself, if its elements are whole steps apart and go forwards in memory; else a copy."""
+    forwards = all(stride >= 0 and not stride % source.itemsize for stride in source.strides)
+    return source if forwards and source.itemsize in _WORDS else np.asarray(source, order="C")
+
+
+def _span(source: Array) -> NDArray[np.uint8]:
+    """All bytes from the first element of an array to its last, in place: with what lies between them."""
+    if source.flags.c_contiguous or not source.size:
+        return _bytes(np.asarray(source, order="C"))
+    steps = [(size - 1) * stride for size, stride in zip(source.shape, source.strides, strict=True)]
+    words = source.view(_WORDS[source.itemsize])  # NumPy's own, as strides cannot be set for others
+    count = sum(steps) // source.itemsize + 1
+    line: Array = np.lib.stride_tricks.as_strided(words, (count,), (source.itemsize,), writeable=False)
+    return line.view(np.uint8)
 
 
 def _bytes(array: Array) -> NDArray[np.uint8]:

@@ -11,14 +11,16 @@ Aligned layers lend tensor by tensor; some lend together (`compose`), some also 
 from collections.abc import Callable
 
 from modelkeeper.graph import Axis, Graph, Layer, Tensor
-from modelkeeper.graph.vocabulary import CONV, COUNT, NORMS, OUTPUT, SCALE
+from modelkeeper.graph.vocabulary import COUNT, NORMS, OUTPUT, SCALE
 from modelkeeper.transform.compose import Composite, Composites, find_composites
 from modelkeeper.transform.depth import Depth, Inserted
+from modelkeeper.transform.epsilon import find_epsilons
 from modelkeeper.transform.fill import Fills
 from modelkeeper.transform.maps import Maps, Verdict
 from modelkeeper.transform.merge import Merge, find_merges
 from modelkeeper.transform.pairing import Pairs, Partners, TensorPair, pair_tensors, spaces_of
 from modelkeeper.transform.plan import Entry
+from modelkeeper.transform.windows import grows_with_padding
 
 MakeEntry = Callable[..., Entry]  # of the tensor at hand: action, exact, why, and the rest by name
 
@@ -56,6 +58,8 @@ class Lending:
         for name, pair in self.merges.pairs.items():
             if name not in self.fresh:
                 self.pairs[name] = pair
+        self.epsilons = find_epsilons(parent, child, self.partner, self.pairs)
+        self.pairs |= self.epsilons.pairs
         self.partners = Partners(self.pairs)
         self._inherit()
         fills = Fills(child, self.partner.keys(), self.depth.silent)
@@ -129,8 +133,8 @@ class Lending:
         reasons = [verdict.why for verdict in verdicts if verdict.why]
         why = next(iter(doubts), "") or next(iter(reasons), "")
         merge = self.taken_over.get(pair.parent.name)
-        if merge is not None:
-            why = "; ".join(filter(None, (why, merge.why)))
+        other = self.epsilons.of.get(pair.child.name)
+        why = "; ".join(filter(None, (why, merge.why if merge else "", other.why if other else "")))
         return entry(action, not doubts and not composed, why, source=pair.parent.name)
 
     def _judge(self, number: int, child_axis: Axis, parent_axis: Axis) -> Verdict:
@@ -144,35 +148,18 @@ class Lending:
         return self.maps.judge(child_axis, parent_axis)
 
     def grows_with_padding(self, child_number: int) -> bool:
-        """Is the child's window the parent's with a border of zeros, laid over as many more zeros?"""
+        """Is a layer's window its partner's with a border of zeros, over as much more padding?"""
         parent_number = self.partner.get(child_number)
-        if parent_number is None:
-            return False
-        child_layer, parent_layer = self.child.layers[child_number], self.parent.layers[parent_number]
-        weights = [
-            next((t for t in layer.tensors if t.role == "weight"), None)
-            for layer in (child_layer, parent_layer)
-        ]
-        if child_layer.kind != CONV or parent_layer.kind != CONV or None in weights:
-            return False
-        sizes = [[a.size for a in t.axes if a.role == "kernel"] for t in weights if t is not None]
-        margins = [_margins(layer, len(sizes[0])) for layer in (child_layer, parent_layer)]
-        if (
-            None in margins
-            or len(sizes[0]) != len(sizes[1])
-            or "dilation" in {*child_layer.attributes, *parent_layer.attributes}
-        ):
-            return False
-        rows = zip(*sizes, *[m for m in margins if m is not None], strict=True)
-        return all(
-            child_size >= parent_size and child_size - parent_size == 2 * (child_padding - parent_padding)
-            for child_size, parent_size, child_padding, parent_padding in rows
+        return parent_number is not None and grows_with_padding(
+            self.parent.layers[parent_number], self.child.layers[child_number]
         )
 
     def _without_pair(self, layer: Layer, tensor: Tensor, entry: MakeEntry) -> Entry:
         """The entry of a tensor that the aligned layer of the parent does not have."""
         if tensor.role == "bias":
             return entry("inserted", True, "the parent has no bias here", value="zero")
+        if tensor.role == "gain" and layer.kind in NORMS:
+            return entry("inserted", True, "the parent has no gain here", value="one")
         if tensor.role == COUNT:
             return entry("kept", True, "only counts")
         return entry("kept", False, f"the parent's layer has no {tensor.role} of this form")
@@ -187,7 +174,7 @@ class Lending:
             case "identity":
                 if tensor.role == "weight":
                     why = f"{inserted.why}, but for noise of {self.noise:g}" if self.noise else inserted.why
-                    return entry("inserted", not self.noise, why, value="identity")
+                    return entry("inserted", inserted.exact and not self.noise, why, value="identity")
                 if tensor.role == "bias":
                     return entry("inserted", True, inserted.why, value="zero")
             case "neutral":
@@ -211,12 +198,6 @@ class Lending:
         place = next(n for n, candidate in enumerate(layer.tensors) if candidate is tensor)
         like = self.child.layers[number].tensors[place]
         return like.name if like.name in self.pairs and like.shape == tensor.shape else None
-
-
-def _margins(layer: Layer, rank: int) -> tuple[int, ...] | None:
-    """The padding of a convolution, a number for each axis of its kernel; None if it is given in words."""
-    padding = layer.attributes.get("padding", (0,) * rank)
-    return padding if isinstance(padding, tuple) else None
 
 
 def _heads(graph: Graph) -> set[int]:

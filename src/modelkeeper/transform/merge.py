@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from modelkeeper.graph import Graph, Layer, Tensor, consumers
-from modelkeeper.graph.vocabulary import BATCH_NORM, COUNT, PROJECTIONS
+from modelkeeper.graph.vocabulary import BATCH_NORM, COUNT, NORM_FOLDS
 from modelkeeper.transform.pairing import TensorPair
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -42,9 +42,7 @@ class Merge:
         bias = source(projection_tensors["bias"]).astype(np.float64) if "bias" in projection_tensors else 0.0
         if tensor.role == "mean":
             return (norm["mean"] - bias).astype(array.dtype)
-        epsilon = self.norm.attributes.get("eps", 0.0)
-        assert isinstance(epsilon, (int, float))
-        factor = norm.get("gain", 1.0) / np.sqrt(norm["variance"] + epsilon)
+        factor = norm.get("gain", 1.0) / np.sqrt(norm["variance"] + epsilon_of(self.norm))
         if tensor.role == "bias":
             return ((bias - norm["mean"]) * factor + norm.get("bias", 0.0)).astype(array.dtype)
         out = next(number for number, axis in enumerate(tensor.axes) if axis.role == "out")
@@ -71,7 +69,7 @@ def find_merges(parent: Graph, child: Graph, partner: Mapping[int, int]) -> Merg
         if child_number is None:
             continue
         child_layer = child.layers[child_number]
-        if parent_layer.kind not in PROJECTIONS or child_layer.kind not in PROJECTIONS:
+        if parent_layer.kind not in NORM_FOLDS or child_layer.kind not in NORM_FOLDS:
             continue
         child_bias, parent_bias = by_role(child_layer, "bias"), by_role(parent_layer, "bias")
         parent_norm, child_norm = parent_norms.get(parent_number), child_norms.get(child_number)
@@ -104,6 +102,8 @@ def _into_projection(
     weight, parent_bias = by_role(projection, "weight"), by_role(projection, "bias") or by_role(norm, "bias")
     if weight is None or parent_bias is None or by_role(norm, "variance") is None:
         return
+    if parent_bias.shape not in [(axis.size,) for axis in weight.axes if axis.role == "out"]:
+        return  # a transposed convolution in groups: a column of its weight serves a unit of each
     merges.of[weight.name] = merges.of[parent_bias.name] = Merge(projection, norm)
     merges.pairs[child_bias.name] = TensorPair(child_bias, parent_bias, (0,))
     merges.gone[norm_number] = projection_number
@@ -119,6 +119,12 @@ def norm_behind(graph: Graph) -> dict[int, int]:
             if layer.kind == BATCH_NORM and [(e.source, e.via) for e in layer.inputs] == [(number, ())]:
                 norms[number] = readers[0]
     return norms
+
+
+def epsilon_of(norm: Layer) -> float:
+    """What a norm adds to variances."""
+    value = norm.attributes.get("eps", 0.0)
+    return float(value) if isinstance(value, (int, float)) else 0.0
 
 
 def by_role(layer: Layer, role: str) -> Tensor | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Layer, Product, Tensor, leaves
+from modelkeeper.graph.vocabulary import PARAMETER
 
 Pairs = Sequence[tuple[int, int]]  # aligned layers: number in the parent, number in the child
 
@@ -35,13 +36,18 @@ class TensorPair:
 
 
 def pair_tensors(parent: Layer, child: Layer) -> dict[str, TensorPair]:
-    """Pair the tensors of two aligned layers, by the child's names: same role, axes that correspond."""
+    """Pair the tensors of two aligned layers, by the child's names: same role, axes that correspond.
+
+    A bare parameter has its own name as its role, which frameworks may not keep: if it is the only tensor of
+    both layers, it is paired whatever it is called.
+    """
+    bare = parent.kind == child.kind == PARAMETER and len(parent.tensors) == len(child.tensors) == 1
     tensor_pairs: dict[str, TensorPair] = {}
     waiting = [tensor for tensor in parent.tensors if tensor.stored]
     for child_tensor in child.tensors:
         for parent_tensor in waiting:
             used = parent_tensor.live and child_tensor.live
-            if parent_tensor.role == child_tensor.role and (
+            if (bare or parent_tensor.role == child_tensor.role) and (
                 used or parent_tensor.shape == child_tensor.shape
             ):
                 axes = pair_axes(parent_tensor, child_tensor)

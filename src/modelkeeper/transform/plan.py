@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from modelkeeper.graph import Graph
 from modelkeeper.transform.compose import Composite
+from modelkeeper.transform.epsilon import OtherEpsilon
 from modelkeeper.transform.maps import Maps
 from modelkeeper.transform.merge import Merge
 from modelkeeper.transform.pairing import TensorPair
@@ -51,6 +52,7 @@ class Plan(Struct, frozen=True, dict=True):
     seed: int = 0
     noise: float = 0.0  # on inserted identities, in units of 1 / √(weights that make a unit)
     merges: dict[str, Merge | Composite] = {}  # by the parent's tensor: a neighbour's part goes into it
+    epsilons: dict[str, OtherEpsilon] = {}  # by the child's tensor: what makes up for another epsilon
     rewired: float = 0.0  # which fraction of the child's layers is fed with something else than in the parent
 
     @property

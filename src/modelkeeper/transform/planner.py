@@ -13,7 +13,7 @@ import msgspec
 
 from modelkeeper.errors import InvalidPairs, InvalidSetting
 from modelkeeper.graph import Graph, Layer
-from modelkeeper.graph.vocabulary import COMMUTATIVE, CONCAT, COUNT, ENDS, WINDOWED
+from modelkeeper.graph.vocabulary import COMMUTATIVE, CONCAT, COUNT, ENDS, USUAL_EPSILON, WINDOWED
 from modelkeeper.matching import Alignment
 from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform.lending import Lending
@@ -72,6 +72,7 @@ def make_plan(
             seed,
             noise,
             lending.taken_over,
+            lending.epsilons.of,
             _rewired(lending),
         )
 
@@ -141,10 +142,9 @@ def _flow(lending: Lending, child_number: int, child_layer: Layer) -> Iterable[s
     where = f"{child_layer.kind} {child_layer.name}"
     if child_layer.kind != parent_layer.kind:
         yield f"{where} is a {parent_layer.kind} in the parent"
-    if child_layer.attributes != parent_layer.attributes and not _same_window(
-        lending, child_number, child_layer, parent_layer
-    ):
-        yield f"{where} has other attributes than in the parent"
+    differences = _differences(lending, child_number, child_layer, parent_layer)
+    if differences:
+        yield f"{where} has other attributes than in the parent: {', '.join(differences)}"
     if not _fed_alike(lending, child_number, child_layer):
         yield f"{where} is fed differently"
 
@@ -165,12 +165,29 @@ def _fed_alike(lending: Lending, child_number: int, child_layer: Layer) -> bool:
     return child_inputs == parent_inputs
 
 
-def _same_window(lending: Lending, child_number: int, child_layer: Layer, parent_layer: Layer) -> bool:
-    """Do only groups differ, which the spaces take care of, or padding, together with the kernel?"""
-    drop = ("groups", "padding") if lending.grows_with_padding(child_number) else ("groups",)
-    child_attributes = {key: value for key, value in child_layer.attributes.items() if key not in drop}
-    parent_attributes = {key: value for key, value in parent_layer.attributes.items() if key not in drop}
-    return child_layer.kind in WINDOWED and child_attributes == parent_attributes
+def _differences(
+    lending: Lending, child_number: int, child_layer: Layer, parent_layer: Layer
+) -> Iterable[str]:
+    """The attributes that differ, and that nothing takes care of, in words."""
+    taken_care_of = set()
+    if child_layer.kind in WINDOWED:
+        taken_care_of.add("groups")  # the spaces do
+        if lending.grows_with_padding(child_number):
+            taken_care_of.add("padding")
+    if child_number in lending.epsilons.exact:
+        taken_care_of.add("eps")
+    usual = {"eps": USUAL_EPSILON[child_layer.kind]} if child_layer.kind in USUAL_EPSILON else {}
+    attributes = usual | parent_layer.attributes, usual | child_layer.attributes
+    keys = sorted({*attributes[0], *attributes[1]} - taken_care_of)
+    values = [(key, *(_written(values.get(key)) for values in attributes)) for key in keys]
+    return [f"{key} {old} became {new}" for key, old, new in values if old != new]
+
+
+def _written(value: object) -> str:
+    """An attribute as people read it."""
+    if isinstance(value, tuple):
+        return "x".join(map(str, value))
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _statistics(lending: Lending) -> Iterable[str]:

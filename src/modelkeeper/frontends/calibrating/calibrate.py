@@ -101,7 +101,7 @@ class _Cost:
 
 def _try_out(models: Models, examples: Examples, foreign: bool) -> _Cost:
     """Measure time and memory of both models on a few examples. A foreign parent is checked first, on one."""
-    child_inputs, parent_inputs = examples.fitting(models.child), examples.fitting(models.parent)
+    child_inputs, parent_inputs = models.child_inputs, models.parent_inputs
     engine, parent, lent = models.engine, models.parent, models.parent_tensors
     if foreign:
         check_run(engine, parent, lent, [array[:1] for array in parent_inputs])
@@ -129,7 +129,7 @@ def _prepare(
     """Ask the planner for weights and tasks, and take as many examples as the budget allows."""
     cost = _try_out(models, examples, foreign)
     room = min(len(examples), max(FEWEST, budget.memory // cost.memory))
-    few = [array[: min(room, CHUNK)] for array in examples.fitting(models.parent)]
+    few = [array[: min(room, CHUNK)] for array in models.parent_inputs]
     engine, parent, lent = models.engine, models.parent, models.parent_tensors
     if foreign:
         check_run(engine, parent, lent, few)

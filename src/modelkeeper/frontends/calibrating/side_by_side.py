@@ -56,8 +56,10 @@ class Models:
     engine: Engine
     child: Program
     child_tensors: dict[str, Array]  # as they were before anything was fitted
+    child_inputs: list[Array]  # all examples, in the order and layout that the program takes
     parent: Program
     parent_tensors: dict[str, Any]  # as the engine has them
+    parent_inputs: list[Array]
 
 
 class SideBySide:
@@ -78,7 +80,7 @@ class SideBySide:
         self.program, self.parent, self._engine = models.child, models.parent, models.engine
         self._plain, self._parent_tensors = models.child_tensors, models.parent_tensors
         self.tensors, self.changed = dict(start), set[str]()
-        child_inputs, parent_inputs = examples.fitting(self.program), examples.fitting(self.parent)
+        child_inputs, parent_inputs = models.child_inputs, models.parent_inputs
         self._end = end
         order = np.random.default_rng(0).permutation(len(examples))[:count]
         held = max(1, int(HELD_OUT * count))

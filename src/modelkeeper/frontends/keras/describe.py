@@ -43,6 +43,10 @@ class Study:
     trace: Trace
     pieces: tuple[Piece, ...]
     constants: dict[int, Array]  # the numbers of the trace's constants, by the number of their value
+    # For each input and output, which of Keras' axes each axis of the trace is: transposed by it, what goes
+    # into the model, or comes out of it, is what goes into the trace, or comes out.
+    input_orders: tuple[tuple[int, ...], ...]
+    output_orders: tuple[tuple[int, ...], ...]
 
 
 _studies: "weakref.WeakKeyDictionary[Any, tuple[tuple[int, ...], tuple[Piece, ...]]]" = (
@@ -68,7 +72,11 @@ def pieces_of(model: Any) -> tuple[Piece, ...]:
 
 
 def _stamp(model: Any) -> tuple[int, ...]:
-    return tuple(id(named.variable) for named in Variables(model))
+    return tuple(
+        id(variable)
+        for layer in layers_of(model)
+        for variable in (*layer._trainable_variables, *layer._non_trainable_variables)
+    )
 
 
 def study(model: Any, example_inputs: Any = None) -> Study:
@@ -89,12 +97,20 @@ def _lower(variables: Variables, recording: Recording, inputs: Inputs) -> Study:
     )
     readers.update(id(tensor) for tensor in recording.outputs)
     low = Lowering(variables, readers)
-    for tensor, name in zip(recording.inputs, inputs.names, strict=True):
-        low.input(tensor, input_order(tensor, recording), name)
+    orders = [input_order(tensor, recording) for tensor in recording.inputs]
+    for tensor, order, name in zip(recording.inputs, orders, inputs.names, strict=True):
+        low.input(tensor, order, name)
     for call in recording.calls:
         low.run(call)
-    trace = low.trace(recording.outputs, inputs)
-    return Study(trace, tuple(low.pieces), low.build.constants)
+    outputs = [low.output(tensor) for tensor in recording.outputs]
+    trace = low.trace([value for value, _ in outputs], inputs)
+    return Study(
+        trace,
+        tuple(low.pieces),
+        low.build.constants,
+        input_orders=tuple(map(tuple, orders)),
+        output_orders=tuple(order for _, order in outputs),
+    )
 
 
 def _run(model: Any, example_inputs: Any) -> tuple[Variables, Recording, Inputs]:

@@ -10,37 +10,32 @@ layer whose `call` does not run on symbolic tensors (it uses the backend directl
 the reason.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import types
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import keras
-from keras import layers, tree
+from keras import tree
 from keras.src.backend.common import global_state
 
+from modelkeeper.frontends.keras.known_layers import AT_REST, REWRITTEN, WHOLE, hands_through
 from modelkeeper.frontends.keras.patches import listening
-from modelkeeper.frontends.keras.variables import Variables, layers_of
+from modelkeeper.frontends.keras.variables import Variables, is_variable, layers_of, shape_of
 from modelkeeper.text import first_line
 
-# Layers that arrive whole, by the function that they would run: a subclass with its own is no longer one.
-WHOLE: dict[Callable[..., Any], str] = {
-    layers.LSTM.call: "LSTM",
-    layers.GRU.call: "GRU",
-    layers.SimpleRNN.call: "SimpleRNN",
-    layers.GroupNormalization.call: "GroupNormalization",
-    layers.Normalization.call: "Normalization",
-    layers.UpSampling1D.call: "UpSampling1D",
-    layers.UpSampling2D.call: "UpSampling2D",
-    layers.UpSampling3D.call: "UpSampling3D",
-}
-# What a layer has for training alone and would take another way for: the same results without.
-_AT_REST = {layers.MultiHeadAttention: {"_dropout": 0.0}, layers.GroupQueryAttention: {"dropout": 0.0}}
 # Where Keras lists variables for itself, and what is no part of the model.
 _LISTS = frozenset(
     """_trainable_variables _non_trainable_variables _tracker _seed_generators _metrics _loss_tracker
     optimizer _optimizer _torch_params""".split()
 )
+# Where Keras says a wrong shape, or none: norms with an offset and no scale, values not as wide as keys.
+_SHAPES: dict[str, Callable[..., tuple[int, ...]]] = {
+    "BatchNorm": lambda x, *args, **kwargs: x.shape,
+    "DotProductAttention": lambda query, key, value, *args, **kwargs: (*query.shape[:-1], value.shape[-1]),
+}
+_PLAIN = frozenset({bool, int, float, str, type(None), types.FunctionType, types.MethodType})
 UIDS = "object_name_uids"  # where Keras counts names
 
 
@@ -52,9 +47,7 @@ class StandIn(keras.KerasTensor):  # type: ignore[misc]
     """A symbolic tensor in the place of a variable."""
 
     def __init__(self, variable: Any) -> None:
-        super().__init__(
-            tuple(variable.shape), dtype=variable.dtype, record_history=False, name=variable.name
-        )
+        super().__init__(shape_of(variable), dtype=variable.dtype, record_history=False, name=variable.name)
         self.variable = variable
         self.trainable, self.path = variable.trainable, variable.path
 
@@ -123,6 +116,8 @@ def record(model: Any, variables: Variables, example: Any) -> Recording:
 
 
 def _tensors(structure: Any) -> list[Any]:
+    if isinstance(structure, keras.KerasTensor):
+        return [structure]
     return [leaf for leaf in tree.flatten(structure) if isinstance(leaf, keras.KerasTensor)]
 
 
@@ -157,14 +152,15 @@ class _Recorder:
             return
         self._met.add(id(layer))
         table = layer.__dict__
-        for key, value in list(table.items()):
-            if key in _LISTS:
+        owns = layer._trainable_variables or layer._non_trainable_variables
+        for key, value in list(table.items()) if owns else ():
+            if type(value) in _PLAIN or key in _LISTS:
                 continue
             new = self._stood_in(value)
             if new is not None:
                 self._changed.append((layer, key, value, new))
                 table[key] = new
-        for kind, attributes in _AT_REST.items():
+        for kind, attributes in AT_REST.items():
             if isinstance(layer, kind):
                 for key, new in attributes.items():
                     self._changed.append((layer, key, table[key], new))
@@ -174,15 +170,14 @@ class _Recorder:
 
     def _stood_in(self, value: Any) -> Any:
         """What takes the place of an attribute's value; None: it has no variables."""
-        if isinstance(value, keras.Variable):
+        if is_variable(value):
             return self._stand_in(value)
-        if isinstance(value, (list, tuple)) and any(isinstance(item, keras.Variable) for item in value):
-            return [self._stand_in(item) if isinstance(item, keras.Variable) else item for item in value]
-        if isinstance(value, dict) and any(isinstance(item, keras.Variable) for item in value.values()):
-            return {
-                key: self._stand_in(item) if isinstance(item, keras.Variable) else item
-                for key, item in value.items()
-            }
+        if isinstance(value, (list, tuple)):
+            new = [self._stand_in(item) if is_variable(item) else item for item in value]
+            return new if any(isinstance(item, StandIn) for item in new) else None
+        if isinstance(value, dict):
+            held = {key: self._stand_in(item) if is_variable(item) else item for key, item in value.items()}
+            return held if any(isinstance(item, StandIn) for item in held.values()) else None
         return None
 
     def _stand_in(self, variable: Any) -> StandIn:
@@ -210,16 +205,17 @@ class _Recorder:
     def operation(self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operation: what it returns is what Keras says of it."""
         name = type(operation).__name__
-        if name == "BatchNorm":  # Keras' own needs a scale where there is an offset
-            outputs = keras.KerasTensor(args[0].shape, dtype=args[0].dtype, record_history=False)
-        else:
+        shape = _SHAPES.get(name)
+        if shape is None:
             outputs = operation.compute_output_spec(*args, **kwargs)
+        else:
+            outputs = keras.KerasTensor(shape(*args, **kwargs), dtype=args[0].dtype, record_history=False)
         self._note(name, operation, args, kwargs, outputs)
         return outputs
 
     def layer(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A layer: what its `call` returns, or what Keras says of it as a whole."""
-        if _hands_through(layer, args):
+        if hands_through(layer, args):
             return args[0]
         self._path.append(layer)
         try:
@@ -235,7 +231,8 @@ class _Recorder:
         if not name:
             before = len(self.recording.calls)
             try:
-                return layer.call(*args, **kwargs)
+                rewritten = REWRITTEN.get(type(layer).call)
+                return (rewritten(layer) if rewritten else layer.call)(*args, **kwargs)
             except NotBuilt:
                 raise
             except Exception as error:
@@ -273,12 +270,3 @@ class _Recorder:
         where = self._path[-1].path if self._path else ""
         made = _tensors(outputs)
         self.recording.calls.append(Call(name, operation, args, kwargs, made, where, opaque))
-
-
-_RANDOM = ("CutMix", "MixUp", "Random")
-
-
-def _hands_through(layer: Any, args: Sequence[Any]) -> bool:
-    """Is it one of Keras' layers that change examples in training alone?"""
-    kind = type(layer)
-    return kind.__module__.startswith("keras.") and kind.__name__.startswith(_RANDOM) and len(args) == 1

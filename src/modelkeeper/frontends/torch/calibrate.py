@@ -88,4 +88,5 @@ def _models(
     lent = {
         taken.name: ENGINE.tensor(tensors[taken.name]) for taken in parent.tensors if taken.name in tensors
     }
-    return Models(ENGINE, program, own, parent, lent)
+    taken, beside = examples.fitting(program), examples.fitting(parent)
+    return Models(ENGINE, program, own, taken, parent, lent, beside)

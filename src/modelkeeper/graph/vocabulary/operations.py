@@ -238,6 +238,21 @@ CURVES = {
     "gelu": "gaussian linear",
     "tanh": "hyperbolic tangent",
 }
+# What activations take if they are not told otherwise: on an edge it is left out at the end.
+USUAL_NUMBERS: dict[str, dict[str, float | str]] = {
+    "celu": {"alpha": 1.0},
+    "elu": {"alpha": 1.0, "scale": 1.0, "input_scale": 1.0},
+    "gelu": {"approximate": "none"},
+    "hardshrink": {"lambd": 0.5},
+    "hardtanh": {"min_val": -1.0, "max_val": 1.0},
+    "leaky_relu": {"negative_slope": 0.01},
+    "softplus": {"beta": 1.0, "threshold": 20.0},
+    "softshrink": {"lambd": 0.5},
+}
+# What cuts numbers off, by which arguments, and what it is called on an edge if it cuts at just these ends.
+CUTS = {"hardtanh": ("min_val", "max_val"), "clamp": ("min", "max"), "clip": ("min", "max")}
+CUTS |= {"clamp_min": ("min", "")}
+RECTIFIERS = {(0, None): "relu", (0, 6): "relu6"}
 
 
 class Operation(Struct, frozen=True):

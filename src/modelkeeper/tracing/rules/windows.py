@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from modelkeeper.graph.vocabulary import Pin
 from modelkeeper.tracing.infer_spaces import Axes, Inference, position, rule
 from modelkeeper.tracing.trace import Step, Value
+from modelkeeper.tracing.window_arguments import per_axis
 
 _DIMENSIONS = {"1d": 1, "2d": 2, "3d": 3}
 
@@ -37,8 +38,7 @@ def slid(run: Inference, step: Step, value: Value, count: int) -> Axes:
 def _window(step: Step, count: int) -> Sequence[int]:
     """The extent of a window on each axis; 0 where the operation does not say."""
     if "kernel_size" in step.arguments:
-        sizes: list[int] = step.arguments["kernel_size"]
-        return sizes * count if len(sizes) == 1 else sizes
+        return per_axis(step.arguments["kernel_size"], count)
     weight = step.arguments.get("weight")
     return weight.shape[2:] if isinstance(weight, Value) else [0] * count
 

@@ -4,12 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.lowering import Lowering, made_by, number
 from modelkeeper.frontends.keras.lower.seen import Held, Seen, inverse
 from modelkeeper.frontends.keras.lower.table import CannotLower, arguments, lowers
 from modelkeeper.frontends.keras.recorder import Call
+from modelkeeper.frontends.keras.variables import shape_of
 from modelkeeper.graph.vocabulary import LAYERS, LINEAR, NORMS
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Value
 
 # Operations of one operand and no arguments, by what the vocabulary calls them.
@@ -251,8 +252,36 @@ def _binary(low: Lowering, call: Call) -> Seen:
     if folded is not None:
         return folded
     (first, other), back = broadcast(low, [left, right])
+    if name == "mul" and _is_mish(first, other):
+        return back(low.step("mish", first.shape, self=first))
     shape = _broadcast_shape(first.shape, other.shape)
     return back(low.step(name, shape, self=first, **{second: other}))
+
+
+def _is_mish(value: Value, other: Value) -> bool:
+    """Is it a value times the tanh of its softplus? Keras has no operation for it."""
+    step = made_by(other)
+    inner = made_by(step.inputs[0]) if step is not None and step.name == "tanh" else None
+    return inner is not None and inner.name == "softplus" and inner.inputs[0] is value
+
+
+@lowers("PReLU")
+def _prelu(low: Lowering, call: Call) -> Seen:
+    """A slope for each channel, or for each unit and place."""
+    seen, alpha = low.seen(call.args[0]), low.seen(call.operation.alpha)
+    assert isinstance(alpha, Held)
+    if isinstance(seen, Seen) and seen.flattened:
+        units = low.units(alpha, seen)
+        if units is not None:
+            return seen.through(low.step("prelu", seen.value.shape, self=seen.value, weight=units))
+    seen = low.moved(seen)
+    wide = [n + 1 for n, size in enumerate(alpha.shape) if size != 1]
+    if [seen.order[n] for n in wide] == [1]:
+        layout = Layout(alpha.shape, tuple(range(len(alpha.shape))), (max(alpha.shape),))
+        weight = low.enter(alpha.variable, layout)
+        return seen.through(low.step("prelu", seen.value.shape, self=seen.value, weight=weight))
+    (value, slopes), back = broadcast(low, [seen, alpha])
+    return back(low.step("_prelu_kernel", value.shape, self=value, weight=slopes))
 
 
 @lowers("FloorDivide")
@@ -353,5 +382,5 @@ def _as_bias(low: Lowering, seen: Seen, held: Held, linear: bool) -> Value | Non
         fits = linear and seen.in_order and seen.shape[len(seen.shape) - len(held.shape) :] == held.shape
     if not fits:
         return None
-    shape = tuple(held.variable.shape)
+    shape = shape_of(held.variable)
     return low.enter(held.variable, Layout(shape, tuple(range(len(shape))), (size,)))

@@ -8,10 +8,10 @@ comes again.
 import inspect
 from typing import Any
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.lowering import Lowering
 from modelkeeper.frontends.keras.lower.table import CannotLower, lowers
 from modelkeeper.frontends.keras.recorder import Call, StandIn
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Value
 
 GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}
@@ -27,7 +27,7 @@ def _recurrent(low: Lowering, call: Call) -> list[Value]:
     name = _step_name(call.name, cell)
     if given.get("mask") is not None:  # it hides places, not units
         low.approximate(call, "a mask over places is ignored")
-    value = low.plain(given["sequence"])
+    value = low.plain(given["sequences"])
     if layer.go_backwards:
         value = low.step("flip", value.shape, self=value, dims=[1])
     params, biased = _parameters(low, cell, call.name)

@@ -1,5 +1,6 @@
 """Rules for sums, means and other statistics, and for what runs along an axis."""
 
+import math
 from typing import Any
 
 from modelkeeper.frontends.keras.lower.lowering import Lowering
@@ -22,7 +23,6 @@ REDUCTIONS = {
     "Sum": "sum",
     "Var": "var",
 }
-_GLOBAL = {"mean": "adaptive_avg_pool", "amax": "adaptive_max_pool"}  # over all places of an image
 
 
 @lowers(*REDUCTIONS)
@@ -38,8 +38,8 @@ def reduce(low: Lowering, seen: Seen, name: str, axis: Any, keep: bool) -> Seen:
     axes = axes_of(axis, rank)
     dims = sorted(seen.order[n] for n in axes)
     places = dims == list(range(2, rank)) and (rank in (4, 5) or (rank == 3 and not seen.in_order))
-    if name in _GLOBAL and places:
-        return _over_places(low, seen, name, keep)
+    if name == "mean" and places:
+        return _over_places(low, seen, keep)
     shape = [1 if n in dims else size for n, size in enumerate(seen.value.shape) if keep or n not in dims]
     extra = {"correction": 0} if name in ("var", "std") else {}
     written: list[int] | None = [n - rank if n == rank - 1 and axis == -1 else n for n in dims]
@@ -52,11 +52,11 @@ def reduce(low: Lowering, seen: Seen, name: str, axis: Any, keep: bool) -> Seen:
     return Seen.moved(made, [left.index(seen.order[n]) for n in range(rank) if n not in axes])
 
 
-def _over_places(low: Lowering, seen: Seen, name: str, keep: bool) -> Seen:
-    """All places of an image: a global pooling."""
+def _over_places(low: Lowering, seen: Seen, keep: bool) -> Seen:
+    """The mean over all places of an image: a global pooling."""
     count = len(seen.shape) - 2
     shape = [*seen.value.shape[:2], *[1] * count]
-    made = low.step(f"{_GLOBAL[name]}{count}d", shape, self=seen.value, output_size=[1] * count)
+    made = low.step(f"adaptive_avg_pool{count}d", shape, self=seen.value, output_size=[1] * count)
     return Seen.moved(made, seen.order) if keep else Seen.plain(low.build.view(made, shape[:2]))
 
 
@@ -134,8 +134,8 @@ def _normalize(low: Lowering, call: Call) -> Seen:
     if operation.order != 2:
         raise CannotLower(f"normalised by a norm of order {operation.order}")
     seen = low.moved(arguments(call)["x"])
-    squared = Seen.moved(low.step("square", seen.value.shape, self=seen.value), seen.order)
-    total = reduce(low, squared, "sum", operation.axis, True)
-    least = low.step("clamp", total.value.shape, self=total.value, min=float(operation.epsilon))
-    scale = low.step("rsqrt", least.shape, self=least)
-    return Seen.moved(low.step("mul", seen.value.shape, self=seen.value, other=scale), seen.order)
+    dims = sorted(seen.order[n] for n in axes_of(operation.axis, len(seen.shape)))
+    shape = [1 if n in dims else size for n, size in enumerate(seen.value.shape)]
+    length = low.step("linalg_vector_norm", shape, self=seen.value, ord=2, dim=dims, keepdim=True)
+    least = low.step("clamp_min", shape, self=length, min=math.sqrt(operation.epsilon))
+    return Seen.moved(low.step("div", seen.value.shape, self=seen.value, other=least), seen.order)

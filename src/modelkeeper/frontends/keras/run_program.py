@@ -1,0 +1,72 @@
+"""Run programs in Keras: each operation by keras.ops, on the backend that is active.
+
+    ENGINE                                     for `programs.passes`, which runs programs step by step
+
+An operation that no function here carries out raises InvalidProgram, which names it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+from keras.src import backend
+
+from modelkeeper.errors import InvalidProgram
+from modelkeeper.frontends.keras.inputs import symbolic
+from modelkeeper.frontends.keras.numbers import to_numpy
+from modelkeeper.frontends.keras.operations import FUNCTIONS
+from modelkeeper.frontends.programs.operations import signature
+from modelkeeper.frontends.programs.passes import Engine
+from modelkeeper.weights import Array, dtype_of
+
+
+class KerasEngine:
+    """Carries out operations by keras.ops: see `programs.passes.Engine`."""
+
+    def tensor(self, array: Any) -> Any:
+        """A tensor of the backend with the numbers of an array."""
+        return keras.ops.convert_to_tensor(array) if isinstance(array, np.ndarray) else array
+
+    def array(self, tensor: Any) -> Array:
+        """The numbers of a tensor of the backend."""
+        return to_numpy(tensor)
+
+    def nbytes(self, tensor: Any) -> int:
+        """By its shape and dtype."""
+        dtype = dtype_of(keras.backend.standardize_dtype(tensor.dtype))
+        return int(np.prod([int(size) for size in tensor.shape], dtype=np.int64)) * dtype.itemsize
+
+    def apply(self, operation: str, arguments: dict[str, Any]) -> list[Any]:
+        """Call the function for an operation."""
+        function, known = FUNCTIONS.get(operation), signature(operation)
+        if function is None or known is None:
+            raise InvalidProgram(f"operation {operation}", "Keras does not carry it out here")
+        given = {parameter.name: parameter.default for parameter in known.parameters} | arguments
+        made = function(**given)
+        return made if isinstance(made, list) else [made]
+
+    def on_shapes(self, arrays: Sequence[Array], look: Callable[[Engine, Sequence[Any]], int]) -> int:
+        """On symbolic tensors, as Keras itself finds the shapes of outputs."""
+        found: list[int] = []
+        problems: list[Exception] = []
+
+        def call(*stand_ins: Any) -> Any:
+            # What is raised in here would make some backends try again, on real tensors.
+            try:
+                found.append(look(self, stand_ins))
+            except Exception as problem:  # noqa: BLE001 (it is raised again, outside)
+                problems.append(problem)
+            return stand_ins[0]
+
+        shapes = [symbolic(array.shape, keras.backend.standardize_dtype(array.dtype)) for array in arrays]
+        backend.compute_output_spec(call, *shapes)
+        if problems:
+            raise problems[0]
+        return found[0]
+
+
+ENGINE = KerasEngine()
+
+if TYPE_CHECKING:
+    _typed: Engine = ENGINE
