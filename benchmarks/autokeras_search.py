@@ -179,7 +179,7 @@ def warm_trials(runs: list[dict[str, Any]]) -> str:
             better = sum(gain > 0 for gain in gains)
             middle, low, high = (f"{value:+.3f}" for value in (median(gains), min(gains), max(gains)))
             parts.append(
-                f"Where the transfer was {name}, {better} of {len(gains)} became better than the same network "
+                f"Where the transfer was {name}, {better} of {len(gains)} did better than the same network "
                 f"from scratch; the median difference is {middle}, from {low} to {high}."
             )
     return " ".join(parts)
