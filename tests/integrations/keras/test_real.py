@@ -5,8 +5,10 @@ What is shown in docs/keras.md and the programs under examples/ are run, too.
 
 import re
 import runpy
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -20,6 +22,20 @@ ROOT = Path(__file__).parents[3]
 META = {"data": "halves", "task": "classification"}
 X = np.random.default_rng(0).random((64, 6)).astype("float32")
 Y = (X.sum(1) > 3).astype("int32")
+TENSORFLOW = keras.backend.backend() == "tensorflow"
+
+
+@pytest.fixture
+def quick() -> Iterator[None]:
+    """Where many small models are trained for a few steps, compiling them takes longest."""
+    if not TENSORFLOW:
+        yield
+        return
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 def network(width: int, *, inputs: bool = True) -> Any:
@@ -60,36 +76,55 @@ def test_trials_of_a_search_start_from_each_other(tmp_path: Path) -> None:
     assert warm.records[1].parent == warm.records[0].id
 
 
-def program(name: str) -> Any:
-    return runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name=name)["main"]
+def program(name: str) -> dict[str, Any]:
+    """What an example defines."""
+    return runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name=name)
 
 
 def test_the_example_of_fit_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    program("keras_fit")(["--epochs", "1", "--parent-epochs", "1", "--seeds", "1"])
+    program("keras_fit")["main"](["--epochs", "1", "--parent-epochs", "1", "--seeds", "1"])
     shown = capsys.readouterr().out
     assert "warm from Sequential" in shown
     assert "mean of 1 seeds" in shown
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="one backend tells enough")
+@pytest.mark.usefixtures("quick")
+@pytest.mark.skipif(not TENSORFLOW, reason="one backend tells enough")
 def test_the_example_of_keras_tuner_runs(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("keras_tuner")
-    program("keras_tuner_search")(["--epochs", "1", "--trials", "2"])
+    program("keras_tuner_search")["main"](["--epochs", "1", "--trials", "2", "--examples", "64"])
     shown = capsys.readouterr().out
     assert "with the keeper" in shown
     assert "untitled_project-1" in shown
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="AutoKeras needs TensorFlow")
-@pytest.mark.parametrize("kind", ["image", "text", "structured"])
-def test_autokeras_searches_warm(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("quick")
+@pytest.mark.skipif(not TENSORFLOW, reason="AutoKeras needs TensorFlow")
+@pytest.mark.parametrize("kind", ["text", "structured"])
+def test_autokeras_searches_warm(kind: str) -> None:
     pytest.importorskip("autokeras")
-    program("autokeras_search")([kind, "--epochs", "1", "--trials", "1"])
+    example = program("autokeras_search")
+    warm = WarmStart(ModelKeeperClient(":memory:", on_error="raise"), {"data": kind})
+    chosen = SimpleNamespace(trials=1, epochs=1, examples=128)
+    scores = example["search"](example[kind], warm.tuner("random"), chosen)
+    assert [record.value for record in warm.records] == pytest.approx(scores)
+    final = warm.trainings[1]  # of the same network, on all data
+    assert final.answer is not None
+    assert final.answer.parent == warm.records[0].id
+    assert final.why_not_registered.startswith("val_accuracy is not in its logs")
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.skipif(not TENSORFLOW, reason="AutoKeras needs TensorFlow")
+def test_the_example_of_autokeras_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("autokeras")
+    program("autokeras_search")["main"](["image", "--epochs", "1", "--trials", "1", "--examples", "128"])
     shown = capsys.readouterr().out
     assert "registered as auto_model-0" in shown
     assert "warm from auto_model-0" in shown  # AutoKeras' final fit, of the best network
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_page_on_keras_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Up to the first block that needs what is not installed, or another backend."""
     blocks = re.findall(
@@ -99,7 +134,7 @@ def test_the_page_on_keras_runs(capsys: pytest.CaptureFixture[str]) -> None:
     space: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks:
         needed = re.findall(r"^import (keras_tuner|autokeras)", block, re.MULTILINE)
-        if needed and not (keras.backend.backend() == "tensorflow" and all(map(find_spec, needed))):
+        if needed and not (TENSORFLOW and all(map(find_spec, needed))):
             return
         exec(compile(block, "docs/keras.md", "exec"), space)
         assert capsys.readouterr().out.splitlines() == re.findall(r"# -> (.*)", block)
