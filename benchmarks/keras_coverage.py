@@ -57,7 +57,7 @@ def randomise(model: Any, seed: int = 0) -> None:
     for variable in model.weights:
         if len(variable.shape) == 1 and "float" in variable.dtype:
             kind, noise = variable.path.rpartition("/")[2], rng.random(tuple(variable.shape))
-            positive = kind in ("gamma", "moving_variance", "scale")
+            positive = kind in ("gamma", "scale") or "variance" in kind
             variable.assign(0.5 + noise if positive else 0.2 * (noise - 0.5))
 
 
