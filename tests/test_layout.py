@@ -15,6 +15,7 @@ SUITES = {
     "frontends/torch/test_conformance.py": "does the PyTorch front end keep the promises of all front ends?",
     "frontends/torch/test_coverage.py": "are real architectures described, and is it true of them?",
     "graph/test_hostile.py": "what do bytes from strangers do to graphs and to all that reads them?",
+    "integrations/keras/test_real.py": "does a real zoo lend to fit, KerasTuner and AutoKeras?",
     "matching/test_real.py": "do the laws of alignment and search hold for networks of libraries?",
     "policy/selection/test_registry.py": "can a package add a policy, and what if it is broken?",
     "server/test_backends.py": "does a service run over PostgreSQL and an object store, in real processes?",

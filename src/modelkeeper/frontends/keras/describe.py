@@ -24,6 +24,7 @@ from modelkeeper.frontends.keras.inputs import Inputs, candidates, given_inputs
 from modelkeeper.frontends.keras.lower import Lowering
 from modelkeeper.frontends.keras.lower.arrange_inputs import input_order
 from modelkeeper.frontends.keras.numbers import to_numpy
+from modelkeeper.frontends.keras.patches import symbolic_tensors
 from modelkeeper.frontends.keras.pieces import Piece
 from modelkeeper.frontends.keras.recorder import NotBuilt, Recording, record
 from modelkeeper.frontends.keras.variables import Variables, layers_of
@@ -90,10 +91,7 @@ def study(model: Any, example_inputs: Any = None) -> Study:
 
 def _lower(variables: Variables, recording: Recording, inputs: Inputs) -> Study:
     readers = Counter(
-        id(leaf)
-        for call in recording.calls
-        for leaf in tree.flatten((call.args, call.kwargs))
-        if isinstance(leaf, keras.KerasTensor)
+        id(leaf) for call in recording.calls for leaf in symbolic_tensors((call.args, call.kwargs))
     )
     readers.update(id(tensor) for tensor in recording.outputs)
     low = Lowering(variables, readers)

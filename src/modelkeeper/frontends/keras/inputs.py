@@ -54,14 +54,15 @@ def _text(leaf: Any) -> str:
 
 def symbolic(shape: Any, dtype: Any = None) -> Any:
     """A symbolic tensor of a shape."""
-    return keras.KerasTensor(tuple(shape), dtype=dtype or keras.config.floatx(), record_history=False)
+    dtype = dtype or keras.config.floatx()
+    return keras.KerasTensor(tuple(shape), dtype=dtype, record_history=False, name="input")  # not counted
 
 
 def given_inputs(model: Any, example: Any) -> Inputs:
     """Arguments for a call of the model, from what a user passed."""
     if isinstance(example, Inputs):
         return example
-    declared = _declared(model)
+    declared = declared_inputs(model)
     leaves = [_as_symbolic(leaf) for leaf in tree.flatten(example)]
     if declared is not None:
         if isinstance(example, dict) and isinstance(declared, dict):
@@ -88,7 +89,7 @@ def _as_symbolic(leaf: Any) -> Any:
     return symbolic(shape, keras.backend.standardize_dtype(leaf.dtype))
 
 
-def _declared(model: Any) -> Any:
+def declared_inputs(model: Any) -> Any:
     """The structure of inputs that a model declares; None: it declares none."""
     for owner in (model, getattr(model, "_functional", None)):
         structure = getattr(owner, "_inputs_struct", None)
@@ -99,7 +100,7 @@ def _declared(model: Any) -> Any:
 
 def open_inputs(model: Any, batch: int | None = None) -> Any:
     """What the model declares, with the sizes that it leaves open; None: nothing says what it takes."""
-    declared = _declared(model)
+    declared = declared_inputs(model)
     if declared is not None:
         return Inputs((declared,))
     shapes = getattr(model, "_build_shapes_dict", None)
@@ -130,7 +131,7 @@ def candidates(model: Any) -> Iterator[Inputs]:
     if declared is None:
         return
     met: set[str] = set()
-    for dtype in (None,) if _declared(model) is not None else (None, "int32"):
+    for dtype in (None,) if declared_inputs(model) is not None else (None, "int32"):
         for attempt in range(max(len(_IMAGES), len(_SEQUENCES), len(_VIDEOS))):
             filled = tree.map_structure(
                 lambda leaf, attempt=attempt, dtype=dtype: _filled(leaf, attempt, dtype),

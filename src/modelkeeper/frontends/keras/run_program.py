@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
+from keras.src import backend
 
 from modelkeeper.errors import InvalidProgram
+from modelkeeper.frontends.keras.inputs import symbolic
 from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.frontends.keras.operations import FUNCTIONS
 from modelkeeper.frontends.programs.operations import signature
@@ -57,18 +59,11 @@ class KerasEngine:
                 problems.append(problem)
             return stand_ins[0]
 
-        shapes = [
-            keras.KerasTensor(array.shape, dtype=_dtype(array), record_history=False) for array in arrays
-        ]
-        keras.backend.compute_output_spec(call, *shapes)
+        shapes = [symbolic(array.shape, keras.backend.standardize_dtype(array.dtype)) for array in arrays]
+        backend.compute_output_spec(call, *shapes)
         if problems:
             raise problems[0]
         return found[0]
-
-
-def _dtype(array: Any) -> str:
-    dtype: str = keras.backend.standardize_dtype(array.dtype)
-    return dtype
 
 
 ENGINE = KerasEngine()

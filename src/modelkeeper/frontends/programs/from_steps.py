@@ -47,6 +47,7 @@ _EITHER = {
     "fill": "value",
 }
 _NOTHING = ("clone", "dropout")
+_ALWAYS = ("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "_prelu_kernel")
 _NEEDED = {"training": False, "momentum": 0.1, "cudnn_enabled": False, "use_input_stats": True}
 _NEEDED |= {"scale_factors": None, "align_corners": False, "eps": 1e-5}
 
@@ -77,7 +78,7 @@ class _Speller:
         rank = len(step.outputs[0].shape) - 2
         uneven = isinstance(padding, (list, tuple)) and rank > 0 and len(padding) == 2 * rank
         special = _SPECIAL.get(name.rstrip("123d"))
-        if special is not None and (uneven or name.startswith("adaptive_max")):
+        if special is not None and (uneven or name in _ALWAYS):
             yield from special(self, rank)
         else:
             yield self._call(self._operation(name), self._given, step.outputs)
@@ -190,6 +191,15 @@ class _Speller:
         over = {"self": self._given["self"], "dim": list(range(2, rank + 2)), "keepdim": True}
         yield self._call("amax.default", over, self._step.outputs)
 
+    def _prelu_kernel(self, rank: int) -> Iterator[Call]:
+        """A slope for what is negative, of any shape that broadcasts."""
+        above, below, sloping = (next(self._fresh) for _ in range(3))
+        taken, slope = self._given["self"], self._given["weight"]
+        yield self._call("clamp_min.default", {"self": taken, "min": 0}, [above])
+        yield self._call("clamp_max.default", {"self": taken, "max": 0}, [below])
+        yield self._call("mul.Tensor", {"self": below, "other": slope}, [sloping])
+        yield self._call("add.Tensor", {"self": above, "other": sloping}, self._step.outputs)
+
 
 _SPECIAL: dict[str, Callable[[_Speller, int], Iterator[Call]]] = {
     "conv": _Speller._convolution,
@@ -197,4 +207,5 @@ _SPECIAL: dict[str, Callable[[_Speller, int], Iterator[Call]]] = {
     "max_pool": _Speller._max_pool,
     "avg_pool": _Speller._avg_pool,
     "adaptive_max_pool": _Speller._adaptive_max_pool,
+    "_prelu_kernel": _Speller._prelu_kernel,
 }

@@ -1,0 +1,111 @@
+"""Fit a Keras child's layers to its parent's activations, on a few of the user's own examples.
+
+How layers are fitted is the business of `frontends.calibrating`; here both models become programs, which Keras runs
+on the active backend. The parent may be a program of another framework: images go into it as it takes them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from modelkeeper.errors import CannotCalibrate
+from modelkeeper.frontends.calibrating.calibrate import calibrate as calibrate_programs
+from modelkeeper.frontends.calibrating.examples import Examples
+from modelkeeper.frontends.calibrating.side_by_side import Models
+from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, Progress
+from modelkeeper.frontends.keras.examples import collect, example_of
+from modelkeeper.frontends.keras.read_load import load, read
+from modelkeeper.frontends.keras.record_program import Recorded, record
+from modelkeeper.frontends.keras.run_program import ENGINE
+from modelkeeper.frontends.programs.program import DTYPES, Hole, Program, Taken
+from modelkeeper.weights import Array
+
+
+def calibrate(
+    child: Any,
+    planner: FitPlanner,
+    parent: Any,
+    tensors: Mapping[str, Array],
+    batches: Any,
+    *,
+    budget: Budget,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Fit the layers of a child to its parent's activations, in place.
+
+    Args:
+        child: The model, with the weights of a plan in it.
+        planner: Says what is to be fitted, when the parent's units are ranked.
+        parent: The parent's program, or the parent itself, which is then recorded. A program may come from
+            anywhere: it is checked before it runs.
+        tensors: The parent's, by name.
+        batches: See `examples`, or what `collect` made of them. Both models have to run on them.
+        budget: How many examples, seconds and bytes it may take.
+        progress: Called before each layer.
+
+    Raises:
+        CannotCalibrate: The examples do not serve. The child is unchanged, as after any other error.
+        NoProgram: The child cannot be taken apart layer by layer.
+        InvalidProgram: The parent's program does not run on the examples, or not in Keras.
+    """
+    examples = collect(batches, None, budget.examples)
+    foreign = isinstance(parent, Program)
+    own = record(child, example_of(child, examples.inputs))
+    lender = parent if foreign else record(parent, example_of(parent, examples.inputs))
+    return calibrate_programs(
+        _models(child, own, lender, tensors, examples),
+        planner,
+        examples,
+        foreign=foreign,
+        load=lambda weights: load(child, weights),
+        budget=budget,
+        progress=progress,
+    )
+
+
+def _models(
+    child: Any, own: Recorded, lender: Recorded | Program, tensors: Mapping[str, Array], examples: Examples
+) -> Models:
+    parent = lender if isinstance(lender, Program) else lender.program
+    program = own.program.shortcuts_first()
+    orders = [own.input_orders] if isinstance(lender, Program) else [lender.input_orders]
+    beside = [arranged(examples.fitting(parent), parent, order) for order in [*orders, None]]
+    fitting = [arrays for arrays in beside if arrays is not None]
+    if not fitting:
+        wanted = ", ".join("x".join(map(str, _sizes(taken))) for taken in parent.inputs)
+        raise CannotCalibrate(
+            f"the parent takes examples of {wanted}, which these are not",
+            "Give examples that both models take",
+        )
+    taken = arranged(examples.fitting(program), program, own.input_orders)
+    assert taken is not None  # it was recorded with them
+    lent = {held.name: ENGINE.tensor(tensors[held.name]) for held in parent.tensors if held.name in tensors}
+    weights = {name: np.array(array) for name, array in read(child)}
+    return Models(ENGINE, program, weights, taken, parent, lent, fitting[0])
+
+
+def arranged(
+    arrays: Sequence[Array], program: Program, orders: Sequence[tuple[int, ...]] | None
+) -> list[Array] | None:
+    """Examples in the axis order and with the dtypes that a program takes; None: they do not fit it.
+
+    `orders`: of the axes of each input; None: as they are.
+    """
+    made = []
+    for n, (array, taken) in enumerate(zip(arrays, program.inputs, strict=True)):
+        if orders is not None and n < len(orders):
+            array = array.transpose(orders[n]) if len(orders[n]) == array.ndim else array
+        fixed = zip(array.shape, _sizes(taken), strict=False)
+        if array.ndim != len(taken.shape) or any(size not in (have, 0) for have, size in fixed):
+            return None
+        made.append(array.astype(DTYPES[taken.dtype], copy=False))
+    return made
+
+
+def _sizes(taken: Taken) -> list[int]:
+    """The sizes of an input; 0 where any will do."""
+    floating = DTYPES[taken.dtype].kind not in "iub"
+    places = floating and len(taken.shape) > 3  # a network of convolutions may run on images of other sizes
+    sizes = [0 if isinstance(size, Hole) else size for size in taken.shape]
+    return [0 if places and n > 1 else size for n, size in enumerate(sizes)]
