@@ -39,6 +39,7 @@ def apply(
     importance: Callable[[int], Shares] | None = None,
     layouts: Mapping[str, Layout],
 ) -> Iterator[tuple[str, Array | Laid]]: ...
+# long: an example that is run, and the words that explain what may be asked for.
 def apply(
     plan: Plan,
     tensors: Mapping[str, Array],
