@@ -27,7 +27,7 @@ from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.frontends.keras.patches import symbolic_tensors
 from modelkeeper.frontends.keras.pieces import Piece
 from modelkeeper.frontends.keras.recorder import NotBuilt, Recording, record
-from modelkeeper.frontends.keras.variables import Variables, layers_of
+from modelkeeper.frontends.keras.variables import Variables, lacks_variables, layers_of
 from modelkeeper.text import first_line
 from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
@@ -140,7 +140,7 @@ def _build(model: Any, inputs: Inputs) -> None:
     """Build a model that was never called, as a call on these inputs would, for any number of examples."""
     if model.built and all(layer.built for layer in layers_of(model)):
         return
-    if model.built and not any(_lacks_variables(layer) for layer in layers_of(model)):
+    if model.built and not any(lacks_variables(layer) for layer in layers_of(model)):
         return
 
     def any_number(leaf: Any) -> Any:
@@ -151,11 +151,6 @@ def _build(model: Any, inputs: Inputs) -> None:
     args, kwargs = tree.map_structure(any_number, (inputs.args, dict(inputs.kwargs)))
     model(*args, **kwargs)
     model._inbound_nodes.clear()
-
-
-def _lacks_variables(layer: Any) -> bool:
-    """Will a layer get variables when it is first called?"""
-    return not layer.built and getattr(type(layer).build, "_is_default", False) is False
 
 
 def _name(model: Any) -> str:

@@ -43,8 +43,8 @@ class Listener(Protocol):
     def layer(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A layer is called; what it returns."""
 
-    def build(self, layer: Any) -> None:
-        """A layer is about to be built because it is called. May raise."""
+    def builds(self, layer: Any) -> bool:
+        """Is a layer to be built because it is called? May raise."""
 
     def draw(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Random numbers are asked for; what stands for them."""
@@ -103,8 +103,8 @@ def _dispatch() -> Iterator[Patch]:
 
     def build(self: Any, *args: Any, **kwargs: Any) -> Any:
         told = listener()
-        if told is not None and not self.built:
-            told.build(self)
+        if told is not None and not self.built and not told.builds(self):
+            return None
         return maybe_build(self, *args, **kwargs)
 
     def node(*args: Any, **kwargs: Any) -> Any:  # it would hold on to everything, in both directions

@@ -22,7 +22,7 @@ from keras.src.backend.common import global_state
 
 from modelkeeper.frontends.keras.known_layers import AT_REST, REWRITTEN, WHOLE, hands_through
 from modelkeeper.frontends.keras.patches import listening
-from modelkeeper.frontends.keras.variables import Variables, is_variable, layers_of, shape_of
+from modelkeeper.frontends.keras.variables import Variables, is_variable, lacks_variables, layers_of, shape_of
 from modelkeeper.text import first_line
 
 # Where Keras lists variables for itself, and what is no part of the model.
@@ -245,10 +245,11 @@ class _Recorder:
         self._note(name, layer, args, kwargs, outputs, why)
         return outputs
 
-    def build(self, layer: Any) -> None:
-        """A layer of the model that is not built yet would get variables now: refused."""
-        if id(layer) in self._unbuilt:
+    def builds(self, layer: Any) -> bool:
+        """Is a layer that is not built yet to be built? One of the model that would get variables is refused."""
+        if id(layer) in self._unbuilt and lacks_variables(layer):
             raise NotBuilt(layer.name)
+        return id(layer) not in self._unbuilt
 
     def draw(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Random numbers: a symbolic tensor of their shape."""

@@ -98,3 +98,8 @@ def layers_of(model: Any) -> Iterator[Any]:
             met.add(id(layer))
             yield layer
             waiting.extend(reversed(layer._layers))
+
+
+def lacks_variables(layer: Any) -> bool:
+    """Will a layer get variables when it is first called?"""
+    return not layer.built and getattr(type(layer).build, "_is_default", False) is False

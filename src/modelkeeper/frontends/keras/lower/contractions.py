@@ -149,6 +149,16 @@ def _take(low: Lowering, call: Call) -> Value:
     return take(low, call, low.plain(source), given["indices"], axis % len(source.shape))
 
 
+@lowers("TakeAlongAxis")
+def _take_along(low: Lowering, call: Call) -> Value:
+    given, axis = arguments(call), call.operation.axis
+    if axis is None:
+        raise CannotLower("taken along no axis in particular")
+    source, indices = low.plain(given["x"]), low.plain(given["indices"])
+    shape = tuple(call.outputs[0].shape)
+    return low.step("take_along_dim", shape, self=source, indices=indices, dim=axis % len(source.shape))
+
+
 @lowers("DotProductAttention")
 def _attention(low: Lowering, call: Call) -> Value:
     """Heads come before places: (batch, places, heads, units) becomes (batch, heads, places, units)."""
