@@ -1,7 +1,5 @@
 """Operations along axes: sums, means and other statistics, softmax, what is sorted or counted up."""
 
-# ruff: noqa: A002 (arguments have ATen's names)
-
 from typing import Any
 
 from keras import ops

@@ -1,7 +1,5 @@
 """Operations that are layers: products with weights, norms, embeddings, attention."""
 
-# ruff: noqa: A002 (arguments have ATen's names)
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operations unit by unit: activations, arithmetic, comparisons, casts, and tensors made of nothing."""
 
-# ruff: noqa: A002 (arguments have ATen's names)
-
 import math
 from typing import Any
 

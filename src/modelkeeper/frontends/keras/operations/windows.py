@@ -4,8 +4,6 @@ On the CPU, backends take channels last alone: maps are turned and turned back. 
 since backends know but 'same' and 'valid'.
 """
 
-# ruff: noqa: A002 (arguments have ATen's names)
-
 import math
 from collections.abc import Sequence
 from typing import Any
