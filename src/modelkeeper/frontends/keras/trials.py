@@ -10,6 +10,7 @@ they were. Memory: one copy of the model, and for each trial its weights and its
 whom and who wins: `modelkeeper.warmstart.race`.
 """
 
+import inspect
 import weakref
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -99,12 +100,22 @@ def _made_anew(model: Any) -> Any:
     if isinstance(model, keras.Sequential) or type(model) is keras.Model or hasattr(model, "_operations"):
         made = keras.models.clone_model(model)
     else:
-        made = type(model).from_config(model.get_config())
+        made = _from_config(model)
     if not made.built or len(made.weights) < len(model.weights):
         inputs = open_inputs(model) or study(model).trace.ran_on
         args, kwargs = tree.map_structure(_any_number, (inputs.args, dict(inputs.kwargs)))
         made(*args, **kwargs)
     return made
+
+
+def _from_config(model: Any) -> Any:
+    """A model that is written as a class: Keras adds to its configuration what its constructor may not take."""
+    kind, config = type(model), model.get_config()
+    try:
+        return kind.from_config(config)
+    except TypeError:
+        taken = inspect.signature(kind).parameters
+        return kind.from_config({key: value for key, value in config.items() if key in taken})
 
 
 def _any_number(leaf: Any) -> Any:
@@ -122,6 +133,7 @@ def _equip(made: Any, model: Any) -> None:
         raise CannotProbe("a copy of the model has other weights than the model", _UNPROBED)
     _assign(made.weights, [variable.value for variable in model.weights])
     for new, old in pairs:
+        new.trainable = old.trainable
         new._path = old.path  # layers that a model's own code makes are numbered anew
 
 
