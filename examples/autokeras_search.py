@@ -23,6 +23,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import autokeras as ak
 import keras
+import keras_tuner
 import numpy as np
 from sklearn.datasets import load_digits, load_wine
 from sklearn.preprocessing import scale
@@ -31,41 +32,47 @@ from modelkeeper import ModelKeeperClient
 from modelkeeper.integrations.keras import WarmStart
 
 Task = tuple[Any, Any, Any, Any]  # inputs and outputs of the search space, examples, classes
+PLAIN = {"kernel_size": 3, "max_pooling": True, "separable": False, "dropout": 0.0}
+
+
+def widths(name: str, *choices: int) -> Any:
+    """How wide a layer may be: far less than AutoKeras would try, to be quick."""
+    return keras_tuner.engine.hyperparameters.Choice(name, list(choices))
 
 
 def image() -> Task:
     """Digits, for one block of convolutions."""
     x, y = load_digits(return_X_y=True)
     source = ak.ImageInput()
-    convolutions = ak.ConvBlock(kernel_size=3, num_blocks=1, num_layers=2, max_pooling=True, separable=False)
-    return source, ak.ClassificationHead()(convolutions(source)), x.reshape(-1, 8, 8, 1), y
+    convolutions = ak.ConvBlock(num_blocks=1, filters=widths("filters", 8, 16, 32), **PLAIN)
+    return source, ak.ClassificationHead(dropout=0.0)(convolutions(source)), x.reshape(-1, 8, 8, 1) / 16, y
 
 
 def text() -> Task:
     """Sentences from docstrings, for an embedding and one block of convolutions."""
     sentences: list[str] = []
     classes: list[int] = []
-    for number, name in enumerate(("argparse", "asyncio", "decimal", "email.message", "logging", "unittest")):
+    for number, name in enumerate(
+        ("argparse", "_pydecimal", "inspect", "statistics", "subprocess", "unittest.mock")
+    ):
         found = inspect.getsource(importlib.import_module(name))
         docstrings = " ".join(re.findall(r'"""(.*?)"""', found, re.DOTALL))
         whole = [" ".join(sentence.split()) for sentence in docstrings.split(". ")]
         sentences += [sentence for sentence in whole if sentence]
         classes += [number] * (len(sentences) - len(classes))
     source = ak.TextInput()
-    return (
-        source,
-        ak.ClassificationHead()(ak.TextBlock(max_tokens=1000)(source)),
-        np.array(sentences),
-        np.array(classes),
-    )
+    embedding = ak.Embedding(max_features=501, embedding_dim=widths("embedding_dim", 16, 24, 32), dropout=0.0)
+    convolutions = ak.ConvBlock(num_blocks=1, filters=widths("filters", 16, 24, 32), **PLAIN)
+    head = ak.ClassificationHead(dropout=0.0)(ak.SpatialReduction()(convolutions(embedding(source))))
+    return source, head, np.array(sentences), np.array(classes)
 
 
 def structured() -> Task:
     """Wines, for a block of dense layers."""
     x, y = load_wine(return_X_y=True)
     source = ak.Input()
-    dense = ak.DenseBlock(num_layers=2, use_batchnorm=False, dropout=0.0)
-    return source, ak.ClassificationHead()(dense(source)), scale(x), y
+    dense = ak.DenseBlock(use_batchnorm=False, num_units=widths("num_units", 16, 32, 64), dropout=0.0)
+    return source, ak.ClassificationHead(dropout=0.0)(dense(source)), scale(x), y
 
 
 def search(make: Callable[[], Task], tuner: Any, epochs: int, trials: int) -> list[float]:
@@ -73,10 +80,20 @@ def search(make: Callable[[], Task], tuner: Any, epochs: int, trials: int) -> li
     keras.utils.set_random_seed(1)
     keras.backend.clear_session()
     source, head, x, y = make()
+    recipe = keras_tuner.HyperParameters()  # AutoKeras would search for it, too
+    recipe.Fixed("optimizer", "adam")
+    recipe.Fixed("learning_rate", 0.01)
     order = np.random.default_rng(0).permutation(len(x))
     with tempfile.TemporaryDirectory() as folder:
         auto = ak.AutoModel(
-            source, head, tuner=tuner, objective="val_accuracy", max_trials=trials, directory=folder, seed=1
+            source,
+            head,
+            tuner=tuner,
+            objective="val_accuracy",
+            max_trials=trials,
+            directory=folder,
+            seed=1,
+            hyperparameters=recipe,
         )
         auto.fit(x[order], y[order], epochs=epochs, verbose=0)
         return [trial.score for trial in auto.tuner.oracle.trials.values()]

@@ -95,7 +95,7 @@ def gather(
     factors: Sequence[NDArray[np.float64] | None],
     threads: int = 0,
 ) -> None:
-    """Fill `out` (of `shape`, C-contiguous) from `source` (of `sizes`, its neighbours `strides` elements apart).
+    """Fill `out` (of `shape`, C-contiguous) from `source` (of `sizes`, neighbours `strides` elements apart).
 
     Element [i, j, ..] becomes source[x[i], y[j], ..] * f[i] * g[j] * .., with an index (None: identity; -1:
     the element is 0) and factors (None: 1) for each axis. Numbers of kind `bits` are moved, never scaled.

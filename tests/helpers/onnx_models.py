@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper, numpy_helper, shape_inference
 
 from modelkeeper.weights import Array
 
@@ -31,7 +31,8 @@ def model_of(
         [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs],
         [numpy_helper.from_array(array, name) for name, array in tensors.items()],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    return shape_inference.infer_shapes(model)  # checkers want the shapes of outputs
 
 
 def drawn(seed: int, **shapes: Sequence[int]) -> dict[str, Array]:

@@ -335,9 +335,17 @@ def test_there_is_at_least_one_thread() -> None:
     [
         ({"kind": "float8"}, "no gather for float8 of 4 bytes"),
         ({"itemsize": 3}, "no gather"),
-        ({"sizes": [3]}, "8 bytes, its shape says 12"),
+        ({"sizes": [3]}, "8 bytes, its shape says at least 12"),
+        ({"strides": [2]}, "8 bytes, its shape says at least 12"),
+        ({"strides": [-1]}, "a stride is negative"),
+        ({"strides": [2**62], "sizes": [2**62]}, "larger than memory"),
+        ({"strides": []}, "same number of axes"),
         ({"shape": [-2]}, "negative"),
-        ({"sizes": [2**62, 2**62], "shape": [2, 1], "indices": [None] * 2, "factors": [None] * 2}, "memory"),
+        (
+            {"sizes": [2**62] * 2, "strides": [2**62, 1], "shape": [2, 1]}
+            | {"indices": [None] * 2, "factors": [None] * 2},
+            "memory",
+        ),
         ({"shape": [1] * 17}, "17 axes"),
         ({"indices": []}, "same number of axes"),
         ({"kind": "bits", "factors": [np.ones(2)]}, "take no factor"),
@@ -350,9 +358,54 @@ def test_the_native_function_checks_what_it_is_given(changes: dict[str, Any], me
         "kind": "float32",
         "itemsize": 4,
         "sizes": [2],
+        "strides": [1],
         "shape": [2],
         "indices": [None],
         "factors": [None],
     }
     with pytest.raises(ValueError, match=message):
         _native.gather(**{**good, **changes})
+
+
+@given(gathers(SCALABLE + MOVABLE), st.data())
+@odd_numbers
+def test_axes_that_lie_in_another_order_are_moved_in_the_same_pass(case: Case, data: st.DataObject) -> None:
+    source, maps, shape = case
+    order = data.draw(st.permutations(range(source.ndim)))
+    made = gather(source.transpose(order), [maps[n] for n in order], [shape[n] for n in order], threads=2)
+    assert made.flags.c_contiguous
+    np.testing.assert_array_equal(bits(made), bits(gather(source, maps, shape).transpose(order)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.complex128])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_large_tensors_are_moved_by_any_number_of_threads(dtype: Any, threads: int) -> None:
+    source = numbers(np.dtype(dtype), (130, 67, 3, 5), np.random.default_rng(0))
+    maps = [widen(130, 201), narrow(67, 41), AxisMap(), index(-1, 0, 1, 2, 3, 4, -1)]
+    expected = reference(source, maps)
+    for order in ((2, 3, 1, 0), (1, 0, 3, 2), (3, 2, 0, 1)):
+        made = gather(
+            source.transpose(order),
+            [maps[n] for n in order],
+            [expected.shape[n] for n in order],
+            threads=threads,
+        )
+        np.testing.assert_array_equal(bits(made), bits(expected.transpose(order)))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        SOURCE[::-1],
+        np.broadcast_to(SOURCE[0], (4, 3)),
+        np.arange(24, dtype=np.float32).reshape(4, 6)[1:3, ::2],
+        np.arange(24, dtype=np.float32).reshape(4, 6)[::2, 1:4].T,
+        np.arange(10, dtype=np.uint8)[1:9].view(np.float32).reshape(2, 1),
+        np.frombuffer(bytes(range(20)), np.dtype([("a", "u1"), ("b", "<f4")]))["b"].reshape(2, 2),
+    ],
+)
+def test_any_view_can_be_a_source(view: Array) -> None:
+    same = gather(view, [AxisMap(), AxisMap()], view.shape)
+    np.testing.assert_array_equal(bits(same), bits(view))
+    twice = gather(view, [AxisMap(), widen(view.shape[1], 7)], (view.shape[0], 7))
+    np.testing.assert_array_equal(bits(twice), bits(view[:, widen(view.shape[1], 7).index]))

@@ -1,6 +1,6 @@
 """One way from a model to its start: what is asked of a loan, and what holds after a fault."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from modelkeeper.errors import CannotCalibrate, CannotProbe, CoordinatorUnreachable
 from modelkeeper.frontends.torch import FRONTEND
 from modelkeeper.graph import Graph
+from modelkeeper.layouts import Laid, Layout
 from modelkeeper.warmstart.answer import Answer, Rival
 from modelkeeper.warmstart.lender import Lender
 from modelkeeper.warmstart.pipeline import Raised, Request, start
@@ -53,6 +54,10 @@ class Watched:
     def weights(self) -> Iterator[tuple[str, Array]]:
         self.asked.append("weights")
         return self._loan.weights()
+
+    def stored_weights(self, layouts: Mapping[str, Layout]) -> Iterator[tuple[str, Array | Laid]]:
+        self.asked.append("weights")
+        return self._loan.stored_weights(layouts)
 
     @contextmanager
     def lender(self) -> Iterator[Lender | None]:

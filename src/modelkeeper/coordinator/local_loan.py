@@ -7,7 +7,7 @@ Nothing is read or computed before it is asked for; NumPy is imported then, too.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from modelkeeper.warmstart.answer import Answer
 
 if TYPE_CHECKING:
+    from modelkeeper.layouts import Laid, Layout
     from modelkeeper.transform import Plan
     from modelkeeper.warmstart.lender import Lender
     from modelkeeper.weights import Array, Header, Weights
@@ -52,6 +53,13 @@ class LocalLoan:
             from modelkeeper.transform import apply
 
             yield from apply(self.plan, self._source)
+
+    def stored_weights(self, layouts: "Mapping[str, Layout]") -> "Iterator[tuple[str, Array | Laid]]":
+        """The same in the order in which the child stores them."""
+        if self.plan is not None and self._source is not None:
+            from modelkeeper.transform import apply
+
+            yield from apply(self.plan, self._source, layouts=layouts)
 
     @property
     def header(self) -> "Header":

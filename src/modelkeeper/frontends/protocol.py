@@ -4,6 +4,8 @@
                matched, and started from another one
     Runner     optional (`frontend.runner`): runs models, for calibrating, for programs, and to compare two
     Trials     optional (`frontend.trials`): trains copies of a model, for races between several starts
+    Arranged   optional (a method `layouts`): says how models store their tensors, so that weights are
+               written in that order when they are made, and `load` has nothing to move
 
 Who wants a capability asks for it with `runner_of` or `trials_of`, and is told what to do if it is not there.
 `modelkeeper.testing` holds a suite of tests that every front end should pass.
@@ -26,6 +28,7 @@ from modelkeeper.errors import CannotCalibrate, CannotProbe
 
 if TYPE_CHECKING:
     from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, Progress
+    from modelkeeper.layouts import Layout
     from modelkeeper.tracing.trace import Trace
     from modelkeeper.weights import Array
 
@@ -87,6 +90,17 @@ class Frontend(Protocol):
 
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Any:
         """Something to pass as an example input: its shape and dtype are all that counts."""
+
+
+class Arranged(Protocol):
+    """A front end whose models store tensors in another order than their graphs have them."""
+
+    def layouts(self, model: Any) -> "Mapping[str, Layout]":
+        """How the model stores its tensors, by name. Those that are left out come as the graph has them.
+
+        What is named here comes to `load` as an array, as ever, or as `Laid`: in memory of its own, in this
+        layout.
+        """
 
 
 class Examples(Protocol):
@@ -220,6 +234,12 @@ class Trials(Protocol):
         Raises:
             CannotProbe: The model cannot be copied, or there is no optimizer.
         """
+
+
+def layouts_of(frontend: Frontend, model: Any) -> "Mapping[str, Layout]":
+    """How a model stores its tensors; nothing if its front end does not say."""
+    layouts = getattr(frontend, "layouts", None)
+    return {} if layouts is None else layouts(model)
 
 
 def runner_of(frontend: Frontend) -> Runner:

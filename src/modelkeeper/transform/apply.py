@@ -7,13 +7,14 @@ them already.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from modelkeeper.errors import CannotGather, InvalidWeights
 from modelkeeper.graph import Atom, Axis, Layer, Tensor
 from modelkeeper.graph.vocabulary import BATCH_NORM
+from modelkeeper.layouts import Laid, Layout
 from modelkeeper.transform.gather import AxisMap, gather
 from modelkeeper.transform.importance import Importance, folded
 from modelkeeper.transform.merge import epsilon_of
@@ -26,9 +27,25 @@ from modelkeeper.weights import SMALL_FLOATS, Array, dtype_of, holds_nan
 _NEUTRAL = {"gain": 1.0, "variance": 1.0}
 
 
+@overload
 def apply(
     plan: Plan, tensors: Mapping[str, Array], *, importance: Callable[[int], Shares] | None = None
-) -> Iterator[tuple[str, Array]]:
+) -> Iterator[tuple[str, Array]]: ...
+@overload
+def apply(
+    plan: Plan,
+    tensors: Mapping[str, Array],
+    *,
+    importance: Callable[[int], Shares] | None = None,
+    layouts: Mapping[str, Layout],
+) -> Iterator[tuple[str, Array | Laid]]: ...
+def apply(
+    plan: Plan,
+    tensors: Mapping[str, Array],
+    *,
+    importance: Callable[[int], Shares] | None = None,
+    layouts: Mapping[str, Layout] | None = None,
+) -> Iterator[tuple[str, Any]]:
     """Carry out a plan: the child's tensors by name, in its order and dtype, each made when it is asked for.
 
     Tensors that are the parent's as they are share its memory: copy what you keep and change.
@@ -75,13 +92,15 @@ def apply(
             for again: narrower children weigh units by all tensors that know them.
         importance: Of the units of each of the parent's spaces, by its number: a narrower child keeps the
             most important ones. Default: as `Importance` says, and dropped units are folded into kept ones.
+        layouts: How the child stores its tensors, by name. What is gathered is then written in that order,
+            in the same pass, and comes as `Laid`. Default: all are arrays as the graph has them.
 
     Raises:
         InvalidWeights: A tensor of the parent is missing, is no array of numbers, holds NaN, or has another
             shape than its graph says. What came before it was handed over already: whoever loads the tensors
             takes them all before writing the first.
     """
-    run = _Run(plan, tensors, importance)
+    run = _Run(plan, tensors, importance, layouts or {})
     for entry in plan.entries:
         if entry.action != "kept":
             yield entry.tensor, run.make(entry)
@@ -91,26 +110,35 @@ class _Run:
     """One plan that is being carried out: makes tensors of the child, one by one."""
 
     def __init__(
-        self, plan: Plan, tensors: Mapping[str, Array], importance: Callable[[int], Shares] | None
+        self,
+        plan: Plan,
+        tensors: Mapping[str, Array],
+        importance: Callable[[int], Shares] | None,
+        layouts: Mapping[str, Layout],
     ) -> None:
-        self._plan, self._tensors = plan, tensors
+        self._plan, self._tensors, self._layouts = plan, tensors, layouts
         own = Importance(plan.parent, self._source)
         self._importance: Callable[[int], Shares] = importance or own
         self._fold = own.fold if importance is None else None
         self._layers: dict[str, Layer] = {layer.name: layer for layer in plan.child.layers}
 
-    def make(self, entry: Entry) -> Array:
+    def make(self, entry: Entry) -> Array | Laid:
         """Make one tensor of the child, as its entry in the plan says."""
         tensor = self._plan.child.tensors[entry.tensor]
+        dtype = dtype_of(tensor.dtype)
         if entry.source:
-            made = self._gathered(self._plan.pairs[entry.like or entry.tensor])
+            made = self._gathered(
+                self._plan.pairs[entry.like or entry.tensor], self._layouts.get(tensor.name)
+            )
+            if isinstance(made, Laid):
+                return Laid(made.array.astype(dtype, copy=False), made.layout)
         elif entry.value == "identity":
             made = self._identity(entry, tensor)
         elif entry.value == "neutral":
             made = np.full(tensor.shape, np.sqrt(1.0 + self._epsilon(entry)))
         else:
             made = np.full(tensor.shape, 1.0 if entry.value == "one" else 0.0)
-        return made.astype(dtype_of(tensor.dtype), copy=False)
+        return made.astype(dtype, copy=False)
 
     def _source(self, tensor: Tensor) -> Array:
         """Read a tensor of the parent and check that it is what the parent's graph says."""
@@ -130,12 +158,13 @@ class _Run:
             raise InvalidWeights(tensor.name, "the parent's weights hold NaN: its training has failed")
         return array
 
-    def _gathered(self, pair: TensorPair) -> Array:
+    def _gathered(self, pair: TensorPair, layout: Layout | None) -> Array | Laid:
         """Gather a tensor of the child from the parent's, along all axes at once."""
         array = _in_child_order(self._folded(pair), pair)
         axes = list(pair.axis_pairs())
         same = [self._plan.maps.identical(child_axis.of, parent_axis.of) for child_axis, parent_axis in axes]
-        if all(same):
+        moved = None if layout is None or layout.is_plain else layout
+        if all(same) and moved is None:
             return array.reshape(pair.child.shape)  # as it is: whoever loads it copies it
         maps: list[AxisMap] = []
         mean_units: dict[int, Mask] = {}  # by axis: which units become the mean of the others
@@ -150,10 +179,12 @@ class _Run:
                     if averaged.any():
                         mean_units[position] = averaged
             maps.append(axis_map)
-        shape = [child_axis.size for child_axis, _ in axes]
-        maps = self._scaled(pair.child, maps, shape, array.dtype)
+        maps = self._scaled(pair.child, maps, [child_axis.size for child_axis, _ in axes], array.dtype)
+        in_memory = moved.in_memory() if moved is not None and not mean_units else None
         try:
-            made = gather(array, maps, shape)
+            if moved is not None and in_memory is not None and len(axes) > 1:
+                return Laid(_gather_moved(array, maps, pair, in_memory).reshape(moved.first), moved)
+            made = gather(array, maps, [child_axis.size for child_axis, _ in axes])
         except CannotGather as error:
             raise InvalidWeights(pair.parent.name, error.problem) from None
         if len(maps) == 1 and maps[0].index is not None and pair.child.role in _NEUTRAL:
@@ -258,6 +289,25 @@ def _in_child_order(array: Array, pair: TensorPair) -> Array:
     order = list(pair.parent_axes())
     missing = [number for number in range(array.ndim) if number not in order]
     return array.transpose(order + missing).reshape([array.shape[number] for number in order])
+
+
+def _gather_moved(
+    array: Array, maps: list[AxisMap], pair: TensorPair, in_memory: list[tuple[int, Array]]
+) -> Array:
+    """Gather along all axes, and write in the order in which the child stores them (see `Layout`)."""
+    present = [axis for axis, number in enumerate(pair.axes) if number is not None]  # others have size one
+    order = [(present.index(axis), units) for axis, units in in_memory if axis in present]
+    reordered = [_reordered(maps[position], units) for position, units in order]
+    shape = [len(units) for _, units in order]
+    return gather(array.transpose([position for position, _ in order]), reordered, shape)
+
+
+def _reordered(axis_map: AxisMap, units: Array) -> AxisMap:
+    """The map of an axis whose units are to be made in another order."""
+    if (units == np.arange(len(units))).all():
+        return axis_map
+    index = units if axis_map.index is None else axis_map.index[units]
+    return AxisMap(index, None if axis_map.factor is None else axis_map.factor[units])
 
 
 def _set_to_mean(array: Array, axis: int, chosen: Mask) -> None:

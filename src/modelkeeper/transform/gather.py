@@ -148,13 +148,13 @@ def _checked_kind(
 def _readable(source: Array) -> Array:
     """The source itself, if its elements are whole steps apart and go forwards in memory; else a copy."""
     forwards = all(stride >= 0 and not stride % source.itemsize for stride in source.strides)
-    return source if forwards and source.itemsize in _WORDS else np.ascontiguousarray(source)
+    return source if forwards and source.itemsize in _WORDS else np.asarray(source, order="C")
 
 
 def _span(source: Array) -> NDArray[np.uint8]:
     """All bytes from the first element of an array to its last, in place: with what lies between them."""
     if source.flags.c_contiguous or not source.size:
-        return _bytes(np.ascontiguousarray(source))
+        return _bytes(np.asarray(source, order="C"))
     steps = [(size - 1) * stride for size, stride in zip(source.shape, source.strides, strict=True)]
     words = source.view(_WORDS[source.itemsize])  # NumPy's own, as strides cannot be set for others
     count = sum(steps) // source.itemsize + 1

@@ -26,8 +26,9 @@ import msgspec
 
 from modelkeeper.frontends import describe
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, Progress
-from modelkeeper.frontends.protocol import Examples, Frontend, runner_of
+from modelkeeper.frontends.protocol import Examples, Frontend, layouts_of, runner_of
 from modelkeeper.graph import Graph
+from modelkeeper.layouts import Laid
 from modelkeeper.transform import apply
 from modelkeeper.warmstart.answer import Answer, Rival
 from modelkeeper.warmstart.calibration import calibrated
@@ -185,10 +186,15 @@ class _Start(Generic[L_co]):
         request, begun = self._request, time.perf_counter()
         with ExitStack() as stack:
             lender = self._lender(stack)
-            weights = self._weights(lender)
+            weights: Mapping[str, Array | Laid]
             if request.probe is not None:
+                weights = lent = self._weights(lender)
                 with self._guarded("The model starts warm, but unprobed"):
-                    return self._raced(request.probe, weights, lender)
+                    return self._raced(request.probe, lent, lender)
+            elif request.shrink_perturb is not None:
+                weights = self._weights(lender)
+            else:
+                weights = self._stored_weights(lender)
             model = request.frontend.load(request.model, weights)
             self._took("load", begun)
             calibration = None
@@ -220,6 +226,13 @@ class _Start(Generic[L_co]):
             own = dict(request.frontend.read(request.model))
             lent = perturbed(lent, own, self._graph, *request.shrink_perturb)
         return dict(lent)
+
+    def _stored_weights(self, lender: Lender | None) -> Mapping[str, Array | Laid]:
+        """The plain weights, in the order in which the model stores them, if that is known."""
+        layouts = layouts_of(self._request.frontend, self._request.model)
+        if lender is None:
+            return dict(self._loan.stored_weights(layouts))
+        return dict(apply(lender.plan, lender.tensors, layouts=layouts))
 
     def _calibrated(self, model: Any, lender: Lender) -> Calibration | None:
         request, runner = self._request, runner_of(self._request.frontend)

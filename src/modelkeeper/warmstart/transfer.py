@@ -19,6 +19,7 @@ from modelkeeper.frontends import Frontend, describe, frontend_for
 from modelkeeper.frontends.fit_tasks import Budget, Calibration
 from modelkeeper.frontends.protocol import Runner, runner_of
 from modelkeeper.graph import Graph
+from modelkeeper.layouts import Laid, Layout
 from modelkeeper.matching import Alignment, align
 from modelkeeper.transform import Plan, apply, make_plan
 from modelkeeper.warmstart.answer import Answer
@@ -262,6 +263,10 @@ class ModelLoan:
     def weights(self) -> Iterator[tuple[str, Array]]:
         """The child's tensors by name."""
         return apply(self.plan, self._tensors)
+
+    def stored_weights(self, layouts: Mapping[str, Layout]) -> Iterator[tuple[str, Array | Laid]]:
+        """The same in the order in which the child stores them."""
+        return apply(self.plan, self._tensors, layouts=layouts)
 
     @contextmanager
     def lender(self) -> Iterator[Lender | None]:

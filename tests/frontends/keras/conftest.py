@@ -6,6 +6,19 @@ Where nothing is named: PyTorch, if it is installed, or else TensorFlow.
 import importlib.util
 import os
 
+import pytest
+
 os.environ.setdefault("KERAS_BACKEND", "torch" if importlib.util.find_spec("torch") else "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+
+# Keras copies its tensors by `np.array`, in a way that NumPy 2 warns of.
+FOREIGN = r"ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning:keras"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Only the tests of this folder: it is called for all that were collected."""
+    for item in items:
+        if item.path.is_relative_to(__file__.rpartition("/")[0]):
+            item.add_marker(pytest.mark.filterwarnings(FOREIGN))

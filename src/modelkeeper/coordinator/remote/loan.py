@@ -6,7 +6,7 @@ loan.lender()       the parent with its program, downloaded: for whoever runs it
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ from modelkeeper.coordinator.remote.downloads import download, receive
 from modelkeeper.coordinator.search import plan_from
 from modelkeeper.coordinator.wire import WeightsRequest
 from modelkeeper.graph import Graph, from_json, to_json
+from modelkeeper.layouts import Laid, Layout
 from modelkeeper.meta import Query
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.warmstart.lender import Lender
@@ -39,6 +40,10 @@ class RemoteLoan:
             graph = msgspec.Raw(to_json(self._graph))
             request = WeightsRequest(graph=graph, query=self._query, parent=self.answer.parent)
             yield from receive(self._calls, msgspec.json.encode(request), self._graph)
+
+    def stored_weights(self, layouts: Mapping[str, Layout]) -> Iterator[tuple[str, Array | Laid]]:
+        """The same: the service sends tensors as the graph has them."""
+        return self.weights()
 
     @contextlib.contextmanager
     def lender(self) -> Iterator[Lender | None]:

@@ -43,8 +43,8 @@ class Study:
     trace: Trace
     pieces: tuple[Piece, ...]
     constants: dict[int, Array]  # the numbers of the trace's constants, by the number of their value
-    # For each input and output: which of Keras' axes each axis of the trace is. Transposed by it, what goes into
-    # the model, or comes out of it, is what goes into the trace, or comes out.
+    # For each input and output, which of Keras' axes each axis of the trace is: transposed by it, what goes
+    # into the model, or comes out of it, is what goes into the trace, or comes out.
     input_orders: tuple[tuple[int, ...], ...]
     output_orders: tuple[tuple[int, ...], ...]
 
@@ -72,7 +72,11 @@ def pieces_of(model: Any) -> tuple[Piece, ...]:
 
 
 def _stamp(model: Any) -> tuple[int, ...]:
-    return tuple(id(named.variable) for named in Variables(model))
+    return tuple(
+        id(variable)
+        for layer in layers_of(model)
+        for variable in (*layer._trainable_variables, *layer._non_trainable_variables)
+    )
 
 
 def study(model: Any, example_inputs: Any = None) -> Study:

@@ -11,14 +11,15 @@ import keras
 
 from modelkeeper.frontends.keras.describe import trace_model
 from modelkeeper.frontends.keras.inputs import symbolic
-from modelkeeper.frontends.keras.read_load import load, read
+from modelkeeper.frontends.keras.read_load import layouts, load, read
 from modelkeeper.frontends.keras.runner import KerasRunner
 from modelkeeper.frontends.keras.trials import KerasTrials
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Frontend
+    from modelkeeper.frontends.protocol import Arranged, Frontend
 
 M = TypeVar("M")
 
@@ -47,6 +48,10 @@ class KerasFrontend:
         load(model, weights)
         return model
 
+    def layouts(self, model: Any) -> Mapping[str, Layout]:
+        """How the model stores its tensors, by name."""
+        return layouts(model)
+
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Any:
         """A symbolic tensor."""
         return symbolic(shape, dtype)
@@ -55,4 +60,5 @@ class KerasFrontend:
 FRONTEND = KerasFrontend()
 
 if TYPE_CHECKING:
+    _arranged: Arranged = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so

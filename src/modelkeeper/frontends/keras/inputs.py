@@ -54,7 +54,8 @@ def _text(leaf: Any) -> str:
 
 def symbolic(shape: Any, dtype: Any = None) -> Any:
     """A symbolic tensor of a shape."""
-    return keras.KerasTensor(tuple(shape), dtype=dtype or keras.config.floatx(), record_history=False)
+    dtype = dtype or keras.config.floatx()
+    return keras.KerasTensor(tuple(shape), dtype=dtype, record_history=False, name="input")  # not counted
 
 
 def given_inputs(model: Any, example: Any) -> Inputs:

@@ -6,6 +6,7 @@ import keras
 import ml_dtypes
 import numpy as np
 
+from modelkeeper.frontends.keras.variables import is_variable
 from modelkeeper.weights import Array
 
 assert ml_dtypes  # importing it teaches NumPy bfloat16 and the like
@@ -18,7 +19,7 @@ def to_numpy(thing: Any) -> Array:
     """
     if isinstance(thing, (bool, int, float, list, tuple, np.ndarray, np.generic)):
         return np.asarray(thing)
-    tensor = thing.value if isinstance(thing, keras.Variable) else thing
+    tensor = thing.value if is_variable(thing) else thing
     if hasattr(tensor, "detach"):  # PyTorch
         tensor = tensor.detach().cpu()
         if "bfloat16" in str(tensor.dtype):  # NumPy has none of its own

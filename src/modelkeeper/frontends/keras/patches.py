@@ -16,9 +16,11 @@ from typing import Any, Protocol
 import keras
 from keras.src import backend, ops
 from keras.src.backend.common import global_state
+from keras.src.backend.common import keras_tensor as tensor_module
 from keras.src.backend.common.keras_tensor import any_symbolic_tensors
 from keras.src.layers import layer as layer_module
 from keras.src.layers.layer import Layer
+from keras.src.ops import operation as operation_module
 from keras.src.ops.operation import Operation
 
 Patch = tuple[Any, str, Any, Any]  # whose, which attribute, what it was, what it is meanwhile
@@ -83,7 +85,7 @@ def _count(change: int) -> None:
 
 @cache
 def _patches() -> list[Patch]:
-    return [*_dispatch(), *_routes(), *_draws()]
+    return [*_dispatch(), *_lighter(), *_routes(), *_draws()]
 
 
 def _dispatch() -> Iterator[Patch]:
@@ -116,6 +118,61 @@ def _dispatch() -> Iterator[Patch]:
     yield Layer, "_maybe_build", maybe_build, build
     yield Layer, "add_loss", add_loss, loss
     yield layer_module, "Node", make_node, node
+
+
+def _lighter() -> Iterator[Patch]:
+    """What Keras does so that operations can be saved and tensors be told apart, and asks at each call."""
+    make, name_operation, name_tensor = Operation.__new__, operation_module.auto_name, tensor_module.auto_name
+    call, is_tensor = Layer.__call__, backend.is_tensor
+
+    def new(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        if listener() is None or issubclass(kind, Layer):
+            return make(kind, *args, **kwargs)
+        return object.__new__(kind)
+
+    def named(ordinarily: Callable[[str], str]) -> Callable[[str], str]:
+        return lambda prefix: ordinarily(prefix) if listener() is None else prefix
+
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        told = listener()
+        if told is None or not _is_plain(self, args, kwargs):
+            return call(self, *args, **kwargs)
+        self._assert_input_compatibility(args[0])
+        return told.layer(self, args, {"training": False} if self._call_has_training_arg else {})
+
+    def symbolic_is_none(x: Any) -> Any:
+        return False if isinstance(x, keras.KerasTensor) else is_tensor(x)
+
+    yield Layer, "__call__", call, called
+    yield backend, "is_tensor", is_tensor, symbolic_is_none
+    yield Operation, "__new__", staticmethod(make), staticmethod(new)
+    yield operation_module, "auto_name", name_operation, named(name_operation)
+    yield tensor_module, "auto_name", name_tensor, named(name_tensor)
+
+
+def _is_plain(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Is a layer of a model called, with nothing to convert, to build, to mask and to hand on?"""
+    if len(args) != 1 or kwargs.keys() - {"training"} or kwargs.get("training") or not layer.built:
+        return False
+    context = global_state.get_global_attribute("current_call_ctx")  # of the model that this one is in
+    if (
+        context is None
+        or getattr(context, "training", None) is not False
+        or len(layer._call_context_args) > 1
+    ):
+        return False
+    own = type(layer)
+    if own.compute_mask is not Layer.compute_mask or own.__call__ is not Layer.__call__:
+        return False
+    if layer.compute_dtype != layer.variable_dtype or backend.get_autocast_scope() is not None:
+        return False
+    given = args[0] if isinstance(args[0], (list, tuple)) else args
+    return all(
+        isinstance(x, keras.KerasTensor)
+        and getattr(x, "_keras_mask", None) is None
+        and (x.dtype == layer.input_dtype or "float" not in x.dtype)
+        for x in given
+    )
 
 
 def _routes() -> Iterator[Patch]:

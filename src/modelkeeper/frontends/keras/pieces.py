@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.variables import NamedVariable
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import OwnedTensor
 
 

@@ -14,6 +14,7 @@ from modelkeeper.errors import InvalidWeights
 from modelkeeper.frontends.keras.describe import pieces_of
 from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.frontends.keras.pieces import Piece
+from modelkeeper.layouts import Laid, Layout
 from modelkeeper.weights import Array
 
 _KINDS = ("bool", "int", "float", "complex")  # of numbers: each can become a later one
@@ -35,6 +36,15 @@ def read(model: Any) -> Iterator[tuple[str, Array]]:
             yield piece.name, piece.layout.canonical(numbers if piece.row is None else numbers[piece.row])
 
 
+def layouts(model: Any) -> dict[str, Layout]:
+    """How the model stores each tensor that is a variable of its own, by name."""
+    return {
+        piece.name: piece.layout
+        for piece in pieces_of(model)
+        if piece.variable.stored and piece.row is None and not piece.added
+    }
+
+
 def load(model: Any, weights: Mapping[str, Any]) -> None:
     """Write weights into a model, in place: the variables stay the same, and an optimizer's slots for them.
 
@@ -43,7 +53,7 @@ def load(model: Any, weights: Mapping[str, Any]) -> None:
         CannotDescribe: The model was never described, and what it takes is not known.
     """
     homes = {piece.name: piece for piece in pieces_of(model) if piece.variable.stored}
-    given: dict[int, list[tuple[Piece, Array]]] = {}
+    given: dict[int, list[tuple[Piece, Array | Laid]]] = {}
     for name, value in weights.items():
         home = homes.get(name)
         if home is None:
@@ -56,15 +66,19 @@ def load(model: Any, weights: Mapping[str, Any]) -> None:
         variable.assign(array)
 
 
-def _stored(parts: list[tuple[Piece, Array]]) -> Array:
+def _stored(parts: list[tuple[Piece, Array | Laid]]) -> Array:
     """The array to store in a variable: new memory, which nobody else has."""
-    piece, array = parts[0]
+    piece, value = parts[0]
     named = piece.variable
+    if isinstance(value, Laid) and len(parts) == 1:  # it stands there as it will be stored
+        return value.array.reshape(named.shape).astype(named.dtype, copy=False)
+    array = np.asarray(value)
     if len(parts) == 1 and piece.row is None and not piece.added:
         return np.array(piece.layout.stored(array, named.shape), named.dtype, order="C")
     made = np.array(_numbers(piece))
     whole = any(part.row is None and not part.added for part, _ in parts)
-    for part, array in sorted(parts, key=lambda each: each[0].added):
+    for part, value in sorted(parts, key=lambda each: each[0].added):
+        array = np.asarray(value)
         if part.row is not None:
             made[part.row] = part.layout.stored(array, made.shape[1:])
         elif part.added:
@@ -81,17 +95,18 @@ def _numbers(piece: Piece) -> Array:
     return array if array.dtype.name == piece.variable.dtype else array.astype(piece.variable.dtype)
 
 
-def _fitting(piece: Piece, value: Any) -> Array:
+def _fitting(piece: Piece, value: Any) -> Array | Laid:
     """Check that a value fits a tensor of the graph in shape and kind of number."""
+    laid = value if isinstance(value, Laid) and value.layout == piece.layout else None
     try:
-        array = to_numpy(value)
+        array = to_numpy(value) if laid is None else laid.array.reshape(laid.layout.last)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidWeights(piece.name, f"{type(value).__name__} is no array of numbers") from error
     if array.shape != piece.layout.last:
         raise InvalidWeights(piece.name, f"shape {array.shape}, the model has {piece.layout.last}")
     if _kind(array.dtype.name) > _kind(piece.variable.dtype) or _kind(array.dtype.name) < 0:
         raise InvalidWeights(piece.name, f"{array.dtype.name} cannot become {piece.variable.dtype}")
-    return array
+    return array if laid is None else laid
 
 
 def _kind(dtype: str) -> int:

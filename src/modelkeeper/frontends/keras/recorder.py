@@ -10,6 +10,7 @@ layer whose `call` does not run on symbolic tensors (it uses the backend directl
 the reason.
 """
 
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from keras.src.backend.common import global_state
 
 from modelkeeper.frontends.keras.known_layers import AT_REST, REWRITTEN, WHOLE, hands_through
 from modelkeeper.frontends.keras.patches import listening
-from modelkeeper.frontends.keras.variables import Variables, layers_of
+from modelkeeper.frontends.keras.variables import Variables, is_variable, layers_of, shape_of
 from modelkeeper.text import first_line
 
 # Where Keras lists variables for itself, and what is no part of the model.
@@ -29,11 +30,12 @@ _LISTS = frozenset(
     """_trainable_variables _non_trainable_variables _tracker _seed_generators _metrics _loss_tracker
     optimizer _optimizer _torch_params""".split()
 )
-# Where Keras says a wrong shape, or none: a norm with an offset and no scale, values of another width than keys.
+# Where Keras says a wrong shape, or none: norms with an offset and no scale, values not as wide as keys.
 _SHAPES: dict[str, Callable[..., tuple[int, ...]]] = {
     "BatchNorm": lambda x, *args, **kwargs: x.shape,
     "DotProductAttention": lambda query, key, value, *args, **kwargs: (*query.shape[:-1], value.shape[-1]),
 }
+_PLAIN = frozenset({bool, int, float, str, type(None), types.FunctionType, types.MethodType})
 UIDS = "object_name_uids"  # where Keras counts names
 
 
@@ -45,9 +47,7 @@ class StandIn(keras.KerasTensor):  # type: ignore[misc]
     """A symbolic tensor in the place of a variable."""
 
     def __init__(self, variable: Any) -> None:
-        super().__init__(
-            tuple(variable.shape), dtype=variable.dtype, record_history=False, name=variable.name
-        )
+        super().__init__(shape_of(variable), dtype=variable.dtype, record_history=False, name=variable.name)
         self.variable = variable
         self.trainable, self.path = variable.trainable, variable.path
 
@@ -116,6 +116,8 @@ def record(model: Any, variables: Variables, example: Any) -> Recording:
 
 
 def _tensors(structure: Any) -> list[Any]:
+    if isinstance(structure, keras.KerasTensor):
+        return [structure]
     return [leaf for leaf in tree.flatten(structure) if isinstance(leaf, keras.KerasTensor)]
 
 
@@ -150,8 +152,9 @@ class _Recorder:
             return
         self._met.add(id(layer))
         table = layer.__dict__
-        for key, value in list(table.items()):
-            if key in _LISTS:
+        owns = layer._trainable_variables or layer._non_trainable_variables
+        for key, value in list(table.items()) if owns else ():
+            if type(value) in _PLAIN or key in _LISTS:
                 continue
             new = self._stood_in(value)
             if new is not None:
@@ -167,15 +170,14 @@ class _Recorder:
 
     def _stood_in(self, value: Any) -> Any:
         """What takes the place of an attribute's value; None: it has no variables."""
-        if isinstance(value, keras.Variable):
+        if is_variable(value):
             return self._stand_in(value)
-        if isinstance(value, (list, tuple)) and any(isinstance(item, keras.Variable) for item in value):
-            return [self._stand_in(item) if isinstance(item, keras.Variable) else item for item in value]
-        if isinstance(value, dict) and any(isinstance(item, keras.Variable) for item in value.values()):
-            return {
-                key: self._stand_in(item) if isinstance(item, keras.Variable) else item
-                for key, item in value.items()
-            }
+        if isinstance(value, (list, tuple)):
+            new = [self._stand_in(item) if is_variable(item) else item for item in value]
+            return new if any(isinstance(item, StandIn) for item in new) else None
+        if isinstance(value, dict):
+            held = {key: self._stand_in(item) if is_variable(item) else item for key, item in value.items()}
+            return held if any(isinstance(item, StandIn) for item in held.values()) else None
         return None
 
     def _stand_in(self, variable: Any) -> StandIn:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import keras
+from keras.src.backend.common.variables import Variable
 
 ADAPTED = (keras.layers.Normalization, keras.layers.Discretization)  # their variables describe the data
 
@@ -67,13 +68,24 @@ class Variables:
         known = self._known[id(variable)] = NamedVariable(
             name=name,
             variable=variable,
-            shape=tuple(variable.shape),
-            dtype=keras.backend.standardize_dtype(variable.dtype),
+            shape=shape_of(variable),
+            dtype=variable.dtype,
             parameter=parameter,
             trainable=parameter and learns and bool(variable.trainable),
             stored=stored,
         )
         return known
+
+
+def is_variable(thing: Any) -> bool:
+    """Is it a variable? By the class that all backends share: TensorFlow's own takes long to say no."""
+    return isinstance(thing, Variable)
+
+
+def shape_of(variable: Any) -> tuple[int, ...]:
+    """The shape of a variable, as plain numbers; TensorFlow makes a new object each time it is asked."""
+    shape: tuple[int, ...] = Variable.shape.fget(variable)
+    return shape
 
 
 def layers_of(model: Any) -> Iterator[Any]:

@@ -3,12 +3,13 @@
 import math
 from typing import Any
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.lowering import Lowering, number
 from modelkeeper.frontends.keras.lower.seen import Held, Seen, inverse
 from modelkeeper.frontends.keras.lower.shape import take
 from modelkeeper.frontends.keras.lower.table import CannotLower, arguments, lowers
 from modelkeeper.frontends.keras.recorder import Call
+from modelkeeper.frontends.keras.variables import shape_of
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Value
 
 
@@ -102,7 +103,7 @@ class _Einsum:
         layout = Layout(weight.shape, order, (self._size(self.columns), self._size(self.summed)))
         value = low.arranged(self.left, [self.a.index(letter) for letter in self.rows + self.summed])
         value = low.build.view(value, [*self._shape(self.rows), self._size(self.summed)])
-        if tuple(weight.variable.shape) != weight.shape:
+        if shape_of(weight.variable) != weight.shape:
             raise CannotLower("einsum with a variable in another shape")
         shape = (*self._shape(self.rows), self._size(self.columns))
         made = low.step("linear", shape, input=value, weight=low.enter(weight.variable, layout))
@@ -139,7 +140,7 @@ def _take(low: Lowering, call: Call) -> Value:
     given, axis = arguments(call), call.operation.axis
     source = low.seen(given["x"])
     if axis == 0 and isinstance(source, Held) and len(source.shape) == 2:
-        weight = low.enter(source.variable, Layout.plain(source.variable.shape))
+        weight = low.enter(source.variable, Layout.plain(shape_of(source.variable)))
         indices = low.plain(given["indices"])
         shape = (*indices.shape, source.shape[1])
         return low.step("embedding", shape, weight=weight, indices=indices)

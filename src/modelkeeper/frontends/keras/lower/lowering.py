@@ -16,14 +16,14 @@ import keras
 import numpy as np
 from keras import tree
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.seen import Held, Seen, inverse
 from modelkeeper.frontends.keras.lower.table import RULES, CannotLower
 from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.frontends.keras.pieces import Piece, Pieces
 from modelkeeper.frontends.keras.recorder import Call, StandIn
-from modelkeeper.frontends.keras.variables import Variables
+from modelkeeper.frontends.keras.variables import Variables, is_variable, shape_of
 from modelkeeper.graph import Note
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.builder import TraceBuilder
 from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value
 
@@ -93,7 +93,7 @@ class Lowering:
         """Nothing is known of it: what goes in and its weights are pinned, what comes out is new."""
         taken = [self.plain(leaf) for leaf in tree.flatten((call.args, call.kwargs)) if _is_value(leaf)]
         weights = getattr(call.operation, "weights", ())
-        taken += [self.enter(variable, Layout.plain(variable.shape)) for variable in weights]
+        taken += [self.enter(variable, Layout.plain(shape_of(variable))) for variable in weights]
         name = f"keras::{call.name}"
         shapes = [tuple(tensor.shape) for tensor in call.outputs]
         made = self.build.results(name, shapes, dtype=self._dtype, self=taken)
@@ -110,9 +110,9 @@ class Lowering:
             return thing
         if isinstance(thing, Value):
             return Seen.plain(thing)
-        if isinstance(thing, (StandIn, keras.Variable)):
+        if isinstance(thing, StandIn) or is_variable(thing):
             variable = thing.variable if isinstance(thing, StandIn) else thing
-            return self._seen.get(id(thing)) or Held(variable, tuple(variable.shape))
+            return self._seen.get(id(thing)) or Held(variable, shape_of(variable))
         if isinstance(thing, keras.KerasTensor):
             return self._seen[id(thing)]
         return Seen.plain(self.build.constant(to_numpy(thing)))
@@ -127,7 +127,7 @@ class Lowering:
         seen = self.seen(thing)
         if isinstance(seen, Held):
             variable = seen.variable
-            return self.build.view(self.enter(variable, Layout.plain(variable.shape)), seen.shape)
+            return self.build.view(self.enter(variable, Layout.plain(shape_of(variable))), seen.shape)
         value = self.permute(self.build.view(seen.value, seen.split), seen.order)
         return self.build.view(value, seen.shape)
 
@@ -216,11 +216,11 @@ def number(thing: Any) -> bool | int | float | None:
     """A plain number, if it is one."""
     if thing is None or isinstance(thing, (bool, int, float)):
         return thing
-    if isinstance(thing, (Seen, Held, keras.KerasTensor, keras.Variable, str)):
+    if isinstance(thing, (Seen, Held, keras.KerasTensor, str)) or is_variable(thing):
         return None
     array = to_numpy(thing)
     return array.reshape(-1)[0].item() if array.size == 1 and array.dtype != object else None
 
 
 def _is_value(leaf: Any) -> bool:
-    return isinstance(leaf, (keras.KerasTensor, keras.Variable))
+    return isinstance(leaf, keras.KerasTensor) or is_variable(leaf)

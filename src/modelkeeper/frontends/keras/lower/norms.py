@@ -5,12 +5,13 @@ from typing import Any
 import keras
 import numpy as np
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.lowering import Lowering
 from modelkeeper.frontends.keras.lower.seen import Held, Seen, inverse
 from modelkeeper.frontends.keras.lower.table import CannotLower, arguments, axes_of, lowers
 from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.frontends.keras.recorder import Call
+from modelkeeper.frontends.keras.variables import shape_of
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Value
 
 USUAL = 1e-5  # an epsilon that is left out where the vocabulary takes it for granted
@@ -23,7 +24,7 @@ def _vector(low: Lowering, thing: Any, along: Seen | None = None) -> Value | Non
     held = low.seen(thing)
     if isinstance(held, Held):
         units = low.units(held, along) if along is not None else None
-        return low.enter(held.variable, Layout.plain(held.variable.shape)) if units is None else units
+        return low.enter(held.variable, Layout.plain(shape_of(held.variable))) if units is None else units
     return low.plain(held)
 
 

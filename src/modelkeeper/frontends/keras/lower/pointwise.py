@@ -4,12 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.lowering import Lowering, made_by, number
 from modelkeeper.frontends.keras.lower.seen import Held, Seen, inverse
 from modelkeeper.frontends.keras.lower.table import CannotLower, arguments, lowers
 from modelkeeper.frontends.keras.recorder import Call
+from modelkeeper.frontends.keras.variables import shape_of
 from modelkeeper.graph.vocabulary import LAYERS, LINEAR, NORMS
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Value
 
 # Operations of one operand and no arguments, by what the vocabulary calls them.
@@ -381,5 +382,5 @@ def _as_bias(low: Lowering, seen: Seen, held: Held, linear: bool) -> Value | Non
         fits = linear and seen.in_order and seen.shape[len(seen.shape) - len(held.shape) :] == held.shape
     if not fits:
         return None
-    shape = tuple(held.variable.shape)
+    shape = shape_of(held.variable)
     return low.enter(held.variable, Layout(shape, tuple(range(len(shape))), (size,)))

@@ -8,10 +8,10 @@ comes again.
 import inspect
 from typing import Any
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.lowering import Lowering
 from modelkeeper.frontends.keras.lower.table import CannotLower, lowers
 from modelkeeper.frontends.keras.recorder import Call, StandIn
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Value
 
 GATES = {"LSTM": 4, "GRU": 3, "SimpleRNN": 1}

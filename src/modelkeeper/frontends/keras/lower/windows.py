@@ -6,11 +6,12 @@ from typing import Any
 
 import keras
 
-from modelkeeper.frontends.keras.layouts import Layout
 from modelkeeper.frontends.keras.lower.lowering import Lowering, made_by
 from modelkeeper.frontends.keras.lower.seen import Held, Seen, channels_first, inverse
 from modelkeeper.frontends.keras.lower.table import CannotLower, arguments, each, lowers
 from modelkeeper.frontends.keras.recorder import Call
+from modelkeeper.frontends.keras.variables import shape_of
+from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Value
 
 Pads = list[tuple[int, int]]  # before and behind, for each axis of places
@@ -55,7 +56,7 @@ def border(value: Value, rank: int) -> tuple[Value, Pads] | None:
 def kernel(low: Lowering, thing: Any, layout: Layout) -> Value:
     """A kernel in a layout: a variable, or computed from some."""
     seen = low.seen(thing)
-    if isinstance(seen, Held) and tuple(seen.variable.shape) == seen.shape:
+    if isinstance(seen, Held) and shape_of(seen.variable) == seen.shape:
         return low.enter(seen.variable, layout)
     value = low.build.view(low.plain(seen), layout.first)
     return low.build.view(low.permute(value, layout.order), layout.last)

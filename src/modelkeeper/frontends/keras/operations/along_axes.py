@@ -1,5 +1,7 @@
 """Operations along axes: sums, means and other statistics, softmax, what is sorted or counted up."""
 
+# ruff: noqa: A002 (arguments go by ATen's names)
+
 from typing import Any
 
 from keras import ops

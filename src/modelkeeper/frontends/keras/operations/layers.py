@@ -1,5 +1,7 @@
 """Operations that are layers: products with weights, norms, embeddings, attention."""
 
+# ruff: noqa: A002 (arguments go by ATen's names)
+
 import math
 from typing import Any
 

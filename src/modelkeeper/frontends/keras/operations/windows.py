@@ -4,6 +4,8 @@ On the CPU, backends take channels last alone: maps are turned and turned back. 
 since backends know but 'same' and 'valid'.
 """
 
+# ruff: noqa: A002 (arguments go by ATen's names)
+
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from modelkeeper.errors import CannotDescribe, InvalidModelFile
+from modelkeeper.errors import CannotDescribe, InvalidModelFile, ModelKeeperError
 from modelkeeper.frontends.onnx.inference import Inference, Known, Made, can_evaluate
 from modelkeeper.frontends.onnx.layouts import Layout, Part
 from modelkeeper.frontends.onnx.lowering.moves import permuted, viewed
@@ -293,6 +293,8 @@ class Lowering:
             known = {name: array for name, array in arrays.items() if array is not None}
             if len(known) == len(arrays) and can_evaluate(node, made):
                 return inference.evaluate(node, known)
+        except ModelKeeperError:
+            raise
         except Exception as error:
             place = f"{node.op} {node.name[:100]!r}" if node.name else node.op
             shapes = ", ".join(str(list(entry.shape)) for entry in present.values())

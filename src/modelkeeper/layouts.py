@@ -1,11 +1,13 @@
-"""How does a stored array become the tensor of the graph, and back?
+"""In which order does a model store its tensors, and how do they become those of its graph?
 
-Keras keeps kernels as (height, width, in, out), dense ones as (in, out), heads apart, gates in an order of
-its own. The graph has one order for all frameworks. A `Layout` says how the one becomes the other:
+A framework has an order of its own: kernels as (height, width, in, out), dense ones as (in, out), heads
+apart, gates in another sequence. The graph has one order for all frameworks. A `Layout` says how the one
+becomes the other:
 
     canonical = take(stored.reshape(first), regroup).transpose(order).reshape(last)
 
-It is plain data and knows no framework, so whoever writes weights into memory can follow it, too.
+It is plain data and knows no framework. Whoever makes weights for a model can write them where they will
+stand in its memory, and hand them over as `Laid`: nobody has to move them again.
 
     Layout.moved((3, 3, 16, 32), (3, 2, 0, 1)).canonical(kernel).shape     (32, 16, 3, 3)
 """
@@ -13,6 +15,7 @@ It is plain data and knows no framework, so whoever writes weights into memory c
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -87,3 +90,35 @@ class Layout:
             moved.pop(0)
         assert not moved, self
         return offsets
+
+    def in_memory(self) -> list[tuple[int, Array]] | None:
+        """The axes of the graph's tensor, from the slowest in stored memory to the fastest.
+
+        Each with its units in the order in which they lie there. None: the parts of an axis lie apart.
+        """
+        offsets = self.offsets()
+        units = [np.argsort(places, kind="stable") for places in offsets]
+        steps = [
+            int(np.diff(places[order]).min(initial=math.prod(self.first)))
+            for places, order in zip(offsets, units, strict=True)
+        ]
+        axes = sorted(range(len(self.last)), key=lambda axis: -steps[axis])
+        behind = 1
+        for axis in reversed(axes):
+            if len(units[axis]) > 1:
+                if (np.diff(offsets[axis][units[axis]]) != behind).any():
+                    return None
+                behind *= len(units[axis])
+        return [(axis, units[axis]) for axis in axes]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Laid:
+    """A tensor of the graph whose numbers stand in memory as a model stores them."""
+
+    array: Array  # in the shape of `layout.first`; nobody else has its memory
+    layout: Layout
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """The tensor of the graph, for who does not look at layouts."""
+        return np.array(self.layout.canonical(self.array), dtype, copy=copy)
