@@ -54,40 +54,48 @@ def weights(model: Any) -> list[Array]:
 
 @pytest.fixture(scope="module")
 def parent() -> Any:
-    return network(12, 0)
+    """A wide one that computes what a narrow one can."""
+    narrow, wide = network(6, 0), network(12, 1)
+    assert transfer(narrow, wide).exact
+    return wide
 
 
 def test_a_narrower_child_comes_closer_to_its_parent_than_by_the_plan_alone(parent: Any) -> None:
-    plain, child = network(7, 1), network(7, 1)
+    plain, child = network(6, 2), network(6, 2)
     child.set_weights(plain.get_weights())
     transfer(parent, plain)
-    report = transfer(parent, child, calibrate=(IMAGES, CLASSES), seconds=LONG)
+    labels = parent.predict(IMAGES, verbose=0).argmax(1)
+    report = transfer(parent, child, calibrate=(IMAGES, labels), seconds=LONG)
     found = report.calibration
     assert found is not None
     assert found.kept
     assert "labels" in found.measure
     assert found.fitted >= 2
-    assert error(child, parent) < 0.5 * error(plain, parent)
+    assert error(child, parent) < 0.1 * error(plain, parent)
 
 
 def test_a_client_calibrates_from_a_program_in_the_zoo(parent: Any, tmp_path: Path) -> None:
     client = ModelKeeperClient(tmp_path)
     client.register_model(parent, {"accuracy": 0.9, "data": "patches"})
-    plain, child = network(7, 1), network(7, 1)
+    plain, child = network(6, 2), network(6, 2)
     child.set_weights(plain.get_weights())
     client.query_for_model(plain, {"data": "patches"})
     _, answer = client.query_for_model(child, {"data": "patches"}, calibrate=IMAGES)
     assert answer.warnings == ()
     assert answer.calibration is not None
     assert answer.calibration.kept
-    assert error(child, parent) < 0.5 * error(plain, parent)
+    assert error(child, parent) < 0.1 * error(plain, parent)
 
 
 def test_a_model_that_has_no_program_starts_with_the_plain_weights(tmp_path: Path) -> None:
     def noisy(width: int) -> Any:
         class Noise(layers.Layer):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.seeds = keras.random.SeedGenerator(0)
+
             def call(self, x: Any) -> Any:
-                return x + keras.random.normal(keras.ops.shape(x)) * 0
+                return x + keras.random.normal(keras.ops.shape(x), seed=self.seeds) * 0
 
         made = [layers.Dense(width, name="first"), Noise(), layers.Dense(3, name="head")]
         return keras.Sequential([keras.Input((6,)), *made], name="noisy")

@@ -23,7 +23,11 @@ LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 def network(width: int = 8, seed: int = 0) -> Any:
     keras.utils.set_random_seed(seed)
-    made = [layers.Dense(width, activation="relu", name="first"), layers.Dropout(0.5), layers.Dense(3, name="head")]
+    made = [
+        layers.Dense(width, activation="relu", name="first"),
+        layers.Dropout(0.5),
+        layers.Dense(3, name="head"),
+    ]
     return keras.Sequential([keras.Input((6,)), *made], name="network")
 
 

@@ -1,7 +1,7 @@
 """What should the running statistics of batch norms be? Averages over batches, as training would take them.
 
-After an inexact transfer the statistics belong to other activations. Each batch runs through the program as in
-training: every batch norm on the way normalises by the batch itself.
+After an inexact transfer the statistics belong to other activations. Each batch runs through the program as
+in training: every batch norm on the way normalises by the batch itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,8 @@
 """Fit a Keras child's layers to its parent's activations, on a few of the user's own examples.
 
-How layers are fitted is the business of `frontends.calibrating`; here both models become programs, which Keras runs
-on the active backend. The parent may be a program of another framework: images go into it as it takes them.
+How layers are fitted is the business of `frontends.calibrating`; here both models become programs, which
+Keras runs on the active backend. The parent may be a program of another framework: images go into it as it
+takes them.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,11 @@
 """How do random generators, and Keras' counters of names, go on as if nothing had happened?"""
 
+import importlib
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+import keras
 import numpy as np
 from keras.src.backend.common import global_state
 
@@ -15,7 +17,24 @@ _UIDS = "object_name_uids"  # where Keras counts names
 
 @contextmanager
 def keep_random_state(seed: int | None = None) -> Iterator[None]:
-    """Put back the state of Python's, NumPy's and Keras' random generators. `seed`: draw from this one meanwhile."""
+    """Put back the state of all random generators afterwards. `seed`: draw from this one meanwhile.
+
+    Those of Python, of NumPy, of Keras, and of PyTorch if that is the backend: dropout draws from it there.
+    """
+    with _backend(seed), _kept(seed):
+        yield
+
+
+def _backend(seed: int | None) -> AbstractContextManager[None]:
+    if keras.backend.backend() != "torch":
+        return nullcontext()
+    module = importlib.import_module("modelkeeper.frontends.torch.random_state")
+    kept: AbstractContextManager[None] = module.keep_random_state(seed)
+    return kept
+
+
+@contextmanager
+def _kept(seed: int | None) -> Iterator[None]:
     python, numpy = random.getstate(), np.random.get_state()
     seeds = global_state.get_global_attribute(_SEEDS)
     state = None if seeds is None else np.array(to_numpy(seeds.state))
@@ -29,14 +48,14 @@ def keep_random_state(seed: int | None = None) -> Iterator[None]:
     finally:
         random.setstate(python)
         np.random.set_state(numpy)
-        if seeds is not None and not np.array_equal(state, to_numpy(seeds.state)):
+        if seeds is not None and state is not None and not np.array_equal(state, to_numpy(seeds.state)):
             seeds.state.assign(state)
         global_state.set_global_attribute(_SEEDS, seeds)
 
 
 @contextmanager
 def keep_names() -> Iterator[None]:
-    """Let layers that are made meanwhile use up no names: those of the user's next layers stay what they were."""
+    """Let layers that are made meanwhile use up no names of the user's next layers."""
     counted = global_state.get_global_attribute(_UIDS)
     before = None if counted is None else dict(counted)
     try:

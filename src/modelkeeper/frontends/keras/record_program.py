@@ -2,9 +2,9 @@
 
     record_program(model, inputs).to_bytes()
 
-The model is called on symbolic tensors, as when it is described, with two and with three examples, and on shorter
-sequences if it takes any. The program takes its inputs and gives its outputs in the axis order of the graph: images
-with channels first. How several runs become one program: `programs.write`.
+The model is called on symbolic tensors, as when it is described, with two and with three examples, and on
+shorter sequences if it takes any. The program takes its inputs and gives its outputs in the axis order of the
+graph: images with channels first. How several runs become one program: `programs.write`.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Runs Keras models on the active backend: examples, programs, calibrating. What `protocol.Runner` asks for."""
+"""What runs Keras models, on the active backend: examples, programs, calibrating."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -109,7 +109,7 @@ def _made_anew(model: Any) -> Any:
 
 
 def _from_config(model: Any) -> Any:
-    """A model that is written as a class: Keras adds to its configuration what its constructor may not take."""
+    """A model that is written as a class: Keras adds to its configuration what it may not take."""
     kind, config = type(model), model.get_config()
     try:
         return kind.from_config(config)
@@ -144,7 +144,7 @@ def _assign(variables: Sequence[Any], values: Sequence[Any]) -> None:
 
 
 class _Worker:
-    """One copy of a model, compiled once, in which all trials take turns: compiling can take longer than racing."""
+    """One copy of a model, in which all trials take turns: compiling one for each would take too long."""
 
     def __init__(self, model: Any, loss: Any, optimizer: Any) -> None:
         self.made_for = (loss, optimizer)
@@ -208,7 +208,7 @@ def _worker(model: Any, loss: Any, optimizer: Any) -> _Worker:
     """What trials of a model take turns in; it goes when the last of them goes."""
     known = _workers.get(model)
     worker = None if known is None else known()
-    if worker is None or any(old is not new for old, new in zip(worker.made_for, (loss, optimizer), strict=True)):
+    if worker is None or worker.made_for[0] is not loss or worker.made_for[1] is not optimizer:
         worker = _Worker(model, loss, optimizer)
         _workers[model] = weakref.ref(worker)
     return worker
