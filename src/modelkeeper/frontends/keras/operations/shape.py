@@ -113,10 +113,8 @@ def _split_with_sizes(self: Any, split_sizes: list[int], dim: int) -> list[Any]:
 @carries_out("chunk.default")
 def _chunk(self: Any, chunks: int, dim: int) -> list[Any]:
     size = int(self.shape[axis_of(self, dim)])
-    return [
-        _cut(self, dim, begin, min(begin - (-size // chunks), size))
-        for begin in range(0, size, -(-size // chunks))
-    ]
+    part = -(-size // chunks)
+    return [_cut(self, dim, begin, min(begin + part, size)) for begin in range(0, size, part)]
 
 
 @carries_out("unbind.int")
