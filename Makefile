@@ -13,7 +13,9 @@ KERAS_VENV := .venv-keras
 KERAS_READY := $(KERAS_VENV)/.ready
 KERAS_EXTRAS := autokeras,tensorflow,jax,onnx,server
 KERAS_TEST := hypothesis pytest pytest-xdist scikit-learn
-KERAS_SUITES := tests/frontends/keras tests/integrations
+KERAS_SUITES := tests/frontends/keras tests/integrations tests/across_files
+# What PyTorch models lend to the tests where there is no PyTorch.
+LENT := build/lent
 
 # Backbones of keras_hub need a newer Keras than AutoKeras works with, and so an environment of their own.
 HUB_VENV := .venv-hub
@@ -47,6 +49,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: setup ## run the tests (ARGS='-k fingerprint' to choose)
+	$(BIN)/python -m tests.helpers.lend $(LENT)
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 	@$(MAKE) --no-print-directory -j 2 -O test-tensorflow test-jax
 
@@ -75,6 +78,10 @@ bench: $(READY) ## how fast describing is, against a plain forward; and transfor
 	$(BIN)/python -m benchmarks.describe $(ARGS)
 	$(BIN)/python -m benchmarks.transform
 	$(BIN)/python -m benchmarks.loading
+	KERAS_BACKEND=torch $(BIN)/python -m benchmarks.keras_describe
+
+autokeras: $(KERAS_READY) ## AutoKeras' search with and without the keeper: 15 minutes
+	KERAS_BACKEND=tensorflow $(KERAS_VENV)/bin/python -m benchmarks.autokeras_search $(ARGS)
 
 matching: $(READY) ## how fast and how good matching is (ARGS='--sizes 1000 10000' for a short run)
 	$(BIN)/python -m benchmarks.matching $(ARGS)
@@ -90,17 +97,21 @@ service: $(READY) ## what HTTP adds to a query, how fast weights travel, how muc
 soak: $(READY) ## kill a service again and again while 16 clients use it, for five minutes
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
-coverage: $(READY) ## describe every real architecture there is, and count
+coverage: $(READY) $(KERAS_READY) $(HUB_READY) ## describe every real architecture there is, and count
 	$(BIN)/python -m benchmarks.coverage $(ARGS)
+	KERAS_BACKEND=jax $(KERAS_VENV)/bin/python -m benchmarks.keras_coverage --describe-only
+	KERAS_BACKEND=jax $(HUB_VENV)/bin/python -m benchmarks.keras_coverage --hub
 
-pairs: $(READY) ## transfer between real models, and compare what they compute
-	$(BIN)/python -m benchmarks.pairs $(ARGS)
+pairs: $(READY) ## transfer between real models, across frameworks too, and compare what they compute
+	KERAS_BACKEND=torch $(BIN)/python -m benchmarks.pairs $(ARGS)
+	$(BIN)/python -m benchmarks.onnx_pairs
 
 random-pairs: $(READY) ## transfer between 200 random pairs of real models: no crash, no promise in vain
 	$(BIN)/python -m benchmarks.random_pairs $(ARGS)
 
 widen: $(READY) ## widen every real architecture there is, and see whether it computes the same
 	$(BIN)/python -m benchmarks.replay $(ARGS)
+	KERAS_BACKEND=torch $(BIN)/python -m benchmarks.keras_coverage
 
 narrowing: $(READY) ## narrow trained networks, and train them on: operators compared, on Fashion-MNIST
 	$(BIN)/python -m benchmarks.narrowing $(ARGS)

@@ -163,6 +163,36 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def warm_trials(runs: list[dict[str, Any]]) -> str:
+    """How trials that started warm compare with the same networks that started cold."""
+    exact: list[float] = []
+    others: list[float] = []
+    for run in runs:
+        arms = zip(run["alone"]["scores"], run["keeper"]["scores"], run["keeper"]["starts"], strict=True)
+        for alone, kept, start in arms:
+            if start["parent"]:
+                (exact if start["exact"] else others).append(kept - alone)
+    trials = sum(len(run["alone"]["scores"]) for run in runs)
+    parts = [f"{len(exact) + len(others)} of {trials} trials started warm."]
+    for name, gains in (("exact", exact), ("not exact", others)):
+        if gains:
+            better = sum(gain > 0 for gain in gains)
+            middle, low, high = (f"{value:+.3f}" for value in (median(gains), min(gains), max(gains)))
+            parts.append(
+                f"Where the transfer was {name}, {better} of {len(gains)} did better than the same network "
+                f"from scratch; the median difference is {middle}, from {low} to {high}."
+            )
+    return " ".join(parts)
+
+
+def page(setting: dict[str, Any], runs: list[dict[str, Any]]) -> str:
+    """The results, for people."""
+    told = "{trials} trials, {epochs} epochs of {images} images of {dataset}.".format(**setting)
+    lines = ["# AutoKeras alone and with the keeper", "", "Made by `make autokeras`.", ""]
+    lines += [f"{told} Accuracies, and seconds of one processor: median (range) over {len(runs)} seeds.", ""]
+    return "\n".join([*lines, *table(runs), "", warm_trials(runs), ""])
+
+
 def main() -> None:
     """Search, print and write."""
     options = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
@@ -184,22 +214,11 @@ def main() -> None:
         runs.append(both(parts, seed, chosen.trials, chosen.epochs))
         for arm in ("alone", "keeper"):
             print(seed, arm, runs[-1][arm]["scores"], runs[-1][arm]["seconds"], flush=True)
-        lines = [
-            "# AutoKeras alone and with the keeper",
-            "",
-            "Made by `make autokeras`.",
-            "",
-            f"{chosen.trials} trials, {chosen.epochs} epochs of {chosen.images} images of {chosen.dataset}. "
-            f"Accuracies, and seconds of one processor. Median (range) over {len(runs)} seeds.",
-            "",
-            *table(runs),
-            "",
-        ]
         chosen.results.mkdir(parents=True, exist_ok=True)
-        (chosen.results / "autokeras.md").write_text("\n".join(lines))
+        (chosen.results / "autokeras.md").write_text(page(setting, runs))
         content = json.dumps({"setting": setting, "runs": runs}, indent=1) + "\n"
         (chosen.results / "autokeras.json").write_text(content)
-    print("\n".join(table(runs)))
+    print(page(setting, runs))
 
 
 if __name__ == "__main__":

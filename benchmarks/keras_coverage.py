@@ -1,13 +1,14 @@
 """Is every model of keras.applications described, and is it true of them? `make coverage`, `make widen`
 
-    KERAS_BACKEND=tensorflow python -m benchmarks.keras_coverage [--only TEXT] [--most PARAMETERS] [--describe-only]
+    python -m benchmarks.keras_coverage [--only TEXT] [--most PARAMETERS] [--describe-only] [--hub]
 
-Each model is built without downloaded weights and described as it is. Then, small enough ones once more for an image
-of 96 pixels: the units of every free space are shuffled, in the same way on all axes that the graph gives it, loaded
-into the model, and the model runs in Keras. If the outputs are the same, the spaces are right, and so are the layouts
-by which weights were read and loaded. Beside it stands what rounding alone does: the same with inputs that move in
-their last digit. Where PyTorch is installed, every free space is widened as well, as `make widen` does for its models:
-the trace is run with wider tensors in double precision, operation by operation, and below 1e-6 counts as exact.
+Each model is built without downloaded weights and described as it is. Then, small enough ones once more for
+an image of 96 pixels: the units of every free space are shuffled, in the same way on all axes that the
+graph gives it, loaded into the model, and the model runs in Keras. If the outputs are the same, the spaces
+are right, and so are the layouts by which weights were read and loaded. Beside it stands what rounding
+alone does: the same with inputs that move in their last digit. Where PyTorch is installed, every free space
+is widened as well, as `make widen` does for its models: the trace is run with wider tensors in double
+precision, operation by operation, and below 1e-6 counts as exact.
 
 The table is written to benchmarks/results/keras_coverage.json. keras_hub is described by --hub, in its own
 environment.
@@ -19,7 +20,7 @@ import importlib.util
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +57,18 @@ def randomise(model: Any, seed: int = 0) -> None:
     for variable in model.weights:
         if len(variable.shape) == 1 and "float" in variable.dtype:
             kind, noise = variable.path.rpartition("/")[2], rng.random(tuple(variable.shape))
-            positive = kind in ("gamma", "moving_variance", "scale")
+            positive = kind in ("gamma", "scale") or "variance" in kind
             variable.assign(0.5 + noise if positive else 0.2 * (noise - 0.5))
 
 
-def described(build: Callable[[], Any]) -> tuple[dict[str, Any], Any]:
+def described(model: Any) -> dict[str, Any]:
     """How long a model takes, and what is not understood of it."""
-    model = build()
     began = time.perf_counter()
     studied = study(model)
     account = account_for(studied.trace)
     seconds = time.perf_counter() - began
     graph = account.graph
-    row = {
+    return {
         "parameters": int(model.count_params()),
         "seconds": round(seconds, 3),
         "layers": len(graph.layers),
@@ -77,7 +77,6 @@ def described(build: Callable[[], Any]) -> tuple[dict[str, Any], Any]:
         "opaque": [str(note) for note in graph.notes if note.topic == "opaque"],
         "conflicts": [note.where for note in graph.notes if note.topic == "conflict"],
     }
-    return row, model
 
 
 def feed(studied: Study, seed: int = 1, nudge: float = 0.0) -> tuple[Any, dict[str, Any]]:
@@ -141,17 +140,15 @@ def measure(names: list[str], hub: bool, most: int) -> Iterator[dict[str, Any]]:
             if hub:
                 from benchmarks.helpers.hub_backbones import build
 
-                found, model = described(lambda name=name: build(name))
-                row |= found | proved(model)
+                model = build(name)
+                row |= described(model) | proved(model)
             else:
-                found, model = described(lambda name=name: getattr(keras.applications, name)(weights=None))
-                row |= found
-                if found["parameters"] <= most:
+                row |= described(getattr(keras.applications, name)(weights=None))
+                if row["parameters"] <= most:
                     row |= proved(build_small(name))
         except Exception as error:  # noqa: BLE001 (a model that fails is reported, whatever it raised)
             row["failure"] = f"{type(error).__name__}: {error}"[:300]
         yield row
-        model = None
         keras.backend.clear_session()
         gc.collect()
 

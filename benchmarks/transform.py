@@ -6,8 +6,11 @@ narrowed to two thirds of its units. Each is compared with `np.copyto` of the sa
 of bytes in the same tensors, on the same number of threads. Passes over the whole model take turns in one
 run, so that every tensor comes from memory; for each tensor the fastest of several passes counts. Outputs
 are allocated and touched before. Bandwidth counts bytes read and written, as for a copy: twice the output.
-Peak memory is what the first pass adds above source and output (Linux only). Writes
-benchmarks/results/transform.json.
+Peak memory is what the first pass adds above source and output (Linux only).
+
+Models of other frameworks store tensors in another order. `moved` gathers straight into that order (kernels
+as height, width, in, out; dense as in, out), on one thread, and is compared with a gather and then a copy by
+NumPy: how many times as long do the two passes take? Writes benchmarks/results/transform.json.
 """
 
 import argparse
@@ -187,6 +190,46 @@ def measure(
     return rows
 
 
+def measure_moved(
+    name: str, tensors: list[tuple[str, Array]], operator: Callable[..., Any], repeats: int
+) -> dict[str, Any]:
+    """The row of one operator whose results are stored in another order: in one pass, and in two."""
+    fastest = {"one": 0.0, "two": 0.0}
+    for kind, source in tensors[: len(SHAPES)]:
+        if source.ndim < 2 or kind == "embedding":  # stored as they are
+            continue
+        order = (*range(2, source.ndim), *((0, 1) if kind == "depthwise" else (1, 0)))
+        maps = maps_of(kind, source.shape, operator)
+        shape = shape_of(source.shape, maps)
+        between, out, copied = (
+            np.ones(sizes, source.dtype) for sizes in (shape, *[[shape[n] for n in order]] * 2)
+        )
+
+        def one(source: Array = source, maps: Any = maps, order: Any = order, out: Array = out) -> None:
+            gather(source.transpose(order), [maps[n] for n in order], out.shape, out=out, threads=1)
+
+        def two(
+            source: Array = source,
+            maps: Any = maps,
+            order: Any = order,
+            out: Array = copied,
+            between: Array = between,
+        ) -> None:
+            gather(source, maps, between.shape, out=between, threads=1)
+            np.copyto(out, between.transpose(order))
+
+        fastest["one"] += min(seconds(one) for _ in range(repeats))
+        fastest["two"] += min(seconds(two) for _ in range(repeats))
+        assert np.array_equal(out.view(np.uint8), copied.view(np.uint8))
+    return {
+        "operator": f"{name}, moved",
+        "dtype": str(tensors[0][1].dtype),
+        "one_pass_ms": round(1000 * fastest["one"], 2),
+        "two_passes_ms": round(1000 * fastest["two"], 2),
+        "times_as_long": round(fastest["two"] / fastest["one"], 2),
+    }
+
+
 def main() -> None:
     """Measure, print the ratios, write the rows."""
     parser = argparse.ArgumentParser(
@@ -195,7 +238,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=500, help="size of the model")
     parser.add_argument("--repeats", type=int, default=7, help="take the fastest of so many")
     options = parser.parse_args()
-    rows = []
+    rows, moved = [], []
     for dtype in (np.float32, ml_dtypes.bfloat16, np.float16):
         tensors = model(options.megabytes, dtype)
         for operator in (copy, widen, narrow):
@@ -207,8 +250,14 @@ def main() -> None:
                     "of output), {peak_extra_mb} MB above it".format(**row),
                     flush=True,
                 )
+            moved.append(measure_moved(operator.__name__, tensors, operator, options.repeats))
+            print(
+                "{operator} {dtype}: {one_pass_ms} ms, in two passes {two_passes_ms} ms, "
+                "{times_as_long} times as long".format(**moved[-1]),
+                flush=True,
+            )
     both = [row for row in rows if row["threads"] == max(THREADS)]
-    result = {
+    result: dict[str, Any] = {
         "megabytes": options.megabytes,
         "target": TARGET,
         "worst_ratio": min(row["ratio"] for row in both),
@@ -216,7 +265,8 @@ def main() -> None:
     }
     print(json.dumps(result))
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "transform.json").write_text(json.dumps({**result, "rows": rows}, indent=1) + "\n")
+    result |= {"rows": rows, "moved": moved}
+    (RESULTS / "transform.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

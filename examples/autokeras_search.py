@@ -75,7 +75,7 @@ def structured() -> Task:
     return source, ak.ClassificationHead(dropout=0.0)(dense(source)), scale(x), y
 
 
-def search(make: Callable[[], Task], tuner: Any, epochs: int, trials: int) -> list[float]:
+def search(make: Callable[[], Task], tuner: Any, chosen: argparse.Namespace) -> list[float]:
     """The accuracy of each trial of one search."""
     keras.utils.set_random_seed(1)
     keras.backend.clear_session()
@@ -83,19 +83,19 @@ def search(make: Callable[[], Task], tuner: Any, epochs: int, trials: int) -> li
     recipe = keras_tuner.HyperParameters()  # AutoKeras would search for it, too
     recipe.Fixed("optimizer", "adam")
     recipe.Fixed("learning_rate", 0.01)
-    order = np.random.default_rng(0).permutation(len(x))
+    order = np.random.default_rng(0).permutation(len(x))[: chosen.examples]
     with tempfile.TemporaryDirectory() as folder:
         auto = ak.AutoModel(
             source,
             head,
             tuner=tuner,
             objective="val_accuracy",
-            max_trials=trials,
+            max_trials=chosen.trials,
             directory=folder,
             seed=1,
             hyperparameters=recipe,
         )
-        auto.fit(x[order], y[order], epochs=epochs, verbose=0)
+        auto.fit(x[order], y[order], epochs=chosen.epochs, verbose=0)
         return [trial.score for trial in auto.tuner.oracle.trials.values()]
 
 
@@ -106,11 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("kind", choices=kinds)
     options.add_argument("--trials", type=int, default=4)
     options.add_argument("--epochs", type=int, default=3)
+    options.add_argument("--examples", type=int, help="how many, to be quicker; default: all")
     chosen = options.parse_args(arguments)
     with ModelKeeperClient(":memory:") as client:
         warm = WarmStart(client, {"data": chosen.kind, "task": "classification"})
-        alone = search(kinds[chosen.kind], "random", chosen.epochs, chosen.trials)
-        kept = search(kinds[chosen.kind], warm.tuner("random"), chosen.epochs, chosen.trials)
+        alone = search(kinds[chosen.kind], "random", chosen)
+        kept = search(kinds[chosen.kind], warm.tuner("random"), chosen)
     print(warm.summary())
     print("\nAccuracy on validation examples after each trial's epochs")
     print("trial   alone  with the keeper")

@@ -48,13 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     options.add_argument("--trials", type=int, default=6)
     options.add_argument("--epochs", type=int, default=2)
+    options.add_argument("--examples", type=int, help="how many, to be quicker; default: all")
     chosen = options.parse_args(arguments)
 
     images, labels = load_digits(return_X_y=True)
     x, x_val, y, y_val = train_test_split(
         images.reshape(-1, 8, 8, 1) / 16, labels, test_size=0.3, random_state=0
     )
-    data = {"x": x, "y": y, "validation_data": (x_val, y_val)}
+    data = {"x": x[: chosen.examples], "y": y[: chosen.examples], "validation_data": (x_val, y_val)}
     with ModelKeeperClient(":memory:") as client:
         warm = WarmStart(client, {"data": "digits", "task": "classification"})
         alone = search(keras_tuner.RandomSearch, data, chosen.epochs, chosen.trials)

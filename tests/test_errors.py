@@ -10,7 +10,6 @@ from modelkeeper import ModelKeeperError, errors
 EXAMPLES = [
     errors.InvalidGraph("layer 3 ('fc')", "its size is -1"),
     errors.UnknownFramework("dict", ("torch",)),
-    errors.NotInstalled("model.onnx", "onnx", "onnx"),
     errors.InvalidModelFile("model.onnx", "it is no ONNX file", "Export it again"),
     errors.CannotDescribe("Net", "it wants 3 channels", "Pass example_inputs"),
     errors.NoProgram("Net", "it writes into a part of a tensor"),

@@ -38,6 +38,7 @@ EXPORTS = {
     ],
     "modelkeeper.transform": ["Entry", "Plan", "apply", "make_plan"],
     "modelkeeper.frontends": ["Frontend", "describe", "frontend_for", "register", "unregister"],
+    "modelkeeper.frontends.onnx": ["FRONTEND", "OnnxModel", "describe", "load", "open_onnx", "read", "save"],
     "modelkeeper.frontends.torch": [
         "EXAMPLES",
         "FRONTEND",

@@ -10,11 +10,17 @@ PACKAGE = ROOT / "src" / "modelkeeper"
 TESTS = ROOT / "tests"
 
 SUITES = {
+    "across/test_keras_and_torch.py": "is a network in Keras the graph that it is in PyTorch?",
+    "across/test_torch_and_keras.py": "do networks written in PyTorch and in Keras lend to each other exactly?",
+    "across_files/test_lent.py": "do PyTorch models in a zoo lend to Keras where there is no PyTorch?",
+    "frontends/keras/test_conformance.py": "does the Keras front end keep the promises of all front ends?",
+    "frontends/torch/test_activations.py": "is every activation of torch.nn understood?",
     "coordinator/test_contract.py": "does a coordinator behind HTTP answer as one in process does?",
     "frontends/onnx/test_conformance.py": "does the ONNX front end keep the promises of all front ends?",
     "frontends/torch/test_conformance.py": "does the PyTorch front end keep the promises of all front ends?",
     "frontends/torch/test_coverage.py": "are real architectures described, and is it true of them?",
     "graph/test_hostile.py": "what do bytes from strangers do to graphs and to all that reads them?",
+    "integrations/keras/test_real.py": "does a real zoo lend to fit, KerasTuner and AutoKeras?",
     "matching/test_real.py": "do the laws of alignment and search hold for networks of libraries?",
     "policy/selection/test_registry.py": "can a package add a policy, and what if it is broken?",
     "server/test_backends.py": "does a service run over PostgreSQL and an object store, in real processes?",

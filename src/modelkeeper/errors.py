@@ -3,7 +3,6 @@
 ModelKeeperError
 ├── InvalidGraph         a graph breaks its own rules, or its bytes are no graph
 ├── UnknownFramework     no front end takes this model
-├── NotInstalled         a package that the framework of a model needs is not there
 ├── InvalidModelFile     a file holds no model, or one that breaks the rules of its format
 ├── CannotDescribe       the model did not run on the inputs there were
 ├── NoProgram            a model cannot be written down as a program
@@ -72,21 +71,6 @@ class UnknownFramework(ModelKeeperError):
         return f"{self.kind} is no model of a known framework ({known}). Pass the model itself."
 
 
-class NotInstalled(ModelKeeperError):
-    """A package that the framework of a model needs is not installed."""
-
-    code = "not_installed"
-
-    def __init__(self, what: str, package: str, extra: str) -> None:
-        super().__init__(what, package, extra)
-        self.what, self.package, self.extra = what, package, extra
-
-    def __str__(self) -> str:
-        return (
-            f"{self.what} needs {self.package}, which is not installed: pip install modelkeeper[{self.extra}]"
-        )
-
-
 class InvalidModelFile(ModelKeeperError):
     """A file holds no model, or one that breaks the rules of its format."""
 
@@ -123,9 +107,7 @@ class NoProgram(ModelKeeperError):
         self.model, self.problem = model, problem
 
     def __str__(self) -> str:
-        return (
-            f"{self.model} has no program: {self.problem}. It can lend its weights, but not be run elsewhere."
-        )
+        return f"{self.model} has no program: {self.problem}. It can lend its weights, not be run elsewhere."
 
 
 class InvalidProgram(ModelKeeperError):
@@ -190,9 +172,7 @@ class InvalidPairs(ModelKeeperError):
         self.pair, self.problem = pair, problem
 
     def __str__(self) -> str:
-        return (
-            f"the pair {self.pair} cannot be: {self.problem}. Take the pairs from `align` of the two graphs."
-        )
+        return f"the pair {self.pair} cannot be: {self.problem}. Take the pairs from `align` of both graphs."
 
 
 class CannotGather(ModelKeeperError, ValueError):

@@ -103,8 +103,6 @@ def test_a_program_that_keras_cannot_run_leaves_the_plain_weights(tmp_path: Path
         ]
     )
     with pytest.warns(UserWarning, match=r"uncalibrated(.|\n)*does not carry it out"):
-        _, answer = client.query_for_model(
-            child, {"data": "patches"}, calibrate=IMAGES.transpose(0, 2, 3, 1)
-        )
+        _, answer = client.query_for_model(child, {"data": "patches"}, calibrate=IMAGES.transpose(0, 2, 3, 1))
     assert answer.parent is not None
     assert answer.calibration is None

@@ -106,11 +106,18 @@ def family(made: tuple[Path, dict[str, str]], here: str) -> dict[str, str]:
 def test_what_is_registered_is_listed_and_shown(family: dict[str, str]) -> None:
     text = run("models").stdout
     assert all(each in text for each in (*family, *family.values()))
-    for each in ("flowers", "classification", "accuracy 0.93", "67", "active", "3 models"):
+    for each in ("torch", "flowers", "classification", "accuracy 0.93", "67", "active", "3 models"):
         assert each in text, each
     assert " ago" in text or " now" in text
     shown = run("show", "child").stdout
-    for each in (family["child"], "accuracy 0.93", "99", family["parent"], "models/" + family["child"]):
+    for each in (
+        family["child"],
+        "torch",
+        "accuracy 0.93",
+        "99",
+        family["parent"],
+        "models/" + family["child"],
+    ):
         assert each in shown, each
     assert run("show", family["child"][:6]).stdout.splitlines()[0] == shown.splitlines()[0]
 
@@ -169,7 +176,8 @@ def test_a_query_is_answered_and_explained(family: dict[str, str], here: str) ->
     assert found["dry_run"]  # nothing was asked to be written
     assert said("show", "child")["hits"] == 0
     text = run("explain", f"{here}:net(12, seed=5)", *META).stdout
-    for each in ("would start warm from child", "copied", "100", "not taken", "grandchild"):
+    assert (found["framework"], found["runners_up"][0]["framework"]) == ("torch", "torch")
+    for each in ("would start warm from child", "a torch model", "copied", "100", "not taken", "grandchild"):
         assert each in text, each
     named = said("query", f"{here}:net(12)", *META, "--parent", "grandchild")
     assert named["parent"] == family["grandchild"]

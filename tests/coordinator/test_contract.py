@@ -27,6 +27,7 @@ def test_a_registered_model_lends_its_weights(coordinator: Coordinator) -> None:
     assert (done.record.name, done.record.owner, done.admission.verdict) == ("first", "ada", "admitted")
     found = coordinator.query(graph, ASKED)
     assert (found.answer.parent, found.answer.similarity) == (done.record.id, 1.0)
+    assert found.answer.framework == done.record.framework != ""
     lent = dict(found.weights())
     assert lent.keys() == weights.keys()
     for name, array in lent.items():

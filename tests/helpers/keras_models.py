@@ -234,7 +234,7 @@ def vision_transformer() -> Any:
 def causal() -> Any:
     given = keras.Input((7, 12))
     x = layers.GroupQueryAttention(4, 4, 2)(given, given, use_causal_mask=True)
-    x = layers.MultiHeadAttention(2, 5, value_dim=4)(x, x, use_causal_mask=True)
+    x = layers.MultiHeadAttention(2, 5)(x, x, use_causal_mask=True)
     return keras.Model(given, layers.Dense(3)(x))
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from modelkeeper.errors import CannotLoadFactory, ModelKeeperError, NotInstalled, UnknownFramework
+from modelkeeper.errors import CannotLoadFactory, InvalidModelFile, ModelKeeperError, UnknownFramework
 
 if TYPE_CHECKING:
     from modelkeeper.graph import Graph
@@ -134,12 +134,13 @@ def open_model_file(path: str) -> Any:
     """The model in an ONNX file: `OnnxModel` of the ONNX front end.
 
     Raises:
-        NotInstalled: There is no package to read it with.
+        InvalidModelFile: It holds no model, or there is no package to read it with.
     """
     try:
         from modelkeeper.frontends.onnx import OnnxModel
     except ModuleNotFoundError as error:
-        raise NotInstalled(path, error.name or "onnx", "onnx") from error
+        problem = f"the package {error.name} is not installed"
+        raise InvalidModelFile(path, problem, "Install it: pip install modelkeeper[onnx]") from error
     return OnnxModel(path)
 
 

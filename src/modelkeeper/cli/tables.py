@@ -25,14 +25,14 @@ _RIGHT = {"parameters", "size", "lent", "models", "similarity"}
 def records(shown: Sequence[Record], total: int) -> RenderableType:
     """Models, one a line."""
     now = time.time()
-    table = _table(
-        "id", "name", "data", "task", "quality", "parameters", "size", "lent", "registered", "state"
-    )
+    columns = "id name framework data task quality parameters size lent registered state"
+    table = _table(*columns.split())
     for model in shown:
         _row(
             table,
             model.id,
             model.name,
+            model.framework,
             model.data,
             model.task,
             quality(model),

@@ -198,7 +198,7 @@ class Search:
         """Say what was chosen and why; without a plan it is a cold start."""
         cold = Answer(
             reason=choice.reason,
-            runners_up=tuple(_rival(lost) for lost in choice.runners_up[:MOST_RIVALS]),
+            runners_up=tuple(_rival(lost, pool) for lost in choice.runners_up[:MOST_RIVALS]),
             considered=pool.considered,
             aligned=pool.aligned,
             warnings=(*warnings, *(() if pool.proven else (CUT_SHORT,))),
@@ -218,6 +218,7 @@ class Search:
             metric=parent.metric,
             value=parent.value,
             data=parent.data,
+            framework=parent.framework,
             exact=plan.exact,
             doubts=plan.doubts,
             advice=advise(exact=plan.exact, similarity=similarity, same_data=same_data),
@@ -246,7 +247,7 @@ def _candidate(record: Record, similarity: float, peers: Mapping[Group, Peers]) 
     )
 
 
-def _rival(lost: RunnerUp) -> Rival:
+def _rival(lost: RunnerUp, pool: Pool) -> Rival:
     candidate, metric = lost.candidate, lost.candidate.metric
     return Rival(
         id=candidate.id,
@@ -254,6 +255,7 @@ def _rival(lost: RunnerUp) -> Rival:
         similarity=candidate.similarity,
         metric=metric.name if metric else "",
         value=metric.value if metric else None,
+        framework=pool.records[candidate.id].framework,
         why=lost.why_lost,
     )
 

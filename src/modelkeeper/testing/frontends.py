@@ -22,7 +22,9 @@ import pytest
 
 from modelkeeper.errors import CannotCalibrate, CannotProbe, InvalidSetting, InvalidWeights
 from modelkeeper.frontends import Frontend, describe, frontend_for, register, unregister
+from modelkeeper.frontends.protocol import layouts_of
 from modelkeeper.graph import Graph, from_json, to_json
+from modelkeeper.layouts import Laid
 from modelkeeper.warmstart.transfer import transfer
 from modelkeeper.weights import Array
 
@@ -148,6 +150,18 @@ class FrontendTests:
         self._compare(source, report.model)
 
     # -- what only some can ---------------------------------------------------------------------
+
+    def test_layouts_say_how_tensors_are_stored(self) -> None:
+        model, source = self.make(NARROW, 0), self.make(NARROW, 1)
+        tensors, wanted = self._describe(model).tensors, self._read(source)
+        layouts = layouts_of(self.frontend, model)
+        assert layouts.keys() <= wanted.keys()
+        assert all(layout.last == tensors[name].shape for name, layout in layouts.items())
+        laid = {
+            name: Laid(np.array(layout.stored(wanted[name], layout.first), order="C"), layout)
+            for name, layout in layouts.items()
+        }
+        assert _same(self._read(self.frontend.load(model, wanted | laid)), wanted)
 
     def test_a_runner_records_programs_and_compares_models(self) -> None:
         runner, model = self.frontend.runner, self.make(NARROW, 0)

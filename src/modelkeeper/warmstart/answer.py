@@ -30,6 +30,7 @@ class Rival(Struct, frozen=True, kw_only=True):
     similarity: float
     metric: str = ""
     value: float | None = None
+    framework: str = ""
     why: str = ""
 
 
@@ -46,6 +47,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     metric: str = ""  # what the parent is good at ...
     value: float | None = None  # ... and how good it is
     data: str = ""  # the data set that the parent was trained on
+    framework: str = ""  # that the parent was written in: "torch", "keras" ...
     exact: bool = False  # does the model now compute what the parent computes?
     doubts: tuple[str, ...] = ()  # if not, why not
     actions: dict[str, dict[str, float]] = {}  # copied, widened ...: tensors, layers, parameters, percent

@@ -136,6 +136,7 @@ def _lost(answer: Answer, race: Race) -> Answer:
         similarity=answer.similarity or 0.0,
         metric=answer.metric,
         value=answer.value,
+        framework=answer.framework,
         why="lost the race against a cold start",
     )
     return Answer(

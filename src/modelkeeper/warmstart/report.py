@@ -48,8 +48,9 @@ def _warm(answer: Answer) -> Iterator[RenderableType]:
     measured = f", {answer.metric} {answer.value:.4g}" if answer.value is not None else ""
     on = f" on {answer.data}" if answer.data else ""
     would = "would start" if answer.dry_run else "starts"
+    kind = f", a {answer.framework} model" if answer.framework else ""
     yield plain(
-        f"The model {would} warm from {answer.parent_name} ({answer.parent}): "
+        f"The model {would} warm from {answer.parent_name} ({answer.parent}){kind}: "
         f"similarity {answer.similarity:.3f}{measured}{on}."
     )
     yield plain(f"Why: {answer.reason}.")
@@ -81,12 +82,12 @@ def _calibration(calibration: Calibration) -> Iterator[RenderableType]:
 
 def _rivals(rivals: tuple[Rival, ...]) -> Table:
     table = Table(header_style="bold", title="not taken", title_justify="left")
-    for heading in ("model", "similarity", "quality", "why"):
+    for heading in ("model", "framework", "similarity", "quality", "why"):
         table.add_column(heading, overflow="fold")
     for rival in rivals:
         quality = f"{rival.metric} {rival.value:.4g}" if rival.value is not None else ""
-        cells = f"{rival.name} ({rival.id})", f"{rival.similarity:.3f}", quality, rival.why
-        table.add_row(*map(plain, cells))
+        model, similarity = f"{rival.name} ({rival.id})", f"{rival.similarity:.3f}"
+        table.add_row(*map(plain, (model, rival.framework, similarity, quality, rival.why)))
     return table
 
 

@@ -79,6 +79,7 @@ def transfer(
     target: Any,
     example_inputs: Any = None,
     *,
+    source_inputs: Any = None,
     weights: Mapping[str, Array] | str | Path | None = None,
     same_task: bool = True,
     seed: int = 0,
@@ -101,7 +102,9 @@ def transfer(
     Args:
         source: A model, or a Graph together with `weights`.
         target: A model. Its architecture, dtypes and devices are not changed.
-        example_inputs: What both models run on, if it cannot be found from the models.
+        example_inputs: What both models run on, if it cannot be found from the models. A source of another
+            framework is not given them.
+        source_inputs: What the source runs on, if that is something else.
         weights: The source's tensors by name, or a safetensors file of them; only with a Graph.
         same_task: Do both predict the same things? If not, the target's head keeps its own values.
         seed: Of which units are copied, and by which shares they are read.
@@ -153,12 +156,15 @@ def transfer(
             shrink_perturb=shrink_perturb,
         )
     )
+    source_frontend = None if isinstance(source, Graph) else frontend_for(source)
+    if source_inputs is None and source_frontend is frontend:
+        source_inputs = request.example_inputs
     lender = ModelSource(
         source,
-        None if isinstance(source, Graph) else frontend_for(source),
-        request.example_inputs,
+        source_frontend,
+        source_inputs,
         weights,
-        source if program is None and frontend.takes(source) else program,
+        source if program is None and source_frontend is frontend else program,
         same_task,
         seed,
         noise,
@@ -206,7 +212,7 @@ def _verifier(frontend: Frontend, source: Any) -> Runner:
     """
     if isinstance(source, Graph):
         raise InvalidWeights("source", "verify=True runs both models, and a Graph cannot run")
-    if frontend.runner is None or not frontend.takes(source):
+    if frontend.runner is None or frontend_for(source) is not frontend:
         raise InvalidSetting("verify", "True", f"the front end for {frontend.name} cannot run both models")
     return frontend.runner
 
@@ -257,7 +263,11 @@ class ModelLoan:
         """`parent`: the model, or its program; None: it cannot be run."""
         self.plan, self.alignment, self._tensors, self._parent = plan, alignment, tensors, parent
         self.answer = Answer(
-            parent="", similarity=alignment.similarity, exact=plan.exact, doubts=tuple(plan.doubts)
+            parent="",
+            similarity=alignment.similarity,
+            framework=plan.parent.framework,
+            exact=plan.exact,
+            doubts=tuple(plan.doubts),
         )
 
     def weights(self) -> Iterator[tuple[str, Array]]:

@@ -204,7 +204,7 @@ def state(model: Any) -> tuple[Any, ...]:
         [len(each._inbound_nodes) for each in model.layers],
         [sorted(each.__dict__) for each in model.layers],
         random.getstate(),
-        np.random.get_state()[1].tobytes(),  # type: ignore[index, union-attr]
+        np.random.get_state()[1].tobytes(),  # type: ignore[index]
         dict(global_state.get_global_attribute("object_name_uids")),
     )
 

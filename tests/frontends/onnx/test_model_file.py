@@ -1,19 +1,22 @@
 """ONNX files: opened, saved anew, with tensors in a second file; and what is no model at all."""
 
+import contextlib
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from modelkeeper.errors import InvalidModelFile, InvalidWeights
+from modelkeeper.errors import InvalidModelFile, InvalidWeights, ModelKeeperError
 from modelkeeper.frontends.onnx import OnnxModel, describe, load, open_onnx, read, save
 from modelkeeper.weights import Array
-from tests.helpers.onnx_models import computed, drawn, model_of, perceptron
+from tests.helpers.onnx_models import computed, convolutions, drawn, model_of, perceptron, tokens
 
 INPUT = {"x": np.random.default_rng(3).normal(size=(4, 5)).astype(np.float32)}
 
@@ -83,7 +86,7 @@ def test_tensors_in_a_second_file_stay_apart(how: str, divided: Path, tmp_path: 
 
 def test_what_is_read_of_a_second_file_is_a_view_of_it(divided: Path) -> None:
     array = dict(read(OnnxModel(divided)))["inner.weight"]
-    base = array
+    base: Array | None = array
     while base is not None and not isinstance(base, np.memmap):
         base = base.base
     assert isinstance(base, np.memmap)
@@ -213,6 +216,24 @@ def test_a_file_that_was_cut_off(file: Path) -> None:
             list(read(OnnxModel(file)))
         except InvalidModelFile:
             continue
+
+
+@pytest.mark.parametrize("make", [perceptron, convolutions, tokens])
+def test_bytes_that_were_changed_are_a_model_or_one_clear_error(make: Callable[[int], ModelProto]) -> None:
+    whole = make(3).SerializeToString()
+    for seed in range(100):
+        random = np.random.default_rng(seed)
+        changed = bytearray(whole)
+        for place in random.integers(0, len(changed), random.integers(1, 5)):
+            changed[place] = random.integers(256)
+        try:
+            proto = ModelProto.FromString(bytes(changed))
+        except (DecodeError, ValueError):
+            continue
+        with contextlib.suppress(ModelKeeperError):
+            model = OnnxModel(proto)
+            describe(model)
+            list(read(model))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ FOREIGN = (
     # Keras' variables, read by NumPy 2.
     r"ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning",
     r"ignore::DeprecationWarning:keras_tuner",
-    # Hyperband loads weights into models whose optimizers have not begun.
+    r"ignore:Even though the `tf.config.experimental_run_functions_eagerly` option is set:UserWarning",
+    # AutoKeras gives a model of one input its array, not a list; tuners load weights before optimizers begin.
+    r"ignore:The structure of `inputs` doesn't match the expected structure:UserWarning:keras",
     r"ignore:Skipping variable loading for optimizer:UserWarning:keras",
 )
 

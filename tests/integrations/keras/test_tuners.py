@@ -113,7 +113,7 @@ def test_hyper_model_fit(tmp_path: Path) -> None:
             return build(hp)
 
         def fit(self, hp: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
-            return warm.fit(model, *args, batch_size=hp.Choice("batch", [8, 16]), **kwargs)
+            return warm.fit(model, *args, shuffle=hp.Boolean("shuffle"), **kwargs)
 
     tuner = kt.RandomSearch(Network(), objective="val_loss", max_trials=2, directory=tmp_path, seed=0)
     tuner.search(**DATA, epochs=1)

@@ -18,6 +18,7 @@ from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.keras.inputs import Inputs, candidates, given_inputs
 from modelkeeper.frontends.keras.lower import Lowering
 from modelkeeper.frontends.keras.lower.arrange_inputs import input_order
+from modelkeeper.frontends.keras.patches import symbolic_tensors
 from modelkeeper.frontends.keras.pieces import Piece
 from modelkeeper.frontends.keras.random_state import keep_random_state
 from modelkeeper.frontends.keras.recorder import NotBuilt, Recording, record
@@ -84,10 +85,7 @@ def study(model: Any, example_inputs: Any = None) -> Study:
 
 def _lower(variables: Variables, recording: Recording, inputs: Inputs) -> Study:
     readers = Counter(
-        id(leaf)
-        for call in recording.calls
-        for leaf in tree.flatten((call.args, call.kwargs))
-        if isinstance(leaf, keras.KerasTensor)
+        id(leaf) for call in recording.calls for leaf in symbolic_tensors((call.args, call.kwargs))
     )
     readers.update(id(tensor) for tensor in recording.outputs)
     low = Lowering(variables, readers)

@@ -143,6 +143,10 @@ def _lighter() -> Iterator[Patch]:
     def symbolic_is_none(x: Any) -> Any:
         return False if isinstance(x, keras.KerasTensor) else is_tensor(x)
 
+    asks = (ops.core, ops.image, ops.linalg, ops.math, ops.nn, ops.numpy, operation_module, layer_module)
+    for module in asks:  # each has the function by its own name; Keras' own makes a flat list first
+        if hasattr(module, "any_symbolic_tensors"):
+            yield module, "any_symbolic_tensors", any_symbolic_tensors, any_symbolic
     yield Layer, "__call__", call, called
     yield backend, "is_tensor", is_tensor, symbolic_is_none
     yield Operation, "__new__", staticmethod(make), staticmethod(new)
@@ -199,7 +203,7 @@ def _routes() -> Iterator[Patch]:
 
 def _route(theirs: Callable[..., Any], ours: Any) -> Callable[..., Any]:
     def routed(*args: Any, **kwargs: Any) -> Any:
-        if listener() is not None and any_symbolic_tensors(args, kwargs):
+        if listener() is not None and any_symbolic(args, kwargs):
             return ours(*args, **kwargs)
         return theirs(*args, **kwargs)
 
@@ -221,6 +225,18 @@ def _draws() -> Iterator[Patch]:
         yield backend.random, name, theirs, drawn(name, theirs)
 
 
-def is_symbolic(thing: Any) -> bool:
-    """Is it a tensor of which only shape and dtype are known?"""
-    return isinstance(thing, keras.KerasTensor)
+def any_symbolic(args: Any = None, kwargs: Any = None) -> bool:
+    """Is there a symbolic tensor among arguments?"""
+    return next(symbolic_tensors((args, kwargs)), None) is not None
+
+
+def symbolic_tensors(structure: Any) -> Iterator[Any]:
+    """The symbolic tensors in lists, tuples and dicts."""
+    if isinstance(structure, keras.KerasTensor):
+        yield structure
+    elif isinstance(structure, (list, tuple)):
+        for part in structure:
+            yield from symbolic_tensors(part)
+    elif isinstance(structure, dict):
+        for part in structure.values():
+            yield from symbolic_tensors(part)

@@ -118,7 +118,7 @@ def record(model: Any, variables: Variables, example: Any) -> Recording:
 def _tensors(structure: Any) -> list[Any]:
     if isinstance(structure, keras.KerasTensor):
         return [structure]
-    return [leaf for leaf in tree.flatten(structure) if isinstance(leaf, keras.KerasTensor)]
+    return [leaf for leaf in tree.flatten(structure) if isinstance(leaf, keras.KerasTensor)]  # dicts sorted
 
 
 class _Recorder:

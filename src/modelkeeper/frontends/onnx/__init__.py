@@ -1,7 +1,9 @@
 """ONNX models: `OnnxModel(path)` is a model like any other.
 
 from modelkeeper.frontends.onnx import OnnxModel
-client.query_for_model(OnnxModel("model.onnx"), meta).model.save("warmed.onnx")
+
+model, answer = client.query_for_model(OnnxModel("model.onnx"), meta)
+model.save("warmed.onnx")
 """
 
 from modelkeeper.frontends.onnx.describe import describe

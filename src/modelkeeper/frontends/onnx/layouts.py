@@ -25,10 +25,13 @@ class Layout:
     order: tuple[int, ...] = ()  # the axes of what is stored, as the graph orders them; (): as they are
     part: Part = ()  # what of the initializer it is
     gates: tuple[int, ...] = ()  # the gates of what is stored on the first axis, as the graph orders them
+    repeated: bool = False  # it is one row, of which many are stored
 
     def take(self, stored: Array) -> Array:
         """The tensor of the graph, from the numbers of its initializer."""
         array = stored[self.part] if self.part else stored
+        if self.repeated:
+            array = array.reshape(-1, array.shape[-1])[:1]
         if self.gates and len(self.gates) > 1:
             apart = array.reshape(len(self.gates), -1, *array.shape[1:])
             array = apart[list(self.gates)].reshape(array.shape)
@@ -39,6 +42,9 @@ class Layout:
     def put(self, stored: Array, tensor: Array) -> None:
         """Write a tensor of the graph to where it belongs in the numbers of its initializer."""
         target = stored[self.part] if self.part else stored
+        if self.repeated:
+            target[...] = tensor
+            return
         if self.order:
             target = target.transpose(self.order)
         turned = tensor.reshape(target.shape)

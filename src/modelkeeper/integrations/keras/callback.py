@@ -20,6 +20,7 @@ from typing import Any
 import keras
 
 from modelkeeper.client import ModelKeeperClient
+from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.integrations.keras.objective import Objective, by_name, of_tuner
 from modelkeeper.integrations.keras.training import Session, Training, as_table
 from modelkeeper.integrations.keras.tuners import tuner_class
@@ -210,7 +211,7 @@ class WarmStart(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
 def _steps(model: Any) -> int:
     """How many steps of training the model's optimizer has made."""
-    return int(model.optimizer.iterations.numpy())
+    return int(to_numpy(model.optimizer.iterations))
 
 
 def _renew(optimizer: Any, variables: Any) -> None:

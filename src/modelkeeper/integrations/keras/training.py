@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from modelkeeper.client import KeeperWarning, ModelKeeperClient
 from modelkeeper.errors import InvalidMeta
+from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.integrations.keras.objective import Objective, by_rule, numbers
 from modelkeeper.meta import ONLY_QUERY, read_query, read_registration
 from modelkeeper.policy.quality import Metric
 from modelkeeper.text import first_line
 from modelkeeper.warmstart.answer import Answer
+from modelkeeper.weights import Array
 from modelkeeper.zoo.records import Record
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Training:
         measured = objective.measure(logs) if objective else None
         if measured is not None and self.worse_than(measured):
             self.metric, self.epoch, self.logs = measured, epoch, numbers(logs)
-            self.weights = self.model.get_weights()
+            self.weights = copies_of_weights(self.model)
 
     def worse_than(self, metric: Metric) -> bool:
         """Would this number be an improvement?"""
@@ -191,7 +193,7 @@ class Session:
         """Register the model with the weights of its best epoch; it then has its own again."""
         metrics = {**(self._registered.get("metrics") or {}), **training.logs}
         meta = ({"name": name} if name else {}) | self._registered | {"metric": measured, "metrics": metrics}
-        model, last = training.model, training.model.get_weights()
+        model, last = training.model, copies_of_weights(training.model)
         with self.guard("The model was not registered"):
             model.set_weights(training.weights)
             try:
@@ -212,6 +214,11 @@ class Session:
         if not any(other.metric for other in self.trainings):
             advice = 'give validation_data or validation_split to fit, or monitor="..." to WarmStart'
             warnings.warn(f"The model was not registered: {reason}; {advice}.", KeeperWarning, stacklevel=4)
+
+
+def copies_of_weights(model: Any) -> list[Array]:
+    """What `model.get_weights` gives, in memory of its own, and with no warning of NumPy's on any backend."""
+    return [to_numpy(variable).copy() for variable in model.weights]
 
 
 def how_it_started(training: Training) -> str:

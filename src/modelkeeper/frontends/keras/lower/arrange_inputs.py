@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
-from keras import tree
 
 from modelkeeper.frontends.keras.lower.seen import channels_first
 from modelkeeper.frontends.keras.lower.windows import order_of
+from modelkeeper.frontends.keras.patches import symbolic_tensors
 from modelkeeper.frontends.keras.recorder import Recording
 
 _SLIDE = ("Conv", "DepthwiseConv", "SeparableConv", "ConvTranspose", "MaxPool", "AveragePool", "Resize")
@@ -36,7 +36,7 @@ def _said(tensor: Any, recording: Recording) -> Iterator[list[int]]:
     rank, same = len(tensor.shape), {id(tensor)}
     steps = 0
     for call in recording.calls:
-        if not any(id(leaf) in same for leaf in tree.flatten((call.args, call.kwargs))):
+        if not any(id(leaf) in same for leaf in symbolic_tensors((call.args, call.kwargs))):
             continue
         if call.name in _SLIDE:
             yield order_of(call.operation, rank - 2)

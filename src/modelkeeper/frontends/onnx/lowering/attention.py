@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from modelkeeper.frontends.onnx.lowering.entries import Call, Entry, NotLowered, short
 from modelkeeper.frontends.onnx.lowering.moves import moves_of
 from modelkeeper.frontends.onnx.lowering.patterns import step_of
-from modelkeeper.frontends.onnx.lowering.walk import Call, Entry, Lowering, NotLowered, lowers, short
+from modelkeeper.frontends.onnx.lowering.walk import Lowering, lowers
 from modelkeeper.tracing.trace import Step, Value
 from modelkeeper.weights import Array
 
@@ -79,7 +80,9 @@ def _masked(low: Lowering, mask: Value | None) -> dict[str, Any]:
     """The mask as an argument: a causal one has a name, one that hides nothing is none."""
     if mask is None:
         return {}
-    numbers = low.build.constants.get(mask.number) if mask.constant else None
+    numbers = low.build.constants.get(mask.number)
+    if mask.owner is not None and mask.step is None:
+        numbers = low.numbers_of(mask)
     if numbers is not None:
         hidden = np.asarray(numbers, np.float64) <= _FAR
         if not np.any(numbers):

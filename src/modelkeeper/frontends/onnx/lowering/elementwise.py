@@ -6,8 +6,9 @@ from collections.abc import Callable
 import numpy as np
 
 from modelkeeper.frontends.onnx.lowering import patterns
+from modelkeeper.frontends.onnx.lowering.entries import Call, Entry, NotLowered, Stored, short
 from modelkeeper.frontends.onnx.lowering.tables import is_table
-from modelkeeper.frontends.onnx.lowering.walk import Call, Entry, Lowering, NotLowered, Stored, lowers, short
+from modelkeeper.frontends.onnx.lowering.walk import Lowering, lowers
 from modelkeeper.tracing.trace import Value
 from modelkeeper.weights import dtype_of
 

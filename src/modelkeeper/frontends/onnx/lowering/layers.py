@@ -8,8 +8,9 @@ import numpy as np
 
 from modelkeeper.frontends.onnx.lowering import patterns
 from modelkeeper.frontends.onnx.lowering.attention import attended
+from modelkeeper.frontends.onnx.lowering.entries import Call, Entry, NotLowered, Stored, short
 from modelkeeper.frontends.onnx.lowering.patterns import step_of
-from modelkeeper.frontends.onnx.lowering.walk import Call, Entry, Lowering, NotLowered, Stored, lowers, short
+from modelkeeper.frontends.onnx.lowering.walk import Lowering, lowers
 from modelkeeper.tracing.trace import Value
 
 _TRANSPOSED = (1, 0)

@@ -2,6 +2,7 @@
 
     MatMul, Add                              a linear layer with a bias; Conv, Add alike
     x * 0.5 * (1 + erf(x / sqrt 2))          gelu
+    embeddings + a table of their shape      embeddings of positions, looked up before
     (x - mean) / sqrt(var + e) * g + b       a layer norm
     InstanceNormalization between reshapes   a group norm
 
@@ -14,7 +15,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from modelkeeper.frontends.onnx.lowering.walk import Call, Entry, Lowering, Stored
+from modelkeeper.frontends.onnx.lowering.entries import Call, Entry, Stored
+from modelkeeper.frontends.onnx.lowering.tables import LARGEST
+from modelkeeper.frontends.onnx.lowering.walk import Lowering
 from modelkeeper.tracing.trace import Step, Value
 
 
@@ -24,7 +27,7 @@ def put_together(low: Lowering, call: Call, name: str, left: Entry, right: Entry
         if isinstance(value, Value) and isinstance(other, Stored) and low.alone(value):
             made = None
             if name == "add":
-                made = _biased(low, call, value, other)
+                made = _biased(low, call, value, other) or _looked_up(low, call, value, other)
             elif name == "mul":
                 made = _layer_norm(low, call, value, other) or _group_norm(low, call, value, other)
             if made is not None:
@@ -70,6 +73,38 @@ def _only_axis(shape: tuple[int, ...], rank: int, axis: int, size: int) -> bool:
     """Does a shape, broadcast to so many axes, have this size on one axis and one on all others?"""
     wide = (1,) * (rank - len(shape)) + shape
     return len(wide) == rank and wide == tuple(size if n == axis else 1 for n in range(rank))
+
+
+def _looked_up(low: Lowering, call: Call, value: Value, table: Stored) -> Value | None:
+    """Embeddings of words with those of their positions, or of their type, which were looked up before."""
+    if not _embeds(value) or len(value.shape) != 3 or call.shape != value.shape:
+        return None
+    rows, units = value.shape[1:]
+    if table.shape in ((rows, units), (1, rows, units)):
+        weight, numbers = low.tensor(table, (rows, units)), np.arange(rows)[None]
+    elif table.shape == value.shape and not table.order and _alike(low, table):
+        weight, numbers = low.tensor(table, (1, units), repeated=True), np.zeros((1, rows), np.int64)
+    else:
+        return None
+    indices = low.build.constant(numbers)
+    places = low.build.step("embedding", (1, rows, units), weight=weight, indices=indices)
+    return low.step("add", call, self=value, other=places)
+
+
+def _embeds(value: Value) -> bool:
+    """Is it an embedding, or a sum of them?"""
+    step = step_of(value, "embedding", "add")
+    if step is not None and step.name == "add":
+        return len(step.inputs) == 2 and all(step_of(part, "embedding") for part in step.inputs)
+    return step is not None
+
+
+def _alike(low: Lowering, table: Stored) -> bool:
+    """Is it one row of numbers, again and again?"""
+    if math.prod(table.shape) > LARGEST:
+        return False
+    numbers = low.array(table)
+    return numbers is not None and bool(np.all(numbers == numbers[:1, :1]))
 
 
 # -- products ---------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ bhqd,bhkd->bhqk    a product of matrices, batch axes first
 
 import math
 
-from modelkeeper.frontends.onnx.lowering.walk import Call, Lowering, NotLowered, Stored, lowers
+from modelkeeper.frontends.onnx.lowering.entries import Call, NotLowered, Stored
+from modelkeeper.frontends.onnx.lowering.walk import Lowering, lowers
 from modelkeeper.tracing.trace import Value
 
 

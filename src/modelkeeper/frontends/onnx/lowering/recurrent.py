@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from modelkeeper.frontends.onnx.lowering.entries import Call, Entry, NotLowered, Stored
 from modelkeeper.frontends.onnx.lowering.moves import moves_of
 from modelkeeper.frontends.onnx.lowering.patterns import step_of
-from modelkeeper.frontends.onnx.lowering.walk import Call, Entry, Lowering, NotLowered, Stored, lowers
+from modelkeeper.frontends.onnx.lowering.walk import Lowering, lowers
 from modelkeeper.tracing.trace import Step, Value
 
 # Where ONNX stores the gates of the vocabulary: input, forget, cell, output; reset, update, new.

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from modelkeeper.frontends.onnx.lowering.walk import Call, Entry, Lowering, NotLowered, lowers
+from modelkeeper.frontends.onnx.lowering.entries import Call, Entry, NotLowered
+from modelkeeper.frontends.onnx.lowering.walk import Lowering, lowers
 from modelkeeper.tracing.trace import Value
 
 _REDUCED = {

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from modelkeeper.frontends.onnx.lowering.walk import Call, Entry, Lowering, NotLowered, Stored, lowers, short
+from modelkeeper.frontends.onnx.lowering.entries import Call, Entry, NotLowered, Stored, short
+from modelkeeper.frontends.onnx.lowering.walk import Lowering, lowers
 from modelkeeper.tracing.trace import Value
 
 

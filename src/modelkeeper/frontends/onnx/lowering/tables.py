@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from modelkeeper.frontends.onnx.lowering.walk import Lowering, Stored
+from modelkeeper.frontends.onnx.lowering.entries import Stored
+from modelkeeper.frontends.onnx.lowering.walk import Lowering
 from modelkeeper.weights import Array
 
 LARGEST = 1 << 24  # numbers of a table that is looked at
@@ -24,8 +25,9 @@ def is_table(low: Lowering, stored: Stored) -> bool:
 
 
 def is_mask(numbers: Array) -> bool:
-    """Does a table hold nothing but zeros, ones, and numbers that are as good as infinite?"""
-    return bool(np.all((numbers == 0) | (numbers == 1) | (np.abs(numbers) >= HUGE)))
+    """Does a table hold zeros, ones, and numbers that are as good as infinite, at least two kinds of them?"""
+    plain = bool(np.all((numbers == 0) | (numbers == 1) | (np.abs(numbers) >= HUGE)))
+    return plain and bool(np.any(numbers != numbers.flat[0]))  # all the same: a parameter, not yet trained
 
 
 def _is_rotary(low: Lowering, stored: Stored, numbers: Array) -> bool:

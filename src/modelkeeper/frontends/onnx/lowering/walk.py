@@ -1,19 +1,14 @@
 """How does a graph of ONNX become a trace? One node after the other.
 
-A name of the graph stands for one of three things:
-
-    Array     numbers that are known: shapes, indices, single factors. A node of known inputs is computed
-    Stored    an initializer of several floating-point numbers: its first use says whether it is a parameter,
-              and in which order of axes it stands in the graph
-    Value     what a step made
-
-A node whose operator is not in OPERATORS, or whose shapes depend on numbers that are not known, is opaque.
+A node of inputs that are known is computed: so chains that work out a shape are gone. Each of the others
+becomes the steps that its operator is in the vocabulary. A node whose operator is not in OPERATORS, or whose
+shapes depend on numbers that are not known, is opaque.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,40 +16,26 @@ import numpy as np
 from modelkeeper.errors import CannotDescribe, InvalidModelFile, ModelKeeperError
 from modelkeeper.frontends.onnx.inference import Inference, Known, Made, can_evaluate
 from modelkeeper.frontends.onnx.layouts import Layout, Part
+from modelkeeper.frontends.onnx.lowering.entries import (
+    Call,
+    Entry,
+    NotLowered,
+    Stored,
+    graph_name,
+    plain_number,
+)
 from modelkeeper.frontends.onnx.lowering.moves import permuted, viewed
 from modelkeeper.frontends.onnx.model_file import OnnxModel
-from modelkeeper.frontends.onnx.nodes import Node, nodes_of, opset_of
+from modelkeeper.frontends.onnx.nodes import ONNX, Node, nodes_of, opset_of
 from modelkeeper.frontends.onnx.tensor_data import dtype_name, shape_of
-from modelkeeper.graph.rules import MAX_TEXT
 from modelkeeper.text import first_line
 from modelkeeper.tracing.builder import TraceBuilder
 from modelkeeper.tracing.trace import OwnedTensor, Trace, Value
 from modelkeeper.weights import Array, dtype_of
 
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """An initializer of floating-point numbers, perhaps with its axes in another order."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    order: tuple[int, ...] = ()  # the axes of what is stored, as they are meant; (): as they are
-
-    def turned(self, order: Sequence[int]) -> "Stored":
-        """The same with its axes moved."""
-        old = self.order or tuple(range(len(self.shape)))
-        return replace(self, shape=tuple(self.shape[n] for n in order), order=tuple(old[n] for n in order))
-
-
-Entry = Value | Stored | Array
 Operator = Callable[["Lowering", "Call"], "Entry | Sequence[Entry]"]
 OPERATORS: dict[str, Operator] = {}  # by the name that ONNX gives them
 _OPAQUE_SHAPE = (1,)  # of what is made by a node whose shapes are not known
-
-
-class NotLowered(Exception):
-    """An operator is used in a way that has no counterpart in the vocabulary: it is opaque."""
 
 
 def lowers(*names: str) -> Callable[[Operator], Operator]:
@@ -65,44 +46,6 @@ def lowers(*names: str) -> Callable[[Operator], Operator]:
         return function
 
     return remember
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A node with what it takes and makes."""
-
-    node: Node
-    inputs: tuple[Entry | None, ...]
-    made: tuple[Made, ...]
-    opset: int
-
-    def __getitem__(self, number: int) -> Entry | None:
-        """An input; None: it was left out."""
-        return self.inputs[number] if number < len(self.inputs) else None
-
-    def needed(self, number: int) -> Entry:
-        """An input that the operator cannot do without."""
-        entry = self[number]
-        if entry is None:
-            raise NotLowered
-        return entry
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """An attribute."""
-        return self.node.attributes.get(name, default)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the first output."""
-        shape = self.made[0].shape
-        if shape is None:
-            raise NotLowered
-        return shape
-
-    @property
-    def dtype(self) -> str:
-        """The type of the first output."""
-        return self.made[0].dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +133,7 @@ class Lowering:
         parameter: bool = True,
         part: Part = (),
         gates: tuple[int, ...] = (),
+        repeated: bool = False,
         suffix: str = "",
     ) -> Value:
         """An initializer as a tensor of the model.
@@ -200,11 +144,13 @@ class Lowering:
             parameter: Is it a parameter, or a buffer?
             part: What of the initializer it is, if not all.
             gates: The order of the gates of a recurrent layer.
+            repeated: Is the tensor one row, of which the initializer is many?
             suffix: Behind the name of the initializer, if it is several tensors.
         """
         name = graph_name(stored.name) + suffix
         shape = stored.shape if shape is None else shape
-        wanted = Layout(stored.name, shape, stored.order if not _plain(stored.order) else (), part, gates)
+        order = () if _plain(stored.order) else stored.order
+        wanted = Layout(stored.name, shape, order, part, gates, repeated)
         layout = self._layouts.setdefault(name, wanted)
         owned = OwnedTensor(
             (name,), layout.shape, stored.dtype, parameter, parameter, module=self._module(name)
@@ -212,7 +158,7 @@ class Lowering:
         value = self.build.tensor(owned)
         if layout == wanted:
             return value
-        if layout.part != wanted.part or layout.gates != wanted.gates:
+        if (layout.part, layout.gates, layout.repeated) != (part, gates, repeated):
             raise NotLowered
         if layout.order == wanted.order:
             return viewed(self.build, value, shape)
@@ -276,32 +222,37 @@ class Lowering:
     # -- one node -------------------------------------------------------------------------------
 
     def _run(self, node: Node, inference: Inference) -> Sequence[Entry]:
-        names = (*node.inputs, *node.captured)
+        """What a node makes; whatever goes wrong with it is one error that names it."""
         lost = [name for name in node.inputs if name and name not in self._entries]
         if lost:
             problem = f"nothing makes {lost[0][:200]!r}, which {node.op} takes"
             raise InvalidModelFile(self.model.name, problem, "Export it again")
-        taken = tuple(self._entries[name] if name else None for name in node.inputs)
+        names = (*node.inputs, *node.captured)
         present = {name: self._entries[name] for name in names if name in self._entries}
-        if any(isinstance(entry, Value) and entry.number in self._unknown for entry in present.values()):
-            return self._opaque(node, present, [Made(None, "float32")] * len(node.outputs))
-        if node.op in ("Shape", "Size") and taken and taken[0] is not None:
-            return [_measure(node, taken[0].shape)]
         try:
-            made = inference.outputs(node, {name: self._known(entry) for name, entry in present.items()})
-            arrays = {name: self._constant(entry) for name, entry in present.items()}
-            known = {name: array for name, array in arrays.items() if array is not None}
-            if len(known) == len(arrays) and can_evaluate(node, made):
-                return inference.evaluate(node, known)
+            return self._made(node, present, inference)
         except ModelKeeperError:
             raise
-        except Exception as error:
+        except Exception as error:  # attributes and shapes may be anyone's
             place = f"{node.op} {node.name[:100]!r}" if node.name else node.op
             shapes = ", ".join(str(list(entry.shape)) for entry in present.values())
             problem = f"{place} does not fit inputs of the shapes {shapes}: {first_line(error)}"
             advice = "Pass example_inputs of the shapes that it takes (on the command line --input)"
             raise CannotDescribe(self.model.name, problem, advice) from error
-        operator = OPERATORS.get(node.op)
+
+    def _made(self, node: Node, present: Mapping[str, Entry], inference: Inference) -> Sequence[Entry]:
+        """Numbers, if all that a node takes is known; otherwise what its operator is in the vocabulary."""
+        if any(isinstance(entry, Value) and entry.number in self._unknown for entry in present.values()):
+            return self._opaque(node, present, [Made(None, "float32")] * len(node.outputs))
+        taken = tuple(self._entries[name] if name else None for name in node.inputs)
+        if node.op in ("Shape", "Size") and taken and taken[0] is not None:
+            return [_measure(node, taken[0].shape)]
+        made = inference.outputs(node, {name: self._known(entry) for name, entry in present.items()})
+        arrays = {name: self._constant(entry) for name, entry in present.items()}
+        known = {name: array for name, array in arrays.items() if array is not None}
+        if len(known) == len(arrays) and can_evaluate(node, made):
+            return inference.evaluate(node, known)
+        operator = OPERATORS.get(node.op) if node.domain in ONNX else None
         if operator is not None:
             try:
                 results = operator(self, Call(node, taken, tuple(made), self.opset))
@@ -348,29 +299,6 @@ class Lowering:
         if len(parts) > 1 and parts[-1].startswith(self._node.op):
             parts.pop()
         return graph_name(".".join(parts))
-
-
-def graph_name(name: str) -> str:
-    """The name of an initializer as graphs can have it."""
-    name = name[: MAX_TEXT // 2]
-    return f"tensor{name}" if name.startswith(".") or not name else name
-
-
-def plain_number(number: Any) -> float | int:
-    """A number as it was written before it became one of few digits: 0.1, not 0.10000000149."""
-    if np.issubdtype(number.dtype, np.integer) or number.dtype == np.bool_:
-        return int(number)
-    return float(number) if number.dtype == np.float64 else short(float(number))
-
-
-# Numbers that formulas are written with, and that lost their last digits in single precision.
-_USUAL = {np.float32(n): n for n in (2**0.5, 0.5**0.5, (2 / math.pi) ** 0.5, math.pi, 1 / 3, 1 / 6, math.e)}
-
-
-def short(number: float) -> float:
-    """The number that was written, from what it became in single precision: the shortest, or a usual one."""
-    single = np.float32(number)
-    return _USUAL.get(single) or float(str(single))
 
 
 def _plain(order: tuple[int, ...]) -> bool:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from modelkeeper.frontends.onnx.lowering.entries import Call, NotLowered
 from modelkeeper.frontends.onnx.lowering.layers import window_pads, written_pads
-from modelkeeper.frontends.onnx.lowering.walk import Call, Lowering, NotLowered, lowers
+from modelkeeper.frontends.onnx.lowering.walk import Lowering, lowers
 from modelkeeper.tracing.trace import Value
 
 
