@@ -80,10 +80,14 @@ class Indexed(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.first, self.head = nn.Conv2d(3, width, 3, padding=1), nn.Linear(width, 5)
+        taken = (3, width, width, width)
+        self.convolutions = nn.ModuleList(nn.Conv2d(n, width, 3, padding=1) for n in taken)
+        self.head = nn.Linear(width, 5)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        most, _ = nn.functional.max_pool2d(torch.relu(self.first(x)), 2, return_indices=True)
+        for convolution in self.convolutions:
+            x = torch.relu(convolution(x))
+        most, _ = nn.functional.max_pool2d(x, 2, return_indices=True)
         made: torch.Tensor = self.head(most.mean((2, 3)))
         return made
 
@@ -96,7 +100,7 @@ def test_a_program_that_keras_cannot_run_leaves_the_plain_weights(tmp_path: Path
     child = keras.Sequential(
         [
             keras.Input((8, 8, 3)),
-            layers.Conv2D(8, 3, padding="same", activation="relu"),
+            *(layers.Conv2D(8, 3, padding="same", activation="relu") for _ in range(4)),
             layers.MaxPooling2D(),
             layers.GlobalAveragePooling2D(),
             layers.Dense(5),
