@@ -171,11 +171,12 @@ class FrontendTests:
             with pytest.raises(InvalidSetting, match="verify"):
                 transfer(model, self.make(NARROW, 1), self._inputs(), verify=True)
             return
+        other = self.make(NARROW, 1)
         before, drawn = self._read(model), _generators()
         program = runner.record_program(model, self._inputs()).to_bytes()
         assert runner.read_program(program).to_bytes() == program
         assert runner.difference(model, model, self._inputs()) == 0
-        assert runner.difference(model, self.make(NARROW, 1), self._inputs()) > CLOSE
+        assert runner.difference(model, other, self._inputs()) > CLOSE
         with pytest.raises(CannotCalibrate):
             runner.collect([], None, 8)
         assert _same(self._read(model), before)
@@ -187,10 +188,11 @@ class FrontendTests:
             with pytest.raises(CannotProbe, match=self.frontend.name):
                 transfer(model, self.make(NARROW, 1), self._inputs(), probe=[])
             return
+        other = self._read(self.make(NARROW, 1))
         before, drawn = self._read(model), _generators()
         copy = trials.duplicate(model)
         assert _same(self._read(copy), before)
-        self.frontend.load(copy, self._read(self.make(NARROW, 1)))
+        self.frontend.load(copy, other)
         with pytest.raises(CannotProbe):
             trials.labelled([], 8)
         assert _same(self._read(model), before)

@@ -11,6 +11,8 @@ import pytest
 os.environ.setdefault("KERAS_BACKEND", "torch" if importlib.util.find_spec("torch") else "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+# JAX compiles each operation that it meets: not as well as it could, and in half the time.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
 # Keras copies its tensors by `np.array`, in a way that NumPy 2 warns of.

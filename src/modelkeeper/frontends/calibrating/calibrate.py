@@ -30,6 +30,7 @@ from modelkeeper.frontends.calibrating.pivots import pivots
 from modelkeeper.frontends.calibrating.regression import Places, cross_entropy, number
 from modelkeeper.frontends.calibrating.side_by_side import CHUNK, Models
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, FitTask, FittedLayer, Progress
+from modelkeeper.frontends.programs.names import vocabulary_name
 from modelkeeper.frontends.programs.passes import check_run, try_out
 from modelkeeper.weights import Array
 
@@ -38,6 +39,7 @@ STEP = 4  # how many times as long as a pass over its examples a training step t
 # A model with batch norms that is further from its parent's outputs than this, relative to their variance, is
 # better off with the weights of the plan: what was fitted so badly took longer to train.
 CLOSE = 0.5
+SOFTMAX, TINY = "softmax", 1e-30
 TRIED = 16  # examples to see how long a pass takes, and how much memory
 
 
@@ -182,7 +184,8 @@ def _judge(run: Fitting, fitted: Sequence[FittedLayer], other_head: bool) -> _Ju
         errors, far = (number(before), number(after)), number(after)
     labels = _classes([chunk.labels for chunk in run.hold], child)
     if labels is not None:
-        before, after = (number(cross_entropy(made, labels)) for made in (plain, child))
+        scores = (_scores(run, made) for made in (plain, child))
+        before, after = (number(cross_entropy(made, labels)) for made in scores)
         return _Judgement("cross-entropy on held-out labels", before, after, far)
     if comparable:
         return _Judgement("squared difference from the parent's outputs, over their variance", *errors, far)
@@ -197,6 +200,13 @@ def _judge(run: Fitting, fitted: Sequence[FittedLayer], other_head: bool) -> _Ju
 
 def _squares(values: Array) -> float:
     return float(np.square(values.astype(np.float64)).sum())
+
+
+def _scores(run: Fitting, outputs: Array) -> Array:
+    """Outputs as scores: the logarithms of probabilities, if the model ends with these."""
+    maker = run.program.maker(run.program.outputs[0])
+    last = vocabulary_name(run.program.steps[maker].operation) if maker >= 0 else ""
+    return np.log(np.maximum(outputs, TINY)) if last == SOFTMAX else outputs
 
 
 def _classes(labels: Sequence[Array | None], outputs: Array) -> Places | None:

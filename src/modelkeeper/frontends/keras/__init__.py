@@ -2,8 +2,12 @@
 
 from modelkeeper.frontends.keras import FRONTEND
 weights = dict(FRONTEND.read(model))
+recalibrate(model, batches)                  statistics of batch norms, from data
+program = record_program(model)              what it computes, to be run without its code
 """
 
+from modelkeeper.frontends.keras.behaviour import difference, recalibrate
 from modelkeeper.frontends.keras.frontend import FRONTEND, KerasFrontend
+from modelkeeper.frontends.keras.record_program import record_program
 
-__all__ = ["FRONTEND", "KerasFrontend"]
+__all__ = ["FRONTEND", "KerasFrontend", "difference", "recalibrate", "record_program"]

@@ -6,26 +6,21 @@ The model, Keras' counters of names, and random generators are afterwards as the
 of a model's variables is kept as long as the model is there: reading and loading go by it.
 """
 
-import random
 import weakref
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import keras
-import numpy as np
 from keras import tree
-from keras.src.backend.common import global_state
 
 from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.keras.inputs import Inputs, candidates, given_inputs
 from modelkeeper.frontends.keras.lower import Lowering
 from modelkeeper.frontends.keras.lower.arrange_inputs import input_order
-from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.frontends.keras.patches import symbolic_tensors
 from modelkeeper.frontends.keras.pieces import Piece
+from modelkeeper.frontends.keras.random_state import keep_random_state
 from modelkeeper.frontends.keras.recorder import NotBuilt, Recording, record
 from modelkeeper.frontends.keras.variables import Variables, lacks_variables, layers_of
 from modelkeeper.text import first_line
@@ -34,7 +29,6 @@ from modelkeeper.weights import Array
 
 _ADVICE = "Pass example inputs: arrays or keras.Input, in the structure that the model takes"
 _BUILD = "Call the model once on data, or pass example inputs, so that its layers get their variables"
-_SEEDS = "global_seed_generator"  # where Keras keeps the generator of those who name no seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +76,7 @@ def _stamp(model: Any) -> tuple[int, ...]:
 
 def study(model: Any, example_inputs: Any = None) -> Study:
     """What `trace_model` does, with all that it knew."""
-    with _random_state_kept():
+    with keep_random_state():
         variables, recording, inputs = _run(model, example_inputs)
         studied = _lower(variables, recording, inputs)
     _studies[model] = (_stamp(model), studied.pieces)
@@ -155,19 +149,3 @@ def _build(model: Any, inputs: Inputs) -> None:
 
 def _name(model: Any) -> str:
     return type(model).__name__
-
-
-@contextmanager
-def _random_state_kept() -> Iterator[None]:
-    """Let random generators go on afterwards as if nothing had been drawn."""
-    python, numpy = random.getstate(), np.random.get_state()
-    seeds = global_state.get_global_attribute(_SEEDS)
-    state = None if seeds is None else np.array(to_numpy(seeds.state))
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        if state is not None and not np.array_equal(state, to_numpy(seeds.state)):
-            seeds.state.assign(state)
-        global_state.set_global_attribute(_SEEDS, seeds)

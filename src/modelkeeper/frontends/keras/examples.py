@@ -1,13 +1,13 @@
-"""Examples to calibrate with, from whatever a Keras script has: arrays, pairs, dicts, a tf.data.Dataset, a PyDataset.
+"""Examples to calibrate with, from whatever a Keras script has: arrays, pairs, dicts, data sets.
 
     an array             a batch
-    a tuple (x, y)       a batch and its labels, or (x, y, weights); x may itself be a list or a dict of arrays
+    a tuple (x, y)       a batch and its labels, or (x, y, weights); x may be a list or a dict of arrays
     a dict               inputs by name
     a PyDataset          its batches, one by one
     any iterable         of these: a list, a tf.data.Dataset, a generator. Read only as far as needed
 
-Labels may be classes, classes in a column, or one-hot rows. The examples stay where they are: nothing of them but
-fitted weights goes anywhere.
+Labels may be classes, classes in a column, or one-hot rows. The examples stay where they are: nothing of them
+but fitted weights goes anywhere.
 """
 
 from collections.abc import Iterator

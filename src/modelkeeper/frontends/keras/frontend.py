@@ -12,12 +12,14 @@ import keras
 from modelkeeper.frontends.keras.describe import trace_model
 from modelkeeper.frontends.keras.inputs import symbolic
 from modelkeeper.frontends.keras.read_load import layouts, load, read
+from modelkeeper.frontends.keras.runner import KerasRunner
+from modelkeeper.frontends.keras.trials import KerasTrials
 from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Arranged, Frontend, Runner, Trials
+    from modelkeeper.frontends.protocol import Arranged, Frontend
 
 M = TypeVar("M")
 
@@ -26,8 +28,8 @@ class KerasFrontend:
     """Models are instances of keras.Model: see `protocol.Frontend`."""
 
     name = "keras"
-    runner: "Runner | None" = None
-    trials: "Trials | None" = None
+    runner = KerasRunner()
+    trials = KerasTrials()
 
     def takes(self, model: object) -> bool:
         """Is it a keras.Model?"""

@@ -2,11 +2,12 @@
 
     record_program(model, inputs).to_bytes()
 
-The model is called on symbolic tensors, as when it is described, with two and with three examples, and on shorter
-sequences if it takes any. The program takes its inputs and gives its outputs in the axis order of the graph: images
-with channels first. How several runs become one program: `programs.write`.
+The model is called on symbolic tensors, as when it is described, with two and with three examples, and on
+shorter sequences if it takes any. The program takes its inputs and gives its outputs in the axis order of the
+graph: images with channels first. How several runs become one program: `programs.write`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,7 +20,7 @@ from modelkeeper.frontends.keras.describe import Study, study
 from modelkeeper.frontends.keras.inputs import Inputs, given_inputs, open_inputs, symbolic
 from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.frontends.programs.from_steps import calls_of
-from modelkeeper.frontends.programs.program import Program
+from modelkeeper.frontends.programs.program import DTYPES, Hole, Program, Taken
 from modelkeeper.frontends.programs.write import EXAMPLES, Call, length_of, ways, write
 from modelkeeper.tracing.describe import account_for
 from modelkeeper.tracing.trace import Step, Trace, Value
@@ -56,6 +57,9 @@ def record(model: Any, example_inputs: Any = None) -> Recorded:
     for way in (possible := ways(length)):
         try:
             runs = [studied(sizes) for sizes in way]
+            for note in runs[0].trace.notes:
+                if note.topic == "approximate":
+                    raise NoProgram(name, note.text)
             if _outline(runs[0]) != _outline(studied((EXAMPLES[0], length))):
                 raise NoProgram(name, f"it does other things with inputs of length {length}")
             heard = [_KerasRun(name, run) for run in runs]
@@ -80,6 +84,32 @@ def names_in(structure: Any) -> list[str]:
     if isinstance(structure, dict) and all(hasattr(part, "shape") for part in structure.values()):
         return sorted(structure)
     return [str(n) for n in range(len(_tensors(structure)))]
+
+
+def arranged(
+    arrays: Sequence[Array], program: Program, orders: Sequence[tuple[int, ...]] | None
+) -> list[Array] | None:
+    """Examples in the axis order and with the dtypes that a program takes; None: they do not fit it.
+
+    `orders`: of the axes of each input; None: as they are.
+    """
+    made = []
+    for n, (array, taken) in enumerate(zip(arrays, program.inputs, strict=True)):
+        if orders is not None and n < len(orders):
+            array = array.transpose(orders[n]) if len(orders[n]) == array.ndim else array
+        fixed = zip(array.shape, fixed_sizes(taken), strict=False)
+        if array.ndim != len(taken.shape) or any(size not in (have, 0) for have, size in fixed):
+            return None
+        made.append(array.astype(DTYPES[taken.dtype], copy=False))
+    return made
+
+
+def fixed_sizes(taken: Taken) -> list[int]:
+    """The sizes of an input; 0 where any will do."""
+    floating = DTYPES[taken.dtype].kind not in "iub"
+    places = floating and len(taken.shape) > 3  # a network of convolutions may run on images of other sizes
+    sizes = [0 if isinstance(size, Hole) else size for size in taken.shape]
+    return [0 if places and n > 1 else size for n, size in enumerate(sizes)]
 
 
 def _tensors(structure: Any) -> list[Any]:

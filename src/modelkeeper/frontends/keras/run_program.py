@@ -5,7 +5,9 @@
 An operation that no function here carries out raises InvalidProgram, which names it.
 """
 
+import importlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -20,9 +22,22 @@ from modelkeeper.frontends.programs.operations import signature
 from modelkeeper.frontends.programs.passes import Engine
 from modelkeeper.weights import Array, dtype_of
 
+# JAX compiles each operation of its own before it runs it: one of ours may be ten of its own.
+_COMPILED = keras.backend.backend() == "jax"
+MOST_FUNCTIONS = 2_000
+
+
+def _of_tensors(argument: Any) -> bool:
+    """Is an argument a tensor, or a list with one?"""
+    parts = argument if isinstance(argument, list) else [argument]
+    return any(hasattr(part, "shape") for part in parts)
+
 
 class KerasEngine:
     """Carries out operations by keras.ops: see `programs.passes.Engine`."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, Any] = {}  # compiled ones
 
     def tensor(self, array: Any) -> Any:
         """A tensor of the backend with the numbers of an array."""
@@ -43,8 +58,20 @@ class KerasEngine:
         if function is None or known is None:
             raise InvalidProgram(f"operation {operation}", "Keras does not carry it out here")
         given = {parameter.name: parameter.default for parameter in known.parameters} | arguments
-        made = function(**given)
+        made = self._compiled(operation, given) if _COMPILED else function(**given)
         return made if isinstance(made, list) else [made]
+
+    def _compiled(self, operation: str, given: dict[str, Any]) -> Any:
+        """An operation as one function of its tensors, compiled as a whole."""
+        taken = {name: value for name, value in given.items() if _of_tensors(value)}
+        plain = {name: value for name, value in given.items() if name not in taken}
+        key = f"{operation}{plain}"
+        if key not in self._functions:
+            if len(self._functions) >= MOST_FUNCTIONS:
+                self._functions.clear()
+            jit = importlib.import_module("jax").jit
+            self._functions[key] = jit(partial(FUNCTIONS[operation], **plain))
+        return self._functions[key](**taken)
 
     def on_shapes(self, arrays: Sequence[Array], look: Callable[[Engine, Sequence[Any]], int]) -> int:
         """On symbolic tensors, as Keras itself finds the shapes of outputs."""

@@ -1,8 +1,8 @@
 """What is a step of the vocabulary in a program?
 
 Front ends whose traces know nothing but the vocabulary write programs by it: the operation and its overload
-follow from the step's name and arguments. What a program has no single operation for becomes several: a border
-that differs before and behind a map, a maximum over all places.
+follow from the step's name and arguments. What a program has no single operation for becomes several: a
+border that differs before and behind a map, a maximum over all places.
 """
 
 import itertools
@@ -48,7 +48,12 @@ _EITHER = {
 }
 _NOTHING = ("clone", "dropout")
 _ALWAYS = ("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "_prelu_kernel")
-_NEEDED = {"training": False, "momentum": 0.1, "cudnn_enabled": False, "use_input_stats": True}
+_NEEDED: dict[str, Any] = {
+    "training": False,
+    "momentum": 0.1,
+    "cudnn_enabled": False,
+    "use_input_stats": True,
+}
 _NEEDED |= {"scale_factors": None, "align_corners": False, "eps": 1e-5}
 
 

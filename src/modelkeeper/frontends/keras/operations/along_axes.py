@@ -1,6 +1,6 @@
 """Operations along axes: sums, means and other statistics, softmax, what is sorted or counted up."""
 
-# ruff: noqa: A002 (arguments have ATen's names)
+# ruff: noqa: A002 (arguments go by ATen's names)
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """Operations that are layers: products with weights, norms, embeddings, attention."""
 
-# ruff: noqa: A002 (arguments have ATen's names)
+# ruff: noqa: A002 (arguments go by ATen's names)
 
 import math
 from typing import Any

@@ -1,6 +1,6 @@
 """Operations unit by unit: activations, arithmetic, comparisons, casts, and tensors made of nothing."""
 
-# ruff: noqa: A002 (arguments have ATen's names)
+# ruff: noqa: A002 (arguments go by ATen's names)
 
 import math
 from typing import Any

@@ -1,6 +1,6 @@
 """Recurrent operations: LSTM, GRU and plain ones, place by place, with gates in ATen's order."""
 
-# ruff: noqa: A002 (arguments have ATen's names)
+# ruff: noqa: A002 (arguments go by ATen's names)
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -106,13 +106,15 @@ def _split(self: Any, split_size: int, dim: int) -> list[Any]:
 
 @carries_out("split_with_sizes.default")
 def _split_with_sizes(self: Any, split_sizes: list[int], dim: int) -> list[Any]:
-    ends = np.cumsum(split_sizes).tolist()
+    ends: list[int] = np.cumsum(split_sizes).tolist()
     return [_cut(self, dim, end - size, end) for size, end in zip(split_sizes, ends, strict=True)]
 
 
 @carries_out("chunk.default")
 def _chunk(self: Any, chunks: int, dim: int) -> list[Any]:
-    return _split(self, -(-int(self.shape[axis_of(self, dim)]) // chunks), dim)
+    size = int(self.shape[axis_of(self, dim)])
+    part = -(-size // chunks)
+    return [_cut(self, dim, begin, min(begin + part, size)) for begin in range(0, size, part)]
 
 
 @carries_out("unbind.int")

@@ -3,7 +3,7 @@
     @carries_out("relu6.default")
     def _relu6(self): return ...            a tensor, or a list of them
 
-Arguments go by ATen's names, `self` too; what a program leaves out has the default of the operation's signature.
+Arguments go by ATen's names, `self` too; what a program leaves out has the default of the signature.
 """
 
 from collections.abc import Callable

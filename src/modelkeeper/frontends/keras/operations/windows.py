@@ -1,10 +1,10 @@
 """Operations of windows that slide over maps: convolutions, pooling, resizing. Channels come first.
 
-On the CPU, backends take channels last alone: maps are turned and turned back. Borders are put around a map before,
-since backends know but 'same' and 'valid'.
+On the CPU, backends take channels last alone: maps are turned and turned back. Borders are put around a map
+before, since backends know but 'same' and 'valid'.
 """
 
-# ruff: noqa: A002 (arguments have ATen's names)
+# ruff: noqa: A002 (arguments go by ATen's names)
 
 import math
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ def _conv_transpose(
     groups: int,
     dilation: list[int],
 ) -> Any:
-    """A convolution over the input with zeros between its places; `weight`: (in, out of a group, places...)."""
+    """A convolution over maps with zeros between places; `weight`: (in, out of a group, places...)."""
     incoming, outgoing, *window = sizes(weight)
     rank = len(window)
     step, spread, cut, more = (per_axis(n, rank) for n in (stride, dilation, padding, output_padding))
@@ -254,9 +254,9 @@ def _cubic(part: Array) -> dict[int, Array]:
 
 
 def _resized(maps: Any, way: str, output_size: Any, scales: Any, corners: bool = False) -> Any:
-    """A map with other sizes. `scales`: by how much larger, where that was said; else it follows from sizes."""
+    """A map with other sizes. `scales`: by how much larger; if it is not said, it follows from sizes."""
     shape = sizes(maps)[2:]
-    factors = list(scales) if scales else [None] * len(shape)
+    factors: list[Any] = list(scales) if scales else [None] * len(shape)
     for axis, size in enumerate(shape):
         out = output_size[axis] if output_size else int(size * factors[axis])
         ratio = 1 / factors[axis] if factors[axis] else size / out
