@@ -10,6 +10,7 @@ PACKAGE = ROOT / "src" / "modelkeeper"
 TESTS = ROOT / "tests"
 
 SUITES = {
+    "across/test_onnx_exports.py": "do torch models and their own ONNX exports lend to each other?",
     "coordinator/test_contract.py": "does a coordinator behind HTTP answer as one in process does?",
     "frontends/onnx/test_conformance.py": "does the ONNX front end keep the promises of all front ends?",
     "frontends/torch/test_conformance.py": "does the PyTorch front end keep the promises of all front ends?",
