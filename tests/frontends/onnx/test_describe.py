@@ -124,6 +124,15 @@ def test_padding_may_differ_on_both_sides(
     assert describe(model).layers[1].attributes.get("padding") == padding
 
 
+def test_parts_of_a_sequence_are_parts() -> None:
+    nodes: list[Node] = [("Conv", "x w", "a"), ("SplitToSequence", "a half", "s", {"axis": 1})]
+    nodes += [("SequenceAt", "s zero", "b"), ("SequenceAt", "s one", "c"), ("Add", "b c", "y")]
+    tensors = drawn(0, w=(4, 3, 1, 1)) | {"half": np.array(2), "zero": np.array(0), "one": np.array(1)}
+    graph = describe(written(nodes, {"x": [2, 3, 8, 8]}, tensors))
+    assert not graph.notes
+    assert [edge.via for edge in graph.layers[2].inputs] == [("split", "1/2"), ("split", "2/2")]
+
+
 # -- what is put together again ---------------------------------------------------------------------------
 
 
