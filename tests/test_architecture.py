@@ -43,7 +43,7 @@ ORDER = (
 FRAMEWORKS = {"torch", "tensorflow", "keras", "keras_tuner", "autokeras", "jax", "onnx", "transformers"}
 TUNERS = {
     "keras": ("keras_tuner", "autokeras")
-}  # what trains models of a framework, and is integrated with it
+}  # what trains models of a framework
 MOST_LINES = 400
 MOST_LINES_OF_A_FUNCTION = 60
 GENERATED = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}

@@ -10,13 +10,15 @@ PACKAGE = ROOT / "src" / "modelkeeper"
 TESTS = ROOT / "tests"
 
 SUITES = {
+    "across/test_calibration.py": "does a parent of one framework calibrate a child of another?",
     "across/test_keras_and_torch.py": "is a network in Keras the graph that it is in PyTorch?",
-    "across/test_torch_and_keras.py": "do networks written in PyTorch and in Keras lend to each other exactly?",
+    "across/test_onnx_exports.py": "do torch models and their own ONNX exports lend to each other?",
+    "across/test_torch_and_keras.py": "do networks in PyTorch and in Keras lend to each other exactly?",
     "across_files/test_lent.py": "do PyTorch models in a zoo lend to Keras where there is no PyTorch?",
-    "frontends/keras/test_conformance.py": "does the Keras front end keep the promises of all front ends?",
-    "frontends/torch/test_activations.py": "is every activation of torch.nn understood?",
     "coordinator/test_contract.py": "does a coordinator behind HTTP answer as one in process does?",
+    "frontends/keras/test_conformance.py": "does the Keras front end keep the promises of all front ends?",
     "frontends/onnx/test_conformance.py": "does the ONNX front end keep the promises of all front ends?",
+    "frontends/torch/test_activations.py": "is every activation of torch.nn understood?",
     "frontends/torch/test_conformance.py": "does the PyTorch front end keep the promises of all front ends?",
     "frontends/torch/test_coverage.py": "are real architectures described, and is it true of them?",
     "graph/test_hostile.py": "what do bytes from strangers do to graphs and to all that reads them?",
@@ -31,8 +33,8 @@ SUITES = {
     "test_architecture.py": "who imports whom, how long are files and functions, is the map right?",
     "test_docs.py": "does what the documents show run?",
     "test_evaluation.py": "is the evaluation under benchmarks/training fair, and can it be resumed?",
-    "test_extending.py": "can each part that CONTRIBUTING names be added as it says?",
     "test_exports.py": "what may users import?",
+    "test_extending.py": "can each part that CONTRIBUTING names be added as it says?",
     "test_layout.py": "do tests lie where what they test lies?",
     "transform/test_law.py": "does a larger child compute what its parent computes, in every family?",
     "zoo/test_durability.py": "is what was acknowledged there after a crash?",

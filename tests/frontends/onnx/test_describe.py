@@ -124,6 +124,15 @@ def test_padding_may_differ_on_both_sides(
     assert describe(model).layers[1].attributes.get("padding") == padding
 
 
+def test_parts_of_a_sequence_are_parts() -> None:
+    nodes: list[Node] = [("Conv", "x w", "a"), ("SplitToSequence", "a half", "s", {"axis": 1})]
+    nodes += [("SequenceAt", "s zero", "b"), ("SequenceAt", "s one", "c"), ("Add", "b c", "y")]
+    tensors = drawn(0, w=(4, 3, 1, 1)) | {"half": np.array(2), "zero": np.array(0), "one": np.array(1)}
+    graph = describe(written(nodes, {"x": [2, 3, 8, 8]}, tensors))
+    assert not graph.notes
+    assert [edge.via for edge in graph.layers[2].inputs] == [("split", "1/2"), ("split", "2/2")]
+
+
 # -- what is put together again ---------------------------------------------------------------------------
 
 
@@ -217,20 +226,20 @@ def test_masks_and_rotary_positions_are_no_parameters() -> None:
 
 def test_embeddings_that_were_looked_up_before_are_embeddings() -> None:
     rng = np.random.default_rng(0)
-    tensors = drawn(0, words=(7, 4)) | {"places": rng.normal(size=(1, 5, 4)).astype(np.float32)}
-    tensors["types"] = np.tile(rng.normal(size=4).astype(np.float32), (2, 5, 1))
-    nodes: list[Node] = [("Gather", "words x", "a"), ("Add", "a types", "b"), ("Add", "b places", "y")]
+    places, types = rng.normal(size=(1, 5, 4)), np.tile(rng.normal(size=4), (2, 5, 1))
+    tensors = drawn(0, words=(7, 4)) | {"val_2": places.astype(np.float32), "val_1": types.astype(np.float32)}
+    nodes: list[Node] = [("Gather", "words x", "a"), ("Add", "a val_1", "b"), ("Add", "b val_2", "y")]
     model = OnnxModel(written(nodes, {"x": [2, 5]}, tensors, dtype=INT64))
     graph = describe(model)
     assert kinds(graph) == ["input", "embedding", "embedding", "add", "embedding", "add", "output"]
     assert {name: tensor.shape for name, tensor in graph.tensors.items()} == {
         "words": (7, 4),
-        "types": (1, 4),
-        "places": (5, 4),
+        "val_1": (1, 4),
+        "val_2": (5, 4),
     }
-    load(model, {"types": np.full((1, 4), 3, np.float32), "places": np.ones((5, 4), np.float32)})
-    assert np.all(model.array("types") == 3)
-    assert model.array("places").shape == (1, 5, 4)
+    load(model, {"val_1": np.full((1, 4), 3, np.float32), "val_2": np.ones((5, 4), np.float32)})
+    assert np.all(model.array("val_1") == 3)
+    assert model.array("val_2").shape == (1, 5, 4)
 
 
 # -- recurrent layers -------------------------------------------------------------------------------------

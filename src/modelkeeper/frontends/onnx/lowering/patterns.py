@@ -11,6 +11,7 @@ dead code.
 """
 
 import math
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -75,10 +76,15 @@ def _only_axis(shape: tuple[int, ...], rank: int, axis: int, size: int) -> bool:
     return len(wide) == rank and wide == tuple(size if n == axis else 1 for n in range(rank))
 
 
+_COMPUTED = re.compile(r"(embedding|val)(_\d+)?|onnx::\w+")  # how exporters name what they computed
+
+
 def _looked_up(low: Lowering, call: Call, value: Value, table: Stored) -> Value | None:
     """Embeddings of words with those of their positions, or of their type, which were looked up before."""
     if not _embeds(value) or len(value.shape) != 3 or call.shape != value.shape:
         return None
+    if _COMPUTED.fullmatch(table.name) is None:
+        return None  # a parameter with a name of its own
     rows, units = value.shape[1:]
     if table.shape in ((rows, units), (1, rows, units)):
         weight, numbers = low.tensor(table, (rows, units)), np.arange(rows)[None]

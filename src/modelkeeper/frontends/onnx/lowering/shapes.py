@@ -68,6 +68,25 @@ def _split(low: Lowering, call: Call) -> Sequence[Value]:
     )
 
 
+@lowers("SplitToSequence")
+def _split_to_sequence(low: Lowering, call: Call) -> Value:
+    """Keep the parts for who takes one of them; the sequence itself is no tensor, and opaque to others."""
+    value, sizes = low.value(call.needed(0)), low.array(call[1])
+    axis = call.get("axis", 0) % len(value.shape)
+    if sizes is None:
+        raise NotLowered
+    size = value.shape[axis]
+    if sizes.ndim == 0:
+        each = int(sizes)
+        parts = [min(each, size - start) for start in range(0, size, each)]
+    else:
+        parts = [int(part) for part in sizes]
+    shapes = [(*value.shape[:axis], part, *value.shape[axis + 1 :]) for part in parts]
+    made = low.build.results("split", shapes, self=value, split_size=parts[0], dim=axis)
+    low.sequences[call.node.outputs[0]] = made
+    raise NotLowered
+
+
 @lowers("Slice")
 def _slice(low: Lowering, call: Call) -> Value:
     value = low.value(call.needed(0))

@@ -77,6 +77,7 @@ class Lowering:
     _entries: dict[str, Entry] = field(default_factory=dict)
     _readers: Counter[int] = field(default_factory=Counter)  # of values, by number
     _layouts: dict[str, Layout] = field(default_factory=dict)
+    sequences: dict[str, Sequence[Entry]] = field(default_factory=dict)  # of values, by name
     _unknown: set[int] = field(default_factory=set)  # values whose shape is made up
     _node: Node | None = None
     _names: Counter[str] = field(default_factory=Counter)  # how many nodes read each
@@ -242,6 +243,10 @@ class Lowering:
 
     def _made(self, node: Node, present: Mapping[str, Entry], inference: Inference) -> Sequence[Entry]:
         """Numbers, if all that a node takes is known; otherwise what its operator is in the vocabulary."""
+        if node.op == "SequenceAt" and node.inputs[0] in self.sequences:
+            place = self.number(self._entries[node.inputs[1]])
+            if place is not None:
+                return [self.sequences[node.inputs[0]][int(place)]]
         if any(isinstance(entry, Value) and entry.number in self._unknown for entry in present.values()):
             return self._opaque(node, present, [Made(None, "float32")] * len(node.outputs))
         taken = tuple(self._entries[name] if name else None for name in node.inputs)
