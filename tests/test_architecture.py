@@ -41,9 +41,7 @@ ORDER = (
     "__main__",
 )
 FRAMEWORKS = {"torch", "tensorflow", "keras", "keras_tuner", "autokeras", "jax", "onnx", "transformers"}
-TUNERS = {
-    "keras": ("keras_tuner", "autokeras")
-}  # what trains models of a framework
+TUNERS = {"keras": ("keras_tuner", "autokeras")}  # what trains models of a framework
 MOST_LINES = 400
 MOST_LINES_OF_A_FUNCTION = 60
 GENERATED = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}

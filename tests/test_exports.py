@@ -37,6 +37,7 @@ EXPORTS = {
         "walk",
     ],
     "modelkeeper.transform": ["Entry", "Plan", "apply", "make_plan"],
+    "modelkeeper.integrations.keras": ["WarmStart"],
     "modelkeeper.frontends": ["Frontend", "describe", "frontend_for", "register", "unregister"],
     "modelkeeper.frontends.onnx": ["FRONTEND", "OnnxModel", "describe", "load", "open_onnx", "read", "save"],
     "modelkeeper.frontends.torch": [
