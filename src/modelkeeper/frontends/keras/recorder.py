@@ -246,7 +246,7 @@ class _Recorder:
         return outputs
 
     def builds(self, layer: Any) -> bool:
-        """Is a layer that is not built yet to be built? One of the model that would get variables is refused."""
+        """Is a layer that is not built yet to be built? One that would get variables is refused."""
         if id(layer) in self._unbuilt and lacks_variables(layer):
             raise NotBuilt(layer.name)
         return id(layer) not in self._unbuilt
