@@ -1,4 +1,4 @@
-"""Does a torch model lend to its own ONNX export, and the export to it? Real models. `make onnx-pairs`
+"""Does a torch model lend to its own ONNX export, and the export to it? Real models. `make pairs`
 
 Each model gets random weights with norms that matter, is exported by torch's exporters, and described from
 both sides. Then the export loses its weights and gets them back from the torch model, and the other way
@@ -211,7 +211,7 @@ def report(rows: list[dict[str, Any]]) -> str:
     about = (
         "Left: torch lends to ONNX; right: ONNX lends to torch. Differences are those of outputs, relative."
     )
-    lines = ["# torch models and their own ONNX exports", "", f"Made by `make onnx-pairs`. {about}"]
+    lines = ["# torch models and their own ONNX exports", "", f"Made by `make pairs`. {about}"]
     lines += ["", "| model | export | similarity | | plan | | difference | |"]
     lines += ["| --- | --- | ---: | ---: | --- | --- | ---: | ---: |"]
     for row in rows:

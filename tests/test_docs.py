@@ -18,11 +18,12 @@ def blocks(path: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / path).read_text(), re.DOTALL | re.MULTILINE)
 
 
-def test_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert blocks("README.md")
-    for block in blocks("README.md"):
+@pytest.mark.parametrize("page", ["README.md", "docs/frameworks.md"])
+def test_the_pages_run(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert blocks(page)
+    for block in blocks(page):
         shown = re.findall(r"# -> (.*)", block)
-        exec(compile(block, "README.md", "exec"), {"__name__": "__main__"})
+        exec(compile(block, page, "exec"), {"__name__": "__main__"})
         assert capsys.readouterr().out.splitlines() == shown
 
 

@@ -60,6 +60,30 @@ def test_names_and_kernels_are_what_they_are_today() -> None:
     assert graph.layers[1].kind == "matmul"
 
 
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("hardtanh[0.0,6.0]", "relu6"),
+        ("clamp_min[0]", "relu"),
+        ("clamp[0]", "clamp[0]"),  # at which end it cuts is not known
+        ("clamp[-1,lowest]", "clamp[-1,lowest]"),
+        ("elu[1.0]", "elu"),
+        ("elu[0.5]", "elu[0.5]"),
+        ("gelu[tanh]", "gelu[tanh]"),
+        ("softplus[1,20]", "softplus"),
+        ("max_pool2d[2x2]", "max_pool2d[2x2,2x2]"),
+        ("max_pool2d[3,2,1]", "max_pool2d[3x3,2x2,1x1]"),
+        ("max_pool2d[3x3,2x2,yes]", "max_pool2d[3x3,2x2,0x0,1x1,yes]"),
+        ("avg_pool1d[2,2,0]", "avg_pool1d[2,2]"),
+        ("avg_pool2d[2x?]", "avg_pool2d[2x?]"),
+    ],
+)
+def test_numbers_are_written_as_they_are_today(before: str, now: str) -> None:
+    layers = [{"name": "x", "kind": "input"}, {"name": "y", "kind": "output", "inputs": [[0, 0]]}]
+    graph = from_json(document(paths=[[before]], layers=layers))
+    assert graph.layers[1].inputs[0].via == (now,)
+
+
 def test_what_fixed_an_axis_is_a_code() -> None:
     sentences = ["kernel", "picked by index", "rows made alike in view after a", "something else"]
     terms = [["=", 3, text] for text in sentences]

@@ -1,8 +1,9 @@
 """Graphs as version 1 of the format wrote them: what became of it in version 2?
 
 Version 1 wrote why widths are not free as sentences, and what fixed an axis likewise; both are codes now.
-Some operations went by several of ATen's names, and arguments that only steer kernels were written down.
-Everything else is the same. What cannot be told from a sentence is kept as it is.
+Some operations went by several of ATen's names, arguments that only steer kernels were written down, and so
+were numbers that are as usual. Everything else is the same. What cannot be told from a sentence is kept as
+it is.
 """
 
 import re
@@ -11,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from modelkeeper.graph.rules import MAX_TENSORS, limit
-from modelkeeper.graph.vocabulary import NORMS, ORIGINS, REASONS
+from modelkeeper.graph.vocabulary import CUTS, NORMS, ORIGINS, REASONS, RECTIFIERS, USUAL_NUMBERS, operation
 
 # Names of operations on an edge, as version 1 wrote them.
 _RENAMED = {
@@ -36,7 +37,7 @@ _RENAMED = {
     "_weight_norm": "weight_norm",
     "_weight_norm_interface": "weight_norm",
 }
-_IN_PLACE = ("hardtanh[0,6]", "relu6")  # what an in-place relu6 was seen to do
+_NUMBERED = re.compile(r"(\w+)\[([^\[\]]*)\]")  # an operation with its numbers, alone or within a function
 _KERNELS = re.compile(r",yes\]$")  # a norm could be computed by cuDNN
 
 
@@ -109,8 +110,51 @@ def _step(text: str) -> str:
     name = re.match(r"\w*", text)
     assert name is not None
     new = _RENAMED.get(name[0], name[0])
-    text = (new + text[len(name[0]) :]).replace(*_IN_PLACE)
-    return _KERNELS.sub("]", text) if new in NORMS else text
+    text = new + text[len(name[0]) :]
+    return _KERNELS.sub("]", text) if new in NORMS else _NUMBERED.sub(_respelled, text)
+
+
+def _respelled(step: re.Match[str]) -> str:
+    """An operation with its numbers as it is written now: see `tracing.paths`."""
+    name, numbers = step[1], step[2].split(",")
+    try:
+        if len(numbers) == sum(map(bool, CUTS.get(name, ()))):
+            below, above = float(numbers[0]), float(numbers[1]) if len(numbers) > 1 else None
+            for ends, text in RECTIFIERS.items():
+                if ends == (below, above):
+                    return text
+        if name in USUAL_NUMBERS:
+            numbers = _unusual(numbers, list(USUAL_NUMBERS[name].values()))
+        elif "pools" in operation(name).traits:
+            numbers = _window(name, numbers)
+    except ValueError:  # no numbers: it stays what it is
+        return step[0]
+    return f"{name}[{','.join(numbers)}]" if numbers else name
+
+
+def _unusual(given: list[str], usual: list[float | str]) -> list[str]:
+    """The numbers of an activation, up to the last that is not as usual."""
+    read = [
+        text if isinstance(value, str) else float(text) for text, value in zip(given, usual, strict=False)
+    ]
+    while read and read[-1] == usual[len(read) - 1]:
+        read.pop()
+    return [text if isinstance(text, str) else repr(text) for text in read]
+
+
+def _window(name: str, given: list[str]) -> list[str]:
+    """The numbers of a pooling, for each axis; behind the stride, what is as usual is left out."""
+    rank = int(name.partition("_pool")[2][0])
+    sizes = [[int(n) for n in text.split("x")] for text in given if text != "yes"]
+    sizes = [numbers * rank if len(numbers) == 1 else numbers for numbers in sizes]
+    sizes += sizes[:1] if len(sizes) == 1 else []  # the stride is the window
+    usual = [[], [], [0] * rank, [1] * rank]
+    ceiled = "yes" in given
+    if ceiled:
+        sizes += usual[len(sizes) : 4 if name.startswith("max") else 3]
+    while len(sizes) > 2 and sizes[-1] == usual[len(sizes) - 1] and not ceiled:
+        sizes.pop()
+    return ["x".join(map(str, numbers)) for numbers in sizes] + (["yes"] if ceiled else [])
 
 
 def _origin(text: str) -> str:
