@@ -18,6 +18,7 @@ def blocks(path: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / path).read_text(), re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept:DeprecationWarning:keras")
 @pytest.mark.parametrize("page", ["README.md", "docs/frameworks.md"])
 def test_the_pages_run(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert blocks(page)
