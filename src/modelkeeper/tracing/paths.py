@@ -31,7 +31,7 @@ def written(step: Step) -> str:
             return ""
         return f"{SLICE}[{dim},{Fraction(start, size)}:{Fraction(end, size)}{f':{by}' if by != 1 else ''}]"
     if step.has("sized"):
-        return step.name
+        return f"{step.name}[corners]" if step.arguments.get("align_corners") else step.name
     return shorten(with_scalars(step))
 
 
@@ -44,8 +44,11 @@ def with_scalars(step: Step) -> str:
         given = _unusual(step, USUAL_NUMBERS[step.name])
     elif step.has("pools"):
         given = pool_scalars(step)
+    elif step.name in CUTS and ends[0] is None and ends[1] is not None:
+        given = ["most", ends[1]]
     else:
         given = [step.arguments.get(name) for name in step.operation.arguments or step.arguments]
+        given += ["smallest"] if step.arguments.get("largest") is False else []
     listed = ",".join(text for text in map(_scalar, given) if text)
     return f"{step.name}[{listed}]" if listed else step.name
 

@@ -146,6 +146,8 @@ class _Walk:
                     "and would have to enter the other as the mean of its neighbours, which varies"
                 )
         if norm:
+            if new == MEANS and any(len(t.axes) > 1 for t in layer.tensors if t.name in self._gain(layer)):
+                raise _Problem(f"{where} takes its statistics over places, too")
             self._gains.update(self._gain(layer))
             self._unread.update(tensor.name for tensor in layer.tensors)
             return "normed"

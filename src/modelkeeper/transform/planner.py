@@ -6,6 +6,7 @@ what it is given. One doubt, and the plan says that it is approximate, and why.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 
@@ -127,6 +128,7 @@ def _doubts(lending: Lending, entries: Iterable[Entry]) -> Iterable[str]:
             yield f"the child's {layer.kind} {layer.name} has no partner"
     yield from _statistics(lending)
     yield from _shares(lending, entries)
+    yield from _approximations(lending)
 
 
 def _rewired(lending: Lending) -> float:
@@ -202,6 +204,16 @@ def _statistics(lending: Lending) -> Iterable[str]:
                     ratios.add(Fraction(lending.child.spaces[child_space].size, parent_size))
             if len(ratios) > 1:
                 yield f"{name} has parts that a statistic is taken over, and they grow differently"
+
+
+def _approximations(lending: Lending) -> Iterable[str]:
+    """Doubts about what a front end left out of one of the graphs, such as a mask, and not of the other."""
+    left_out = [
+        Counter(note.text for note in graph.notes if note.topic == "approximate")
+        for graph in (lending.parent, lending.child)
+    ]
+    for text in (left_out[0] - left_out[1]) + (left_out[1] - left_out[0]):
+        yield f"approximate: {text}"
 
 
 def _shares(lending: Lending, entries: Iterable[Entry]) -> Iterable[str]:

@@ -268,6 +268,6 @@ class _Recorder:
         outputs: Any,
         opaque: str = "",
     ) -> None:
-        where = self._path[-1].path if self._path else ""
+        where = (self._path[-1].path or "") if self._path else ""
         made = _tensors(outputs)
         self.recording.calls.append(Call(name, operation, args, kwargs, made, where, opaque))

@@ -1,5 +1,6 @@
 """Which nodes does an ONNX model have? Checked, each after all that it needs, with functions written out."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,14 @@ class Node:
     attributes: dict[str, Any]
     proto: NodeProto = field(repr=False)
     captured: tuple[str, ...] = ()  # values that graphs inside of it use
+
+    @property
+    def settings(self) -> str:
+        """A short text of its attributes, equal if they are; "" if it has none."""
+        if not self.attributes:
+            return ""
+        text = repr(sorted((name, str(value)) for name, value in self.attributes.items()))
+        return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
     @property
     def called(self) -> str:

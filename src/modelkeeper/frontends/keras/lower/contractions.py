@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from modelkeeper.frontends.keras.lower.lowering import Lowering, number
 from modelkeeper.frontends.keras.lower.seen import Held, Seen, inverse
 from modelkeeper.frontends.keras.lower.shape import take
@@ -159,6 +161,17 @@ def _take_along(low: Lowering, call: Call) -> Value:
     return low.step("take_along_dim", shape, self=source, indices=indices, dim=axis % len(source.shape))
 
 
+def _is_causal(low: Lowering, mask: Any) -> bool:
+    """Does a mask of known numbers let each place look at those before it, and at no other?"""
+    numbers = low.build.constants.get(low.plain(mask).number)
+    if numbers is None or numbers.dtype != np.bool_ or numbers.ndim < 2 or set(numbers.shape[:-2]) - {1}:
+        return False
+    rows, columns = numbers.shape[-2:]
+    return rows > 1 and bool(
+        np.array_equal(numbers.reshape(rows, columns), np.tri(rows, columns, dtype=bool))
+    )
+
+
 @lowers("DotProductAttention")
 def _attention(low: Lowering, call: Call) -> Value:
     """Heads come before places: (batch, places, heads, units) becomes (batch, heads, places, units)."""
@@ -170,6 +183,9 @@ def _attention(low: Lowering, call: Call) -> Value:
     heads_first = [0, 2, 1, 3]
     query, key, value = (low.arranged(given[name], heads_first) for name in ("query", "key", "value"))
     mask = given["bias"] if given.get("mask") is None else given["mask"]
+    causal = bool(op.is_causal)
+    if mask is not None and given.get("mask") is mask and _is_causal(low, mask):
+        mask, causal = None, True
     scale = number(given.get("scale"))
     made = low.step(
         "scaled_dot_product_attention",
@@ -178,7 +194,7 @@ def _attention(low: Lowering, call: Call) -> Value:
         key=key,
         value=value,
         attn_mask=None if mask is None else low.plain(mask),
-        is_causal=True if op.is_causal else None,
+        is_causal=True if causal else None,
         scale=None if scale is None else float(scale),
         enable_gqa=True if query.shape[1] != key.shape[1] else None,
     )

@@ -21,11 +21,15 @@ from modelkeeper.frontends.keras.lower.table import RULES, CannotLower
 from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.frontends.keras.pieces import Piece, Pieces
 from modelkeeper.frontends.keras.recorder import Call, StandIn
+from modelkeeper.frontends.keras.settings import settings_of
 from modelkeeper.frontends.keras.variables import Variables, is_variable, shape_of
 from modelkeeper.graph import Note
 from modelkeeper.layouts import Layout
 from modelkeeper.tracing.builder import TraceBuilder
 from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value
+
+# What a rule may raise for arguments that nobody thought of: the operation is then opaque.
+_MISREAD = (TypeError, ValueError, KeyError, IndexError, AttributeError, NotImplementedError)
 
 
 class Lowering:
@@ -62,7 +66,7 @@ class Lowering:
             if rule is None:
                 raise CannotLower(call.opaque or "no rule for it")
             made = rule(self, call)
-        except CannotLower as problem:
+        except (CannotLower, *_MISREAD) as problem:
             del self.build.steps[before:]
             made = self._opaquely(call, str(problem))
         results = made if isinstance(made, list) else [made]
@@ -94,7 +98,8 @@ class Lowering:
         taken = [self.plain(leaf) for leaf in tree.flatten((call.args, call.kwargs)) if _is_value(leaf)]
         weights = getattr(call.operation, "weights", ())
         taken += [self.enter(variable, Layout.plain(shape_of(variable))) for variable in weights]
-        name = f"keras::{call.name}"
+        name, as_set = f"keras::{call.name}", settings_of(call.operation)
+        name += f"#{as_set}" if as_set else ""  # what is set otherwise is another operation
         shapes = [tuple(tensor.shape) for tensor in call.outputs]
         made = self.build.results(name, shapes, dtype=self._dtype, self=taken)
         if name not in self._opaque:

@@ -240,6 +240,8 @@ def _binary(low: Lowering, call: Call) -> Seen:
         return unary(low, right, "clamp", **{"min" if name == "maximum" else "max": of})
     if by is not None and name not in _TENSORS_ONLY:
         return unary(low, left, name, **{second: by})
+    if of is not None and name == "pow" and of > 0:  # a number to the power of what comes
+        return unary(low, unary(low, right, "mul", other=math.log(of)), "exp")
     if of is not None and name in _EITHER_WAY:
         return unary(low, right, name, **{second: of})
     if of is not None and name in _MIRRORED:

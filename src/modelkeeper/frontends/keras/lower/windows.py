@@ -244,6 +244,10 @@ def _resize(low: Lowering, call: Call) -> Seen:
     order = order_of(op, 2)
     value = low.arranged(call.args[0], order)
     shape = [call.outputs[0].shape[n] for n in order]
+    if op.interpolation == "nearest" and any(
+        after % size for after, size in zip(shape[2:], value.shape[2:], strict=True)
+    ):
+        raise CannotLower("the nearest of places between which others lie")
     corners = None if op.interpolation == "nearest" else False
     made = low.step(name, shape, input=value, output_size=shape[2:], align_corners=corners)
     return Seen.moved(made, inverse(order))

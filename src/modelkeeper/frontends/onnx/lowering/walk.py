@@ -270,7 +270,8 @@ class Lowering:
         """A step that nothing is known of: it pins all that it takes."""
         inputs = [self.value(entry) for entry in present.values() if entry.shape and not _whole(entry)]
         shapes = [_OPAQUE_SHAPE if output.shape is None else output.shape for output in made]
-        values = self.build.results(node.called, shapes, dtype=made[0].dtype if made else None, inputs=inputs)
+        name = f"{node.called}#{node.settings}" if node.settings else node.called
+        values = self.build.results(name, shapes, dtype=made[0].dtype if made else None, inputs=inputs)
         self._unknown.update(
             value.number for value, output in zip(values, made, strict=True) if output.shape is None
         )

@@ -51,6 +51,14 @@ def _global(low: Lowering, call: Call) -> Value:
     return low.build.results(f"adaptive_max_pool{rank}d", shapes, self=value, output_size=size)[0]
 
 
+def _plain_nearest(call: Call, where: str, whole: bool) -> bool:
+    """Does a resizing take the nearest place as PyTorch does: at or before where it falls?"""
+    rounding = call.get("nearest_mode", "round_prefer_floor")
+    if where == "asymmetric":
+        return bool(rounding == "floor")
+    return bool(whole and where in ("half_pixel", "pytorch_half_pixel") and rounding.startswith("round"))
+
+
 @lowers("Resize", "Upsample")
 def _resize(low: Lowering, call: Call) -> Value:
     value = low.value(call.needed(0))
@@ -70,6 +78,14 @@ def _resize(low: Lowering, call: Call) -> Value:
         name = f"upsample_{names[mode][rank - 1]}"
     else:
         raise NotLowered
-    corners = call.get("coordinate_transformation_mode", "half_pixel") == "align_corners"
+    where = call.get("coordinate_transformation_mode", "half_pixel")
+    whole = all(after % size == 0 for after, size in zip(call.shape[2:], value.shape[2:], strict=True))
+    if mode == "nearest" and not _plain_nearest(call, where, whole):
+        raise NotLowered
+    if mode != "nearest" and where not in ("half_pixel", "pytorch_half_pixel", "align_corners"):
+        raise NotLowered
+    if mode == "cubic" and abs(call.get("cubic_coeff_a", -0.75) + 0.75) > 1e-6:
+        raise NotLowered
+    corners = where == "align_corners"
     given = {} if mode == "nearest" else {"align_corners": corners}
     return low.step(name, call, input=value, output_size=list(call.shape[2:]), **given)
