@@ -47,7 +47,8 @@ def account_for(trace: Trace) -> Account:
     assembly.build(trace, trace.input_names or ["input"] * len(trace.inputs))
     assembly.leftover(trace.tensors, trace.touched)
     notes = list(trace.notes)
-    notes += [Note("opaque", where, name) for name, where in inference.opaque.items()]
+    opaque = inference.opaque.items()  # behind a "#" stands how it is set, which tells people nothing
+    notes += [Note("opaque", where, name.partition("#")[0]) for name, where in opaque]
     misfits = [str(pin) for pin in inference.solver.opaque if pin.code in MISFITS]
     notes += [
         Note("opaque", "", text.removeprefix("opaque").lstrip(": ")[:400]) for text in misfits[:MOST_NOTES]
