@@ -1,16 +1,12 @@
 """Tests of the Keras front end run on the backend that KERAS_BACKEND names, each in a process of its own.
 
-Where nothing is named: PyTorch, if it is installed, or else TensorFlow.
+Where nothing is named, `tests/conftest.py` chooses.
 """
 
-import importlib.util
 import os
 
 import pytest
 
-os.environ.setdefault("KERAS_BACKEND", "torch" if importlib.util.find_spec("torch") else "tensorflow")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # JAX compiles each operation that it meets: not as well as it could, and in half the time.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import keras
 from keras import tree
-from keras.src.backend.common import global_state
 
 from modelkeeper.frontends.keras.known_layers import AT_REST, REWRITTEN, WHOLE, hands_through
 from modelkeeper.frontends.keras.patches import listening
+from modelkeeper.frontends.keras.random_state import keep_names
 from modelkeeper.frontends.keras.variables import Variables, is_variable, lacks_variables, layers_of, shape_of
 from modelkeeper.text import first_line
 
@@ -36,7 +36,6 @@ _SHAPES: dict[str, Callable[..., tuple[int, ...]]] = {
     "DotProductAttention": lambda query, key, value, *args, **kwargs: (*query.shape[:-1], value.shape[-1]),
 }
 _PLAIN = frozenset({bool, int, float, str, type(None), types.FunctionType, types.MethodType})
-UIDS = "object_name_uids"  # where Keras counts names
 
 
 class NotBuilt(Exception):
@@ -98,18 +97,9 @@ def record(model: Any, variables: Variables, example: Any) -> Recording:
         Exception: Whatever the model raises.
     """
     recorder = _Recorder(model, variables)
-    uids = global_state.get_global_attribute(UIDS)
-    counted = None if uids is None else dict(uids)
     args, kwargs = example
-    try:
-        with recorder.standing_in(), listening(recorder):
-            returned = model(*args, **kwargs, training=False)
-    finally:
-        if uids is not None and counted is not None:  # operations and layers count their names together
-            uids.clear()
-            uids.update(counted)
-        else:
-            global_state.set_global_attribute(UIDS, None)
+    with keep_names(), recorder.standing_in(), listening(recorder):  # operations and layers count their names
+        returned = model(*args, **kwargs, training=False)
     recording = recorder.recording
     recording.inputs, recording.outputs = _tensors((args, kwargs)), _tensors(returned)
     return recording
