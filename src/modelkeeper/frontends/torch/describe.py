@@ -7,6 +7,7 @@ cannot run on shapes, the model runs once for real on the CPU.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from modelkeeper.frontends.torch.recorder import (
     map_tensors,
     tensors_in,
 )
-from modelkeeper.frontends.torch.side_effects import without_side_effects
+from modelkeeper.frontends.torch.side_effects import InParts, without_side_effects
 from modelkeeper.frontends.torch.trace import TorchTrace, make_trace, owned_tensor
 from modelkeeper.graph import Graph, Note
 from modelkeeper.text import first_line
@@ -140,7 +141,8 @@ def _record(model: nn.Module, owned: list[NamedTensor], inputs: Inputs, *, real:
     change = _real if real else _shape
     inputs = Inputs(map_tensors(inputs.args, change), tuple(map_tensors(dict(inputs.kwargs), change).items()))
     recorder = Recorder(owned, real=real)
-    with recorder:
+    # On shapes attention comes in its parts anyway.
+    with InParts() if real else nullcontext(), recorder:
         returned = model(*inputs.args, **dict(inputs.kwargs))
     return recorder.recording, inputs, returned
 

@@ -1,20 +1,21 @@
 """Run a model without leaving a trace on it.
 
 While `without_side_effects` is entered, every module is in evaluation mode, the user's hooks are off,
-wrappers (DataParallel, DistributedDataParallel, torch.compile) are looked through, and the fused attention
-kernel that hides its parts is off. Afterwards everything is as it was, also what modules keep on
-themselves (caches, counters, `training` flags), the state of every random generator, and also when
-the forward pass raised.
+wrappers (DataParallel, DistributedDataParallel, torch.compile) are looked through. Afterwards everything is
+as it was, also what modules keep on themselves (caches, counters, `training` flags), and also when the
+forward pass raised. Settings of the whole process are not touched, so that other threads notice nothing;
+random numbers: see `random_state`.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
-from modelkeeper.frontends.torch.random_state import keep_random_state
+from modelkeeper.frontends.torch.random_state import keep_state_if_alone
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _TABLES = ("_modules", "_parameters", "_buffers", *_HOOKS)
@@ -66,6 +67,18 @@ def _functional(hook: object) -> bool:
     return (getattr(hook, "__module__", None) or type(hook).__module__).startswith("torch.nn.utils")
 
 
+class InParts(TorchFunctionMode):
+    """Keeps attention from its fused kernel, which hides its parts, in the current thread alone.
+
+    torch's own switch is one for all threads. But it does not fuse where somebody listens to its functions.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
 @contextmanager
 def without_side_effects(model: nn.Module) -> Iterator[nn.Module]:
     """Run a model in evaluation mode and undo all side effects; see the module's docstring for which."""
@@ -76,7 +89,6 @@ def without_side_effects(model: nn.Module) -> Iterator[nn.Module]:
     ]
     modules = [module for module in everything if not isinstance(module, torch.jit.ScriptModule)]
     before = [(module, dict(module.__dict__), _tables(module)) for module in modules]
-    fastpath = torch.backends.mha.get_fastpath_enabled()
     try:
         for module in modules:
             module.__dict__["training"] = False
@@ -90,13 +102,9 @@ def without_side_effects(model: nn.Module) -> Iterator[nn.Module]:
                     module._modules[key] = unwrap(child)
         for module, _ in scripted:
             module.eval()
-        torch.backends.mha.set_fastpath_enabled(False)
-        with ExitStack() as stack:
-            stack.enter_context(keep_random_state(devices=False))
-            stack.enter_context(torch.inference_mode())
+        with keep_state_if_alone(), torch.inference_mode():
             yield bare
     finally:
-        torch.backends.mha.set_fastpath_enabled(fastpath)
         for module, training in scripted:
             module.train(training)
         for module, attributes, tables in before:
