@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from modelkeeper.frontends.torch.random_state import keep_state_if_alone
@@ -68,14 +69,21 @@ def _functional(hook: object) -> bool:
 
 
 class InParts(TorchFunctionMode):
-    """Keeps attention from its fused kernel, which hides its parts, in the current thread alone.
+    """Shows the current thread's operations in their parts, where torch would hide some.
 
-    torch's own switch is one for all threads. But it does not fuse where somebody listens to its functions.
+    Attention does not use its fused kernel where somebody listens to torch's functions; torch's own switch is
+    one for all threads. Lists that a tensor is indexed with become tensors whose numbers can be seen: torch
+    would make them where the tensor is, and on the meta device nothing has numbers.
     """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if func is Tensor.__getitem__:
+            index = args[1] if isinstance(args[1], tuple) else (args[1],)
+            if any(isinstance(part, (list, np.ndarray)) for part in index):
+                seen = [torch.as_tensor(p) if isinstance(p, (list, np.ndarray)) else p for p in index]
+                args = (args[0], tuple(seen))
         return func(*args, **(kwargs or {}))
 
 
