@@ -3,12 +3,16 @@
 import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import accelerate
 import numpy as np
 import torch
+import transformers
 from torch import Tensor, nn
 
+from modelkeeper import ModelKeeperClient
 from modelkeeper.frontends.torch import describe
 from modelkeeper.frontends.torch.describe import study
 from modelkeeper.frontends.torch.inputs import Inputs
@@ -131,3 +135,92 @@ def test_a_loader_that_shuffles_is_read_without_disturbing_who_draws() -> None:
     loader = torch.utils.data.DataLoader(data, 8, shuffle=True)
     expected = drawn_while([])
     assert drawn_while([lambda: labelled(loader, 4)]) == expected
+
+
+def convolutional() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 30 * 30, 2))
+
+
+def test_autocast_is_off_while_a_model_is_described_and_on_again_afterwards() -> None:
+    model = convolutional()
+    expected = describe(model)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert describe(model) == expected
+        assert study(model, real=True).graph.fingerprint == expected.fingerprint
+        assert torch.is_autocast_enabled("cpu")
+        assert model(torch.ones(1, 3, 32, 32)).dtype == torch.bfloat16
+
+
+class Mixed(nn.Module):
+    """Switches autocast on itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = convolutional()
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.body(x)
+
+
+def test_a_model_with_autocast_of_its_own_is_described() -> None:
+    described, plain = describe(Mixed()), describe(convolutional())
+    assert [layer.kind for layer in described.layers] == [layer.kind for layer in plain.layers]
+
+
+def test_models_that_accelerate_prepared_start_warm_and_are_registered(tmp_path: Path) -> None:
+    accelerator = accelerate.Accelerator(mixed_precision="bf16", cpu=True)
+    with ModelKeeperClient(tmp_path, on_error="raise") as client:
+        for accuracy in (0.5, 0.6):
+            prepared = accelerator.prepare(convolutional())
+            forward = prepared.forward
+            _, answer = client.query_for_model(prepared)
+            record = client.register_model(prepared, {"accuracy": accuracy})
+            assert prepared.forward == forward
+        assert answer.exact
+        assert record is not None
+        assert record.parent == answer.parent
+
+
+class Images(torch.utils.data.Dataset[dict[str, Tensor]]):
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, number: int) -> dict[str, Tensor]:
+        return {"pixel_values": torch.full((3, 16, 16), float(number)), "labels": torch.tensor(number % 2)}
+
+
+def vision_transformer(width: int) -> nn.Module:
+    config = transformers.ViTConfig(
+        hidden_size=width,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        image_size=16,
+        patch_size=8,
+        num_labels=2,
+    )
+    return transformers.ViTForImageClassification(config)
+
+
+def test_a_vision_transformer_in_a_bf16_trainer_starts_warm_and_is_registered(tmp_path: Path) -> None:
+    answers = []
+
+    class Keep(transformers.TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, *_: Any, model: Any, **__: Any) -> None:
+            answers.append(client.query_for_model(model)[1])
+
+        def on_train_end(self, *_: Any, model: Any, **__: Any) -> None:
+            client.register_model(model, {"accuracy": 0.5})
+
+    arguments = transformers.TrainingArguments(
+        tmp_path / "out", max_steps=1, bf16=True, use_cpu=True, report_to=[], disable_tqdm=True
+    )
+    with ModelKeeperClient(tmp_path / "zoo", on_error="raise") as client:
+        for width in (16, 24):
+            trainer = transformers.Trainer(
+                vision_transformer(width), arguments, train_dataset=Images(), callbacks=[Keep()]
+            )
+            trainer.train()
+        assert [answer.cold for answer in answers] == [True, False]
+        assert len(client.coordinator.models()) == 2

@@ -168,8 +168,14 @@ def _real(tensor: Tensor) -> Tensor:
 
 def _needs_values(error: Exception) -> bool:
     """Does the error say that shapes were not enough, rather than that they were wrong?"""
-    text = str(error)
-    return isinstance(error, NotImplementedError) or "meta" in text.lower() or "data-dependent" in text
+    text = str(error).lower()
+    words = (
+        "meta",
+        "data-dependent",
+        "dtype",
+        "input type",
+    )  # types: a model's own autocast casts only numbers
+    return isinstance(error, NotImplementedError) or any(word in text for word in words)
 
 
 def pick_outputs(returned: Any, outputs: Outputs = None) -> Any:

@@ -1,14 +1,15 @@
 """Run a model without leaving a trace on it.
 
 While `without_side_effects` is entered, every module is in evaluation mode, the user's hooks are off,
-wrappers (DataParallel, DistributedDataParallel, torch.compile) are looked through. Afterwards everything is
-as it was, also what modules keep on themselves (caches, counters, `training` flags), and also when the
-forward pass raised. Settings of the whole process are not touched, so that other threads notice nothing;
-random numbers: see `random_state`.
+wrappers (DataParallel, DistributedDataParallel, torch.compile) are looked through, as is the forward method
+that accelerate puts before a model's own, and autocast is off. Afterwards everything is as it was, also what
+modules keep on themselves (caches, counters, `training` flags), and also when the forward pass raised.
+Settings of the whole process are not touched, so that other threads notice nothing; random numbers: see
+`random_state`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from torch.overrides import TorchFunctionMode
 from modelkeeper.frontends.torch.random_state import keep_state_if_alone
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_PATCHED = "_original_forward"  # where accelerate keeps a model's own forward method
+_DEVICES = ("cpu", "cuda", "mps", "xpu")  # for which autocast can be switched on
 _TABLES = ("_modules", "_parameters", "_buffers", *_HOOKS)
 
 
@@ -87,6 +90,12 @@ class InParts(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+def own_forward(module: nn.Module) -> Callable[..., Any]:
+    """The forward method of a module's own class, behind what accelerate puts before it."""
+    forward: Callable[..., Any] = module.__dict__.get(_PATCHED, module.forward)
+    return forward
+
+
 @contextmanager
 def without_side_effects(model: nn.Module) -> Iterator[nn.Module]:
     """Run a model in evaluation mode and undo all side effects; see the module's docstring for which."""
@@ -101,6 +110,8 @@ def without_side_effects(model: nn.Module) -> Iterator[nn.Module]:
         for module in modules:
             module.__dict__["training"] = False
             module.__dict__["_compiled_call_impl"] = None
+            if _PATCHED in module.__dict__:
+                module.__dict__["forward"] = own_forward(module)
             for table in _HOOKS:
                 hooks = module.__dict__[table]
                 for key in [key for key, hook in hooks.items() if not _functional(hook)]:
@@ -110,7 +121,7 @@ def without_side_effects(model: nn.Module) -> Iterator[nn.Module]:
                     module._modules[key] = unwrap(child)
         for module, _ in scripted:
             module.eval()
-        with keep_state_if_alone(), torch.inference_mode():
+        with keep_state_if_alone(), _without_autocast(), torch.inference_mode():
             yield bare
     finally:
         for module, training in scripted:
@@ -122,6 +133,16 @@ def without_side_effects(model: nn.Module) -> Iterator[nn.Module]:
                 kept = module.__dict__[table]
                 kept.clear()
                 kept.update(content)
+
+
+@contextmanager
+def _without_autocast() -> Iterator[None]:
+    """Compute in the types that tensors have, whatever the training has switched on in this thread."""
+    with ExitStack() as stack:
+        for device in _DEVICES:
+            if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
 
 
 def _tables(module: nn.Module) -> dict[str, dict[str, Any]]:
