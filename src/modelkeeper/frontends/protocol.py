@@ -13,9 +13,11 @@ Who wants a capability asks for it with `runner_of` or `trials_of`, and is told 
 For all of them:
 
 threads   Calls with different models may come from several threads at once. Nobody calls with the same model
-          from two threads.
+          from two threads. What other threads draw meanwhile, and every setting of the process, is as if
+          there had been no call.
 traces    A model that is traced, read, recorded, compared or copied is afterwards as it was: weights, modes,
-          hooks, caches. So are the random generators that a user may have seeded, after every call.
+          hooks, caches. So are the random generators that a user may have seeded, after every call; only
+          what a model itself draws from Python's or NumPy's, among several threads, is drawn.
 errors    What is raised on purpose is a ModelKeeperError. What the user's own code raises (a forward pass, a
           loss) comes as the error that the method names, with the first line of the original in its message.
 names     Tensors go by the names and stand in the axis order that the graph of the model gives them.
