@@ -25,6 +25,7 @@ from modelkeeper.transform.whole_blocks import settle
 MOST_DOUBTS = 8
 
 
+# long: what may be asked for, and the words that explain it.
 def make_plan(
     parent: Graph,
     child: Graph,
@@ -87,10 +88,15 @@ def make_plan(
     plan = planned(settled)
     if plan.doubts and set(settled) != set(pairs):  # settling is a guess: here is who can judge it
         plan = min(plan, planned(pairs), key=lambda candidate: len(candidate.doubts))
-    if len(plan.doubts) > MOST_DOUBTS:
-        doubts = (*plan.doubts[:MOST_DOUBTS], f"and {len(plan.doubts) - MOST_DOUBTS} more")
-        plan = msgspec.structs.replace(plan, doubts=doubts)
-    return plan
+    return _shortened(plan)
+
+
+def _shortened(plan: Plan) -> Plan:
+    """The same plan with no more doubts than anybody reads."""
+    if len(plan.doubts) <= MOST_DOUBTS:
+        return plan
+    doubts = (*plan.doubts[:MOST_DOUBTS], f"and {len(plan.doubts) - MOST_DOUBTS} more")
+    return msgspec.structs.replace(plan, doubts=doubts)
 
 
 def _checked(parent: Graph, child: Graph, pairs: Pairs) -> Pairs:

@@ -33,6 +33,7 @@ from modelkeeper.layouts import Laid
 from modelkeeper.transform import apply
 from modelkeeper.warmstart.answer import Answer, Rival
 from modelkeeper.warmstart.calibration import calibrated
+from modelkeeper.warmstart.holding import held
 from modelkeeper.warmstart.lender import Lender
 from modelkeeper.warmstart.loan import Loan
 from modelkeeper.warmstart.race.rules import COLD, Race
@@ -82,7 +83,7 @@ def kept(frontend: Frontend, model: Any, frozen: str) -> frozenset[str]:
     return frozen_of(frontend, model) if frozen == KEEP else frozenset()
 
 
-W = TypeVar("W")
+W = TypeVar("W", Array, "Array | Laid")
 L_co = TypeVar("L_co", bound=Loan, covariant=True)
 
 
@@ -254,8 +255,8 @@ class _Start(Generic[L_co]):
         return self._unfrozen(apply(lender.plan, lender.tensors, layouts=layouts))
 
     def _unfrozen(self, lent: Iterable[tuple[str, W]]) -> dict[str, W]:
-        """What is lent but for what is frozen, in case that whoever lends does not know of that."""
-        return {name: value for name, value in lent if name not in self._request.frozen}
+        """All that is lent but for what is frozen, in case that whoever lends does not know of that."""
+        return held((name, value) for name, value in lent if name not in self._request.frozen)
 
     def _calibrated(self, model: Any, lender: Lender) -> Calibration | None:
         request, runner = self._request, runner_of(self._request.frontend)
