@@ -18,6 +18,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -44,6 +45,7 @@ __all__ = ["KeeperWarning", "ModelKeeperClient", "Run", "login"]
 
 M = TypeVar("M")
 _log = logging.getLogger("modelkeeper")
+_ALL_FROZEN = 'every parameter of the model is frozen; pass frozen="replace" to have them replaced'
 
 
 class _ZooSource:
@@ -54,6 +56,11 @@ class _ZooSource:
 
     def loan(self, graph: Graph) -> "Loan":
         """What the parent that fits best lends; or a cold start."""
+        parameters = {tensor.name for tensor in graph.tensors.values() if not tensor.buffer and tensor.stored}
+        if parameters and parameters.issubset(self._query.frozen):
+            from modelkeeper.coordinator.local_loan import LocalLoan
+
+            return LocalLoan(Answer(reason=_ALL_FROZEN, dry_run=self._dry_run))
         return self._coordinator.query(graph, self._query, dry_run=self._dry_run)
 
     def another(self, graph: Graph, than: Answer) -> "Loan | None":
@@ -126,6 +133,7 @@ class ModelKeeperClient:
         optimizer: Any = None,
         probe_steps: int | None = None,
         probe_seconds: float | None = None,
+        frozen: str = "keep",
     ) -> tuple[M, Answer]:
         """Load the most fitting known weights into `model`, in place.
 
@@ -150,6 +158,9 @@ class ModelKeeperClient:
             optimizer: What it will be trained with, or a function that makes one of parameters.
             probe_steps: Training steps of all starts together. Default: 100.
             probe_seconds: The race ends after about so long. Default: no limit.
+            frozen: What becomes of tensors that do not require gradients (Keras: of layers that are not
+                trainable), and of the statistics beside them: "keep" leaves them as they are, "replace" does
+                not. A model that is frozen altogether starts as it is.
 
         Returns:
             The model, and what was done: parent, similarity, what was copied, widened, narrowed, inserted
@@ -157,16 +168,17 @@ class ModelKeeperClient:
 
         Raises:
             InvalidMeta: A key of `meta` is unknown, or a value cannot be so.
-            InvalidSetting: `probe_steps` or `probe_seconds` cannot be so.
+            InvalidSetting: `probe_steps`, `probe_seconds` or `frozen` cannot be so.
             UnknownFramework: `model` comes from a framework without a front end.
         """
-        from modelkeeper.warmstart.pipeline import Request, start
+        from modelkeeper.warmstart.pipeline import Request, kept, start
         from modelkeeper.warmstart.race.rules import STEPS
         from modelkeeper.warmstart.race.starts import Probe
 
         query, steps = read_query(meta), STEPS if probe_steps is None else probe_steps
+        frontend = frontend_for(model)
         request = Request(
-            frontend_for(model),
+            frontend,
             model,
             example_inputs,
             calibrate=calibrate,
@@ -175,6 +187,8 @@ class ModelKeeperClient:
             probe=None if probe is None else Probe(probe, loss, optimizer, steps, probe_seconds),
         )
         with self.faults.guard("The model starts cold") as trouble:
+            request = replace(request, frozen=kept(frontend, model, frozen))
+            query = msgspec.structs.replace(query, frozen=tuple(sorted(request.frozen)))
             outcome = start(request, _ZooSource(self.coordinator, query, dry_run), self.faults)
             model, answer = outcome.model, outcome.final
             if not dry_run and not answer.cold:

@@ -38,6 +38,7 @@ class Query(Struct, frozen=True, kw_only=True):
     exclude: tuple[str, ...] = ()  # names or ids that are not taken
     minimum_similarity: float | None = None  # None: as the zoo is set
     policy: str | None = None  # a name; None: as the zoo is set
+    frozen: tuple[str, ...] = ()  # tensors of the model that keep their values; the model says so, not `meta`
 
 
 def read_query(meta: Mapping[str, Any] | None) -> Query:
