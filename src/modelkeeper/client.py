@@ -12,6 +12,7 @@ is an error at once, since nobody else could notice it.
 """
 
 import contextlib
+import dataclasses
 import getpass
 import logging
 import os
@@ -36,6 +37,7 @@ from modelkeeper.errors import (
     UnknownModel,
 )
 from modelkeeper.frontends import Frontend, frontend_for
+from modelkeeper.frontends.protocol import team_of
 from modelkeeper.graph import Graph
 from modelkeeper.meta import ONLY_QUERY, Query, read_query, read_registration
 from modelkeeper.policy.quality import number
@@ -120,7 +122,7 @@ class ModelKeeperClient:
             it by the token.
         token: What a coordinator knows you by. Default: the variable MODELKEEPER_TOKEN.
         settings: Of a zoo in this process: capacity, policy, minimum_similarity ...; of a coordinator
-            elsewhere: timeout (seconds), spool (see `Settings`).
+            elsewhere: timeout (seconds), spool; of both: patience (see `Settings`).
 
     Raises:
         InvalidSetting: A setting has a value that cannot work.
@@ -218,13 +220,23 @@ class ModelKeeperClient:
             progress=progress,
             probe=None if probe is None else Probe(probe, loss, optimizer, steps, probe_seconds),
         )
+
+        def ask(frontend: Frontend) -> Answer:
+            nonlocal model
+            with self._faults.guard("The model starts cold") as trouble:
+                asked = dataclasses.replace(request, frontend=frontend)
+                outcome = start(asked, _ZooSource(self.coordinator, query, dry_run), self._faults)
+                model = outcome.model
+                return outcome.final
+            return _helpless(trouble)
+
         with self._faults.guard("The model starts cold") as trouble:
-            outcome = start(request, _ZooSource(self.coordinator, query, dry_run), self._faults)
-            model, answer = outcome.model, outcome.final
+            team = team_of(request.frontend, model)
+            answer = ask(request.frontend) if team is None else team.write(ask, self.settings.patience)
             if not dry_run and not answer.cold:
                 self._remember(model, answer)
             return model, answer
-        return model, Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
+        return model, _helpless(trouble)
 
     def register_model(
         self, model: Any, meta: Mapping[str, Any], *, example_inputs: Any = None
@@ -252,12 +264,20 @@ class ModelKeeperClient:
         if started is not None and not registration.parent:
             parent, similarity = started.parent or "", started.similarity
             registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
+
+        def keep(frontend: Frontend) -> Record | None:
+            with self._faults.guard("The model was not registered", (InvalidWeights,)):
+                trace = frontend.trace(model, example_inputs)
+                inputs = trace.ran_on if example_inputs is None else example_inputs
+                program = _program(frontend, model, inputs)
+                return self.coordinator.register(
+                    describe(trace), registration, frontend.read(model), owner=self._user, program=program
+                ).record
+            return None
+
         with self._faults.guard("The model was not registered", (InvalidWeights,)):
-            trace = frontend.trace(model, example_inputs)
-            program = _program(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
-            return self.coordinator.register(
-                describe(trace), registration, frontend.read(model), owner=self._user, program=program
-            ).record
+            team = team_of(frontend, model)
+            return keep(frontend) if team is None else team.read(keep, self.settings.patience)
         return None
 
     @contextlib.contextmanager
@@ -337,6 +357,11 @@ class Run(Generic[M]):
             InvalidMetric: A number cannot be so.
         """
         self.metrics |= {name: number(name, value) for name, value in metrics.items()}
+
+
+def _helpless(trouble: list[str]) -> Answer:
+    """The answer when the keeper failed: a cold start."""
+    return Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
 
 
 def _program(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:

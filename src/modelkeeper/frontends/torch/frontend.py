@@ -27,7 +27,7 @@ from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Frontend
+    from modelkeeper.frontends.protocol import Frontend, Team, Teamed
 
 M = TypeVar("M")
 
@@ -112,6 +112,12 @@ class TorchFrontend:
         load(cast(nn.Module, model), weights)
         return model
 
+    def team(self, model: nn.Module) -> "Team | None":
+        """The processes of torch.distributed that train the model together."""
+        from modelkeeper.frontends.torch.ranks import team
+
+        return team(self, model)
+
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Tensor:
         """A tensor without numbers."""
         return example(shape, dtype)
@@ -120,4 +126,5 @@ class TorchFrontend:
 FRONTEND = TorchFrontend()
 
 if TYPE_CHECKING:
+    _teamed: Teamed = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so
