@@ -169,16 +169,14 @@ class RanksApart(ModelKeeperError):
 
     code = "ranks_apart"
 
-    def __init__(self, came: tuple[int, ...], size: int, patience: float) -> None:
-        super().__init__(came, size, patience)
-        self.came, self.size, self.patience = came, size, patience
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
 
     def __str__(self) -> str:
-        ranks = ", ".join(map(str, self.came[:8])) + (" ..." if len(self.came) > 8 else "")
         return (
-            f"of {self.size} processes that train together only {len(self.came)} called within "
-            f"{self.patience:g} s (rank {ranks}). Call it on every rank, not only where rank == 0; "
-            "if they come later than that, set patience=."
+            f"processes that train together were apart: {self.problem}. Call it on every rank, not only "
+            "where rank == 0; if some come later than that, set patience= of the client."
         )
 
 

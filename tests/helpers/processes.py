@@ -17,11 +17,13 @@ from typing import Any
 
 SECONDS = 120.0  # after which processes are killed
 # What a check is likely to import: forked processes have it at once.
-PRELOADED = """alembic.command pytest torch torch.distributed.fsdp torch.distributed.tensor.parallel
-modelkeeper.client modelkeeper.coordinator.local modelkeeper.coordinator.search modelkeeper.frontends.torch.frontend
-modelkeeper.frontends.torch.ranks modelkeeper.warmstart.pipeline modelkeeper.zoo.incoming modelkeeper.zoo.card
-modelkeeper.zoo.index_sync alembic.config numpy.random sqlalchemy.dialects.sqlite torch._dynamo torch.onnx
-tests.helpers.processes""".split()
+PRELOADED = """
+alembic.command pytest torch torch.distributed.fsdp torch.distributed.tensor.parallel modelkeeper.client
+modelkeeper.coordinator.local modelkeeper.coordinator.search modelkeeper.frontends.torch.frontend
+modelkeeper.frontends.torch.ranks modelkeeper.warmstart.pipeline modelkeeper.zoo.incoming
+modelkeeper.zoo.card modelkeeper.zoo.index_sync alembic.config numpy.random sqlalchemy.dialects.sqlite
+torch._dynamo torch.onnx tests.helpers.processes
+""".split()
 
 
 def run(check: Callable[..., Any], folder: Path, *arguments: Any, size: int = 2) -> list[Any]:

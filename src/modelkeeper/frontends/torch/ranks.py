@@ -120,7 +120,7 @@ class TorchTeam:
         if self.leads:
             self.store.set(f"{place}/begun", self._signature())
         elif not self._wait([f"{place}/begun"], patience):
-            raise RanksApart((self._rank,), len(self._ranks), patience)
+            raise RanksApart(f"rank {self._ranks[0]} did not call within {patience:g} s")
         alike = self.leads or self.store.get(f"{place}/begun").decode() == self._signature()
         return self._act(TOGETHER if alike else ALONE, place, act)
 
@@ -156,7 +156,8 @@ class TorchTeam:
         decided = self.store.compare_set(decision, "", decided.decode())
         if decided == APART:
             came = [rank for rank, key in zip(self._ranks, everyone, strict=True) if self.store.check([key])]
-            raise RanksApart(tuple(came), len(self._ranks), patience)
+            ranks = ", ".join(map(str, came[:8])) + (" ..." if len(came) > 8 else "")
+            raise RanksApart(f"of {len(self._ranks)} only rank {ranks} called within {patience:g} s")
         return decided, place
 
     def _signature(self) -> str:
@@ -193,7 +194,7 @@ class TorchTeam:
         while True:
             key = f"{place}/message/{count}"
             if not self._wait([key], LONGEST):
-                raise RanksApart((self._rank,), len(self._ranks), LONGEST)
+                raise RanksApart(f"rank {self._ranks[0]} did not finish within {LONGEST:g} s")
             count += 1
             said, about = pickle.loads(self.store.get(key))
             if said == LOAD:
