@@ -24,6 +24,7 @@ ModelKeeperError
 │   └── DiskFull         there is no room for what was to be written
 ├── CorruptWeights       the bytes in the store are not what was registered
 ├── InvalidMetric        how good a model is was not said, or cannot be so
+│   └── NotFinite        it is NaN or infinite: the training diverged
 ├── CoordinatorUnreachable  the service did not answer, or answered nonsense
 ├── NotAllowed           the token may not do this
 │   └── NotAuthenticated  there is no token, or none that the service knows
@@ -349,6 +350,12 @@ class InvalidMetric(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"metric {self.name!r}: {self.problem}; {self.advice}."
+
+
+class NotFinite(InvalidMetric):
+    """How good a model is, is NaN or infinite: its training diverged."""
+
+    code = "not_finite"
 
 
 class CoordinatorUnreachable(ModelKeeperError):

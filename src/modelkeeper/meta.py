@@ -7,6 +7,7 @@ A key that nobody knows is an error with the key that was probably meant: a typo
 a worse parent.
 """
 
+import contextlib
 import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,13 +15,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.errors import InvalidMeta
+from modelkeeper.errors import InvalidMeta, NotFinite
 from modelkeeper.plugins import POLICIES
 from modelkeeper.policy.quality import number, primary
-from modelkeeper.zoo.records import MAX_TAGS, PUBLIC, VISIBILITIES, Registration, checked_name
+from modelkeeper.zoo.records import MAX_TAGS, PUBLIC, VISIBILITIES, Registration, checked_name, is_id
 
 EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
-_BOTH = ("data", "task", "tags")
+_BOTH = ("data", "fold", "task", "tags")
 ONLY_QUERY = ("parents", "exclude", "minimum_similarity", "policy")
 _QUERY = (*_BOTH, *ONLY_QUERY)
 _REGISTER = (*_BOTH, "accuracy", "metric", "metrics", "name", "project", "visibility", "parent")
@@ -30,6 +31,7 @@ class Query(Struct, frozen=True, kw_only=True):
     """Which parents a new model would take."""
 
     data: str = ""
+    fold: str = ""  # of the data that it will be validated on: see `read_query`
     task: str = ""
     tags: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()  # names or ids to prefer
@@ -40,6 +42,9 @@ class Query(Struct, frozen=True, kw_only=True):
 
 def read_query(meta: Mapping[str, Any] | None) -> Query:
     """A query from what the user wrote.
+
+    In a cross-validation, a model that was trained on the other folds has seen what this one is validated
+    on: `fold` keeps such parents away, models of the same data and of no fold, and all their descendants.
 
     Raises:
         InvalidMeta: A key is unknown, or a value cannot be so; a policy must be installed here, too, if the
@@ -55,6 +60,7 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
         raise InvalidMeta("policy", repr(policy), f"choose one of {', '.join(POLICIES.names())}")
     return Query(
         data=_text(given, "data"),
+        fold=_fold(given),
         task=_text(given, "task"),
         tags=_texts(given, "tags"),
         parents=_texts(given, "parents"),
@@ -64,31 +70,55 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
     )
 
 
-def read_registration(meta: Mapping[str, Any] | None, name: str) -> Registration:
-    """A registration from what the user wrote; `name` is what the model is called if `meta` does not say.
+def read_training(meta: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is asked before a training, and what is registered after it, from what the user wrote of both.
+
+    Raises:
+        InvalidMeta: A key is unknown, or a value cannot be so: said before the training, not after it.
+    """
+    given = dict(_known(meta, (*_REGISTER, *ONLY_QUERY)))
+    asked = {key: given[key] for key in _BOTH if key in given}
+    asked |= {key: given.pop(key) for key in ONLY_QUERY if key in given}
+    read_query(asked)
+    for key in ("accuracy", "metric"):
+        if given.get(key) is not None:
+            advice = "the training measures it: report it, and name it by `monitor` if there are several"
+            raise InvalidMeta(key, repr(given[key])[:80], advice)
+    read_registration(given | {"accuracy": 0.5}, "check")
+    return asked, given
+
+
+def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bool = True) -> Registration:
+    """A registration from what the user wrote.
+
+    Args:
+        meta: What the user wrote.
+        name: What the model is called if `meta` does not say it.
+        measured: Must it say how good the model is?
 
     Raises:
         InvalidMeta: A key is unknown, or a value cannot be so.
         InvalidMetric: It is not said how good the model is, or the number cannot be so.
     """
     given = _known(meta, _REGISTER)
-    measured = given.get("metrics") or {}
-    if not isinstance(measured, Mapping):
-        raise InvalidMeta("metrics", repr(measured)[:80], 'give a dict, e.g. {"val_accuracy": 0.93}')
-    measured = dict(measured)
+    metrics = given.get("metrics") or {}
+    if not isinstance(metrics, Mapping):
+        raise InvalidMeta("metrics", repr(metrics)[:80], 'give a dict, e.g. {"val_accuracy": 0.93}')
+    metrics = dict(metrics)
     for key in ("accuracy", "metric"):
         if given.get(key) is not None:
-            measured[key] = given[key]
-    chosen = primary(measured)
-    numbers = {key: number(key, value) for key, value in measured.items() if key != "metric"}
+            metrics[key] = given[key]
+    chosen = primary(metrics) if measured or metrics else None
+    numbers = _numbers(metrics)
     visibility = given.get("visibility") or PUBLIC
     if visibility not in VISIBILITIES:
         raise InvalidMeta("visibility", repr(visibility), f"choose one of {', '.join(VISIBILITIES)}")
     return Registration(
         name=checked_name("name", given.get("name") or name, empty=False),
         metric=chosen,
-        metrics=numbers | ({chosen.name: chosen.value} if "metric" in measured else {}),
+        metrics=numbers | ({chosen.name: chosen.value} if chosen and "metric" in metrics else {}),
         data=_text(given, "data"),
+        fold=_fold(given),
         task=_text(given, "task"),
         tags=_texts(given, "tags"),
         project=_text(given, "project"),
@@ -104,14 +134,19 @@ def checked(registration: Registration) -> Registration:
         "metrics": registration.metrics,
         "metric": registration.metric,
         "data": registration.data,
+        "fold": registration.fold,
         "task": registration.task,
         "tags": registration.tags,
         "project": registration.project,
         "visibility": registration.visibility,
         "parent": registration.parent,
     }
-    again = read_registration(meta, registration.name)
-    return msgspec.structs.replace(again, similarity=registration.similarity)
+    again = read_registration(meta, registration.name, measured=False)
+    if registration.run and not is_id(registration.run):
+        raise InvalidMeta("run", repr(registration.run)[:80], "give 16 hexadecimal digits, or none")
+    return msgspec.structs.replace(
+        again, similarity=registration.similarity, run=registration.run, finished=registration.finished
+    )
 
 
 def _known(meta: Mapping[str, Any] | None, known: tuple[str, ...]) -> Mapping[str, Any]:
@@ -130,6 +165,28 @@ def _known(meta: Mapping[str, Any] | None, known: tuple[str, ...]) -> Mapping[st
 def _text(given: Mapping[str, Any], key: str) -> str:
     value = given.get(key)
     return "" if value is None else checked_name(key, value)
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """All that was measured, without what came out as no finite number."""
+    numbers = {}
+    for key, value in metrics.items():
+        if key != "metric":
+            with contextlib.suppress(NotFinite):
+                numbers[key] = number(key, value)
+    return numbers
+
+
+def _fold(given: Mapping[str, Any]) -> str:
+    """The fold of the data set; people number them."""
+    fold = given.get("fold")
+    if fold is None or fold == "":
+        return ""
+    if not given.get("data"):
+        raise InvalidMeta(
+            "fold", repr(fold)[:80], 'say of which data set, e.g. {"data": "digits", "fold": 2}'
+        )
+    return checked_name("fold", str(fold) if isinstance(fold, int) else fold, empty=False)
 
 
 def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -113,6 +113,10 @@ class Team(Protocol):
     raises comes to all of them. If an act cannot be for all, since each has a model of its own, each acts.
     """
 
+    @property
+    def divided(self) -> bool:
+        """Has each process a part of the model only? Then all of them are needed to read it."""
+
     def write(self, act: "Callable[[Frontend], T]", patience: float) -> T:
         """Act once on a model of which each process has a copy or a part: all are equal afterwards.
 

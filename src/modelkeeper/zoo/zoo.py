@@ -34,6 +34,7 @@ from modelkeeper.zoo.records import (
     REFUSED,
     REGISTERED,
     REMOVED,
+    REPORTED,
     STORED,
     UNPINNED,
     Event,
@@ -192,15 +193,19 @@ class Zoo:
         draft = incoming.record(admission)
         with self.blobs.writing(draft.folder) as folder:
             record = incoming.write(folder, draft)
-            detail = f"{record.name}: {incoming.registration.metric}; {admission.reason}"
-            event = Event(
-                at=record.created, action=REGISTERED, model=record.id, user=record.owner, detail=detail
-            )
+            quality = incoming.registration.metric or "of unknown quality"
+            action = REGISTERED if record.finished else REPORTED
+            detail = f"{record.name}: {quality}; {admission.reason}"
+            event = Event(at=record.created, action=action, model=record.id, user=record.owner, detail=detail)
             added = self.catalog.add(
                 record, incoming.graph_json, incoming.prepared.to_bytes(), event, folder.publish
             )
+        if added.id != record.id:  # the training has ended since
+            return added
         _expect(added, record.owner, record.checksum)
         self._verified.add(added.id)
+        for version in self.catalog.replaced_by(added):
+            self.blobs.delete(version.folder)
         return added
 
     def _aftermath(self, record: Record, prepared: "Prepared") -> tuple[str, ...]:
@@ -212,8 +217,10 @@ class Zoo:
             _log.warning("after registering %s: %s", record.id, problem)
             return ()
 
-    def judge(self, metric: Metric, task: str, data: str) -> Admission:
+    def judge(self, metric: Metric | None, task: str, data: str) -> Admission:
         """Is a model with this value far below its peers?"""
+        if metric is None:
+            return Admission("admitted", "how good it is, is not known")
         return admit(
             metric,
             self.catalog.peers(task, data, metric.name),

@@ -290,17 +290,51 @@ def test_rank_0_may_register_alone_and_no_other(home: str, tmp_path: Path) -> No
     assert kept(home).count("mine") == 1
 
 
-def spoiled(home: str) -> str:
+def spoiled(home: str) -> tuple[Any, list[str], str]:
     model = network(16)
     nn.init.constant_(model.get_parameter("0.weight"), float("nan"))
-    try:
-        client(home).register_model(model, SCORED)
-    except InvalidWeights as error:
-        return str(error)
-    return ""
+    record, warned = quietly(lambda: client(home).register_model(model, SCORED))
+    with pytest.raises(InvalidWeights) as error:
+        client(home, on_error="raise").register_model(model, SCORED)
+    return record, warned, str(error.value)
 
 
-def test_weights_that_hold_nan_are_an_error_on_all_ranks(home: str, tmp_path: Path) -> None:
-    first, second = run(spoiled, tmp_path, home)
-    assert "NaN" in first
-    assert first == second
+def test_weights_that_hold_nan_are_an_outcome_on_all_ranks(home: str, tmp_path: Path) -> None:
+    (first, warned, error), (second, unwarned, same_error) = run(spoiled, tmp_path, home)
+    assert first is second is None
+    assert "NaN" in warned[0]
+    assert unwarned == []
+    assert error == same_error
+
+
+# -- trainings --------------------------------------------------------------------------------------------
+
+
+def report(home: str, everyone: bool) -> tuple[Any, Any, float]:
+    """A training that is reported by all ranks, or by rank 0 alone."""
+    model = network(16)
+    training = client(home).start(model, META | {"name": "mine"}, every=0)
+    wrapped = nn.parallel.DistributedDataParallel(model)
+    speaks = everyone or dist.get_rank() == 0
+    for step in range(3):
+        train(wrapped, steps=1)
+        if speaks:
+            training.report(accuracy=0.5 + step / 10, step=step, model=wrapped)
+    training.flush()
+    with client(home) as keeper:
+        unfinished = [record.finished for record in keeper.coordinator.models() if record.name == "mine"]
+    dist.barrier()
+    began = time.monotonic()
+    record = training.finish() if speaks else None
+    return record, unfinished, time.monotonic() - began
+
+
+@pytest.mark.parametrize("everyone", [True, False])
+def test_a_training_is_reported_once(home: str, tmp_path: Path, everyone: bool) -> None:
+    (record, unfinished, took), (other, _, _) = run(report, tmp_path, home, everyone)
+    assert unfinished == [False]
+    assert record.finished
+    assert record.value == 0.7
+    assert other == (record if everyone else None)
+    assert kept(home).count("mine") == 1
+    assert took < 20

@@ -191,7 +191,7 @@ def troubles(home: str) -> dict[str, Any]:
         assert isinstance(weight, DTensor)
         weight.to_local().fill_(float("nan"))
     with pytest.raises(InvalidWeights, match="NaN"):
-        client(home).register_model(model, SCORED)
+        client(home, on_error="raise").register_model(model, SCORED)
     seen["after"] = client(home).query_for_model(model, META)[1].cold  # nobody waits for anything
     with pytest.raises(InvalidWeights, match="no such tensor"):
         load(model, {"upp.weight": np.zeros(3)})
@@ -206,6 +206,40 @@ def test_troubles_with_a_sharded_model_leave_nobody_waiting(home: str, tmp_path:
         assert said in warned
         assert second[name] == (False, [])  # one warning, by the one who acted
     assert (first["after"], second["after"]) == (False, False)
+
+
+def report(home: str, everyone: bool) -> tuple[Any, Weights, list[str]]:
+    model, rank = shard(Network()), dist.get_rank()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    training = client(home, patience=60 if everyone else 0.5).start(model, META | {"name": "mine"}, every=0)
+    best: Weights = {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for accuracy in (0.6, 0.8, 0.7):
+            step(model, optimizer)
+            if everyone or rank == 0:
+                training.report(accuracy=accuracy, model=model)
+            best = whole(model) if accuracy == 0.8 else best
+        record = training.finish() if everyone or rank == 0 else None
+    return record, best, [str(w.message) for w in caught if w.category is KeeperWarning]
+
+
+def test_all_processes_report_a_sharded_model_together(home: str, tmp_path: Path) -> None:
+    (record, best, warned), (same_record, _, _) = run(report, tmp_path, home, True)
+    assert record == same_record
+    assert record.value == 0.8
+    assert warned == []
+    copy = Network()
+    with client(home) as keeper:
+        keeper.query_for_model(copy, META | {"parents": ["mine"]})
+    equal(whole(copy), best)
+
+
+def test_one_process_alone_cannot_report_a_sharded_model_and_goes_on(home: str, tmp_path: Path) -> None:
+    (record, _, warned), _ = run(report, tmp_path, home, False)
+    assert record is None
+    assert len(warned) == 2  # once for all reports, and for the end
+    assert all("on every rank" in text for text in warned)
 
 
 def alone(home: str) -> Weights:
