@@ -26,7 +26,8 @@ from modelkeeper.frontends.torch.recorder import (
     map_tensors,
     tensors_in,
 )
-from modelkeeper.frontends.torch.side_effects import InParts, without_side_effects
+from modelkeeper.frontends.torch.shards import stand_in_whole
+from modelkeeper.frontends.torch.side_effects import InParts, modules_by_name, without_side_effects
 from modelkeeper.frontends.torch.trace import TorchTrace, make_trace, owned_tensor
 from modelkeeper.graph import Graph, Note
 from modelkeeper.text import first_line
@@ -92,6 +93,7 @@ def listen(
     """Trace a model's forward pass, and keep the tensors and operators of torch beside the trace."""
     owned = named_tensors(model)
     with without_side_effects(model) as bare:
+        stand_in_whole(owned, [module for _, module in modules_by_name(bare)])
         recording, inputs, returned, notes = _run(bare, owned, example_inputs, real)
         traced = _traced(recording, inputs, pick_outputs(returned, outputs))
         if any(constant.unseen for constant in traced.used_constants()):

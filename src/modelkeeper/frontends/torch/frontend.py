@@ -28,7 +28,7 @@ from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Freezing, Frontend
+    from modelkeeper.frontends.protocol import Freezing, Frontend, Team, Teamed
 
 M = TypeVar("M")
 
@@ -117,6 +117,12 @@ class TorchFrontend:
         """The names of tensors that do not require gradients."""
         return frozen(model)
 
+    def team(self, model: nn.Module) -> "Team | None":
+        """The processes of torch.distributed that train the model together."""
+        from modelkeeper.frontends.torch.ranks import team
+
+        return team(self, model)
+
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Tensor:
         """A tensor without numbers."""
         return example(shape, dtype)
@@ -126,4 +132,5 @@ FRONTEND = TorchFrontend()
 
 if TYPE_CHECKING:
     _freezing: Freezing = FRONTEND
+    _teamed: Teamed = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so
