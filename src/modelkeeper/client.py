@@ -140,7 +140,8 @@ class ModelKeeperClient:
         self._target = target(uri, token=token, **settings)
         self.uri, self.settings = self._target.uri, self._target.settings
         self.on_error = on_error
-        self._faults, self._user = _Faults(on_error), user or login()
+        self._faults, self.user = _Faults(on_error), user or login()
+        self._given = {"on_error": on_error, "user": user, "token": token, **settings}
         self._opened: Coordinator | None = None
         self._opening = threading.Lock()
         # Which parent a model started from.
@@ -254,9 +255,9 @@ class ModelKeeperClient:
             registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
         with self._faults.guard("The model was not registered", (InvalidWeights,)):
             trace = frontend.trace(model, example_inputs)
-            program = _program(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
+            program = program_of(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
             return self.coordinator.register(
-                describe(trace), registration, frontend.read(model), owner=self._user, program=program
+                describe(trace), registration, frontend.read(model), owner=self.user, program=program
             ).record
         return None
 
@@ -303,6 +304,13 @@ class ModelKeeperClient:
 
     close = stop
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.settings.in_memory and not self._target.url:
+            advice = "give it a folder or the address of a coordinator instead of :memory:"
+            raise TypeError(f"a zoo in the memory of this process cannot be shared with others: {advice}")
+        place = self._target.url or str(self.settings.folder.absolute())
+        return _again, (place, self._given | {"user": self.user})
+
     def __enter__(self) -> "ModelKeeperClient":
         return self
 
@@ -339,7 +347,12 @@ class Run(Generic[M]):
         self.metrics |= {name: number(name, value) for name, value in metrics.items()}
 
 
-def _program(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
+def _again(uri: str, given: dict[str, Any]) -> ModelKeeperClient:
+    """A client that was pickled."""
+    return ModelKeeperClient(uri, **given)
+
+
+def program_of(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
     """What a model computes, for those who start from it; nothing if that cannot be written down."""
     if frontend.runner is None:
         return b""

@@ -23,7 +23,7 @@ EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
 _BOTH = ("data", "task", "tags")
 ONLY_QUERY = ("parents", "exclude", "minimum_similarity", "policy")
 _QUERY = (*_BOTH, *ONLY_QUERY)
-_REGISTER = (*_BOTH, "accuracy", "metric", "metrics", "name", "project", "visibility", "parent")
+REGISTRATION_KEYS = (*_BOTH, "accuracy", "metric", "metrics", "name", "project", "visibility", "parent")
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -64,30 +64,35 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
     )
 
 
-def read_registration(meta: Mapping[str, Any] | None, name: str) -> Registration:
-    """A registration from what the user wrote; `name` is what the model is called if `meta` does not say.
+def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bool = True) -> Registration:
+    """A registration from what the user wrote.
+
+    Args:
+        meta: What the user wrote.
+        name: What the model is called if `meta` does not say it.
+        measured: Must it say how good the model is?
 
     Raises:
         InvalidMeta: A key is unknown, or a value cannot be so.
         InvalidMetric: It is not said how good the model is, or the number cannot be so.
     """
-    given = _known(meta, _REGISTER)
-    measured = given.get("metrics") or {}
-    if not isinstance(measured, Mapping):
-        raise InvalidMeta("metrics", repr(measured)[:80], 'give a dict, e.g. {"val_accuracy": 0.93}')
-    measured = dict(measured)
+    given = _known(meta, REGISTRATION_KEYS)
+    metrics = given.get("metrics") or {}
+    if not isinstance(metrics, Mapping):
+        raise InvalidMeta("metrics", repr(metrics)[:80], 'give a dict, e.g. {"val_accuracy": 0.93}')
+    metrics = dict(metrics)
     for key in ("accuracy", "metric"):
         if given.get(key) is not None:
-            measured[key] = given[key]
-    chosen = primary(measured)
-    numbers = {key: number(key, value) for key, value in measured.items() if key != "metric"}
+            metrics[key] = given[key]
+    chosen = primary(metrics) if measured or metrics else None
+    numbers = {key: number(key, value) for key, value in metrics.items() if key != "metric"}
     visibility = given.get("visibility") or PUBLIC
     if visibility not in VISIBILITIES:
         raise InvalidMeta("visibility", repr(visibility), f"choose one of {', '.join(VISIBILITIES)}")
     return Registration(
         name=checked_name("name", given.get("name") or name, empty=False),
         metric=chosen,
-        metrics=numbers | ({chosen.name: chosen.value} if "metric" in measured else {}),
+        metrics=numbers | ({chosen.name: chosen.value} if chosen and "metric" in metrics else {}),
         data=_text(given, "data"),
         task=_text(given, "task"),
         tags=_texts(given, "tags"),
@@ -110,7 +115,7 @@ def checked(registration: Registration) -> Registration:
         "visibility": registration.visibility,
         "parent": registration.parent,
     }
-    again = read_registration(meta, registration.name)
+    again = read_registration(meta, registration.name, measured=False)
     return msgspec.structs.replace(again, similarity=registration.similarity)
 
 

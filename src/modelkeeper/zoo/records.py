@@ -85,8 +85,8 @@ class Registration(Struct, frozen=True, kw_only=True):
     """What the zoo is told of a trained model."""
 
     name: str
-    metric: Metric
-    metrics: dict[str, float]
+    metric: Metric | None = None  # None: how good it is, is not known
+    metrics: dict[str, float] = {}
     data: str = ""
     task: str = ""
     tags: tuple[str, ...] = ()

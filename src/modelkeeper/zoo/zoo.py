@@ -192,7 +192,8 @@ class Zoo:
         draft = incoming.record(admission)
         with self.blobs.writing(draft.folder) as folder:
             record = incoming.write(folder, draft)
-            detail = f"{record.name}: {incoming.registration.metric}; {admission.reason}"
+            quality = incoming.registration.metric or "of unknown quality"
+            detail = f"{record.name}: {quality}; {admission.reason}"
             event = Event(
                 at=record.created, action=REGISTERED, model=record.id, user=record.owner, detail=detail
             )
@@ -212,8 +213,10 @@ class Zoo:
             _log.warning("after registering %s: %s", record.id, problem)
             return ()
 
-    def judge(self, metric: Metric, task: str, data: str) -> Admission:
+    def judge(self, metric: Metric | None, task: str, data: str) -> Admission:
         """Is a model with this value far below its peers?"""
+        if metric is None:
+            return Admission("admitted", "how good it is, is not known")
         return admit(
             metric,
             self.catalog.peers(task, data, metric.name),
