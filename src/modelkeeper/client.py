@@ -105,7 +105,7 @@ class ModelKeeperClient:
         self.uri, self.settings = self._target.uri, self._target.settings
         self.on_error = on_error
         self._given = {"on_error": on_error, "user": user, "token": token, **settings}
-        self._user = user or login()
+        self.user = user or login()
         self._opened: Coordinator | None = None
         self._opening = threading.Lock()
         # Which parent a model started from.
@@ -335,7 +335,7 @@ class ModelKeeperClient:
         """
         frontend = frontend_for(model)
         trace = frontend.trace(model, example_inputs)
-        program = _program(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
+        program = program_of(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
         return Described(type(model).__name__, describe(trace), program)
 
     def once(self, model: Any, act: Callable[[Frontend], T]) -> T:
@@ -365,7 +365,7 @@ class ModelKeeperClient:
         """Register a model by what it is, its weights and what is said of it."""
         named = tensors.items() if isinstance(tensors, Mapping) else tensors
         return self.coordinator.register(
-            described.graph, registration, named, owner=self._user, program=described.program
+            described.graph, registration, named, owner=self.user, program=described.program
         ).record
 
     def stop(self) -> None:
@@ -382,7 +382,7 @@ class ModelKeeperClient:
             advice = "give it a folder or the address of a coordinator instead of :memory:"
             raise TypeError(f"a zoo in the memory of this process cannot be shared with others: {advice}")
         place = self._target.url or str(self.settings.folder.absolute())
-        return _again, (place, self._given | {"user": self._user})
+        return _again, (place, self._given | {"user": self.user})
 
     def __enter__(self) -> "ModelKeeperClient":
         return self
@@ -410,17 +410,17 @@ class ModelKeeperClient:
             return None
 
 
-def _again(uri: str, given: dict[str, Any]) -> ModelKeeperClient:
-    """A client that was pickled."""
-    return ModelKeeperClient(uri, **given)
-
-
 def _helpless(trouble: list[str]) -> Answer:
     """The answer when the keeper failed: a cold start."""
     return Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
 
 
-def _program(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
+def _again(uri: str, given: dict[str, Any]) -> ModelKeeperClient:
+    """A client that was pickled."""
+    return ModelKeeperClient(uri, **given)
+
+
+def program_of(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
     """What a model computes, for those who start from it; nothing if that cannot be written down."""
     if frontend.runner is None:
         return b""
