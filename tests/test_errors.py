@@ -15,6 +15,7 @@ EXAMPLES = [
     errors.NoProgram("Net", "it writes into a part of a tensor"),
     errors.InvalidProgram("step 3 (conv2d.default)", "no value 9 among 7"),
     errors.CannotCalibrate("the batches hold NaN", "Clean the data"),
+    errors.CannotMaterialise("Net", "positions"),
     errors.CannotProbe("there are 2 batches", "Give at least 4, better 50"),
     errors.InvalidWeights("fc.weight", "shape (3, 4), not (4, 3)"),
     errors.InvalidPairs("(3, 4)", "the parent has 2 layers"),

@@ -27,6 +27,7 @@ import msgspec
 from modelkeeper.coordinator import Coordinator, target
 from modelkeeper.faults import Faults, KeeperWarning
 from modelkeeper.frontends import Frontend, frontend_for
+from modelkeeper.frontends.protocol import materialise
 from modelkeeper.graph import Graph
 from modelkeeper.meta import Query, read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
@@ -191,10 +192,15 @@ class ModelKeeperClient:
             query = msgspec.structs.replace(query, frozen=tuple(sorted(request.frozen)))
             outcome = start(request, _ZooSource(self.coordinator, query, dry_run), self.faults)
             model, answer = outcome.model, outcome.final
-            if not dry_run and not answer.cold:
-                self._remember(model, answer)
-            return model, answer
-        return model, Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
+        if trouble:
+            answer = Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
+        if not dry_run and answer.cold:
+            with self.faults.guard("The model has no weights") as trouble:
+                materialise(frontend, model)
+            answer = msgspec.structs.replace(answer, warnings=(*answer.warnings, *trouble))
+        elif not dry_run:
+            self._remember(model, answer)
+        return model, answer
 
     def register_model(
         self, model: Any, meta: Mapping[str, Any], *, example_inputs: Any = None
