@@ -12,13 +12,13 @@ since nobody else could notice it. A client can be pickled: it goes by its addre
 """
 
 import contextlib
+import dataclasses
 import getpass
 import logging
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,7 +27,7 @@ import msgspec
 from modelkeeper.coordinator import Coordinator, target
 from modelkeeper.faults import Faults, KeeperWarning
 from modelkeeper.frontends import Frontend, frontend_for
-from modelkeeper.frontends.protocol import materialise
+from modelkeeper.frontends.protocol import materialise, team_of
 from modelkeeper.graph import Graph
 from modelkeeper.meta import Query, read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["KeeperWarning", "ModelKeeperClient", "Run", "login"]
 
 M = TypeVar("M")
+T = TypeVar("T")
 _log = logging.getLogger("modelkeeper")
 _ALL_FROZEN = 'every parameter of the model is frozen; pass frozen="replace" to have them replaced'
 
@@ -84,7 +85,7 @@ class ModelKeeperClient:
             it by the token.
         token: What a coordinator knows you by. Default: the variable MODELKEEPER_TOKEN.
         settings: Of a zoo in this process: capacity, policy, minimum_similarity ...; of a coordinator
-            elsewhere: timeout (seconds), spool (see `Settings`).
+            elsewhere: timeout (seconds), spool; of both: patience (see `Settings`).
 
     Raises:
         InvalidSetting: A setting has a value that cannot work.
@@ -187,13 +188,22 @@ class ModelKeeperClient:
             progress=progress,
             probe=None if probe is None else Probe(probe, loss, optimizer, steps, probe_seconds),
         )
+
+        def ask(frontend: Frontend) -> Answer:
+            nonlocal model
+            with self.faults.guard("The model starts cold") as trouble:
+                asked = dataclasses.replace(request, frontend=frontend)
+                outcome = start(asked, _ZooSource(self.coordinator, query, dry_run), self.faults)
+                model = outcome.model
+                return outcome.final
+            return _helpless(trouble)
+
         with self.faults.guard("The model starts cold") as trouble:
-            request = replace(request, frozen=kept(frontend, model, frozen))
+            request = dataclasses.replace(request, frozen=kept(frontend, model, frozen))
             query = msgspec.structs.replace(query, frozen=tuple(sorted(request.frozen)))
-            outcome = start(request, _ZooSource(self.coordinator, query, dry_run), self.faults)
-            model, answer = outcome.model, outcome.final
-        if trouble:
-            answer = Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
+            team = team_of(request.frontend, model)
+            answer = ask(request.frontend) if team is None else team.write(ask, self.settings.patience)
+        answer = _helpless(trouble) if trouble else answer
         if not dry_run and answer.cold:
             with self.faults.guard("The model has no weights") as trouble:
                 materialise(frontend, model)
@@ -223,14 +233,19 @@ class ModelKeeperClient:
             UnknownFramework: `model` comes from a framework without a front end.
         """
         started = self._recall(model)
+
+        def register(frontend: Frontend) -> Record | None:
+            with self.faults.guard("The model was not registered"):
+                registration = read_registration(meta, type(model).__name__)
+                if started is not None and not registration.parent:
+                    parent, similarity = started.parent or "", started.similarity
+                    registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
+                described = self.describe(model, example_inputs)
+                return self.keep(described, frontend.read(model), registration)
+            return None
+
         with self.faults.guard("The model was not registered"):
-            frontend_for(model)
-            registration = read_registration(meta, type(model).__name__)
-            if started is not None and not registration.parent:
-                parent, similarity = started.parent or "", started.similarity
-                registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
-            described = self.describe(model, example_inputs)
-            return self.keep(described, frontend_for(model).read(model), registration)
+            return self.once(model, register)
         return None
 
     # long: what a user may ask for, and the words that explain it.
@@ -289,6 +304,7 @@ class ModelKeeperClient:
             keep=keep,
             every=every,
             example_inputs=example_inputs,
+            speaks=self._speaks(model),
         )
 
     @contextlib.contextmanager
@@ -326,9 +342,23 @@ class ModelKeeperClient:
         program = _program(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
         return Described(type(model).__name__, describe(trace), program)
 
-    def copy_of(self, model: Any) -> dict[str, "Array"]:
-        """The weights of a model, in memory of their own."""
-        return {name: array.copy() for name, array in frontend_for(model).read(model)}
+    def once(self, model: Any, act: Callable[[Frontend], T]) -> T:
+        """Act in one of the processes that train a model together; what came of it comes to all of them."""
+        frontend = frontend_for(model)
+        team = team_of(frontend, model)
+        return act(frontend) if team is None else team.read(act, self.settings.patience)
+
+    def aside(self, model: Any, act: Callable[[Frontend], None], speaks: bool) -> None:
+        """Act in the process that speaks for those that train a model together, without holding them up.
+
+        Of a model that is divided among them all have to take part.
+        """
+        frontend = frontend_for(model)
+        team = team_of(frontend, model)
+        if team is not None and team.divided:
+            team.read(act, self.settings.patience)
+        elif speaks:
+            act(frontend)
 
     def keep(
         self,
@@ -366,6 +396,13 @@ class ModelKeeperClient:
     ) -> None:
         self.stop()
 
+    def _speaks(self, model: Any) -> bool:
+        """Does this process report for those that train the model with it?"""
+        asked: list[Frontend] = []
+        with self.faults.guard("What this process reports is not kept"):
+            self.once(model, asked.append)
+        return bool(asked)
+
     def _remember(self, model: Any, answer: Answer) -> None:
         with contextlib.suppress(TypeError):  # models that cannot be referred to weakly have no lineage
             self._started[model] = answer
@@ -380,6 +417,11 @@ class ModelKeeperClient:
 def _again(uri: str, given: dict[str, Any]) -> ModelKeeperClient:
     """A client that was pickled."""
     return ModelKeeperClient(uri, **given)
+
+
+def _helpless(trouble: list[str]) -> Answer:
+    """The answer when the keeper failed: a cold start."""
+    return Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
 
 
 def _program(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:

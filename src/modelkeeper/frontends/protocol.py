@@ -8,6 +8,8 @@
                written in that order when they are made, and `load` has nothing to move
     Freezing   optional (a method `frozen`): says which tensors the user has frozen, and wants to keep
     Deferring  optional (a method `materialise`): gives memory to models that were built without
+    Team       optional (a method `team`): the processes that train one model together, of which one acts
+               for all
 
 Who wants a capability asks for it with `runner_of` or `trials_of`, and is told what to do if it is not there.
 `modelkeeper.testing` holds a suite of tests that every front end should pass.
@@ -15,15 +17,17 @@ Who wants a capability asks for it with `runner_of` or `trials_of`, and is told 
 For all of them:
 
 threads   Calls with different models may come from several threads at once. Nobody calls with the same model
-          from two threads.
+          from two threads. What other threads draw meanwhile, and every setting of the process, is as if
+          there had been no call.
 traces    A model that is traced, read, recorded, compared or copied is afterwards as it was: weights, modes,
-          hooks, caches. So are the random generators that a user may have seeded, after every call.
+          hooks, caches. So are the random generators that a user may have seeded, after every call; only
+          what a model itself draws from Python's or NumPy's, among several threads, is drawn.
 errors    What is raised on purpose is a ModelKeeperError. What the user's own code raises (a forward pass, a
           loss) comes as the error that the method names, with the first line of the original in its message.
 names     Tensors go by the names and stand in the axis order that the graph of the model gives them.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from modelkeeper.errors import CannotCalibrate, CannotProbe
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from modelkeeper.weights import Array
 
 M = TypeVar("M")
+T = TypeVar("T")
 FEWEST_BATCHES = 4  # that a race takes; `Trials.labelled` sees to it
 
 
@@ -124,6 +129,43 @@ class Deferring(Protocol):
 
         Raises:
             CannotMaterialise: Nothing says how a tensor is initialised. The model is then as it was.
+        """
+
+
+class Team(Protocol):
+    """The processes that train one model together, as one of them sees it. Each of them calls.
+
+    One of them leads: it acts, with a front end that loads into the models of all. What the act returns or
+    raises comes to all of them. If an act cannot be for all, since each has a model of its own, each acts.
+    """
+
+    @property
+    def divided(self) -> bool:
+        """Has each process a part of the model only? Then all of them are needed to read it."""
+
+    def write(self, act: "Callable[[Frontend], T]", patience: float) -> T:
+        """Act once on a model of which each process has a copy or a part: all are equal afterwards.
+
+        Raises:
+            RanksApart: Not all called within `patience` seconds. Nobody has acted.
+        """
+
+    def read(self, act: "Callable[[Frontend], T]", patience: float) -> T:
+        """Act once, without changing the model. A leader that has all of the model waits for nobody.
+
+        Raises:
+            RanksApart: Those that were needed did not call within `patience` seconds.
+        """
+
+
+class Teamed(Protocol):
+    """A front end whose models may be trained by several processes together."""
+
+    def team(self, model: Any) -> Team | None:
+        """The processes that train a model together; None: this one alone.
+
+        Raises:
+            CannotShare: That cannot be told.
         """
 
 
@@ -281,6 +323,12 @@ def materialise(frontend: Frontend, model: Any) -> None:
     method = getattr(frontend, "materialise", None)
     if method is not None:
         method(model)
+
+
+def team_of(frontend: Frontend, model: Any) -> Team | None:
+    """The processes that train a model together; None: this one alone, or its front end does not say."""
+    team = getattr(frontend, "team", None)
+    return None if team is None else team(model)
 
 
 def runner_of(frontend: Frontend) -> Runner:

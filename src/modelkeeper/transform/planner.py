@@ -14,7 +14,17 @@ import msgspec
 
 from modelkeeper.errors import InvalidPairs, InvalidSetting
 from modelkeeper.graph import Graph, Layer
-from modelkeeper.graph.vocabulary import COMMUTATIVE, CONCAT, COUNT, ENDS, USUAL_EPSILON, WINDOWED
+from modelkeeper.graph.vocabulary import (
+    COMMUTATIVE,
+    CONCAT,
+    CONSTANTS,
+    COUNT,
+    ENDS,
+    INPUT,
+    OUTPUT,
+    USUAL_EPSILON,
+    WINDOWED,
+)
 from modelkeeper.matching import Alignment
 from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform.lending import FROZEN, Lending, with_statistics
@@ -144,6 +154,7 @@ def _doubts(lending: Lending, entries: Iterable[Entry]) -> Iterable[str]:
     yield from _statistics(lending)
     yield from _shares(lending, entries)
     yield from _approximations(lending)
+    yield from _order(lending)
 
 
 def _rewired(lending: Lending) -> float:
@@ -229,6 +240,24 @@ def _approximations(lending: Lending) -> Iterable[str]:
     ]
     for text in (left_out[0] - left_out[1]) + (left_out[1] - left_out[0]):
         yield f"approximate: {text}"
+    if lending.parent.framework == lending.child.framework:  # frameworks write the same in different ways
+        constants = [
+            {digest for note in graph.notes if note.topic == CONSTANTS for digest in note.text.split()}
+            for graph in (lending.parent, lending.child)
+        ]
+        if constants[0] != constants[1]:
+            yield "constants in the models' code (masks, positions, scales) differ"
+
+
+def _order(lending: Lending) -> Iterable[str]:
+    """Doubts about models of several inputs or outputs: do they come in the same order?"""
+    for kind in (INPUT, OUTPUT):
+        numbers = [
+            [number for number, layer in enumerate(graph.layers) if layer.kind == kind]
+            for graph in (lending.parent, lending.child)
+        ]
+        if [lending.partner.get(number) for number in numbers[1]] != numbers[0]:
+            yield f"the {kind}s are not the parent's in the parent's order"
 
 
 def _shares(lending: Lending, entries: Iterable[Entry]) -> Iterable[str]:

@@ -29,7 +29,7 @@ from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Deferring, Freezing, Frontend
+    from modelkeeper.frontends.protocol import Deferring, Freezing, Frontend, Team, Teamed
 
 M = TypeVar("M")
 
@@ -123,6 +123,12 @@ class TorchFrontend:
         if is_deferred(model):
             materialise(model)
 
+    def team(self, model: nn.Module) -> "Team | None":
+        """The processes of torch.distributed that train the model together."""
+        from modelkeeper.frontends.torch.ranks import team
+
+        return team(self, model)
+
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Tensor:
         """A tensor without numbers."""
         return example(shape, dtype)
@@ -133,4 +139,5 @@ FRONTEND = TorchFrontend()
 if TYPE_CHECKING:
     _deferring: Deferring = FRONTEND
     _freezing: Freezing = FRONTEND
+    _teamed: Teamed = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so

@@ -17,6 +17,7 @@ from modelkeeper.errors import InvalidWeights
 from modelkeeper.frontends.torch.materialise import is_deferred, materialise
 from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.recorder import CPU, NamedTensor
+from modelkeeper.frontends.torch.shards import is_part, whole_of, write_part
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Module = TypeVar("Module", bound=nn.Module)
@@ -36,12 +37,15 @@ _TORCH = {numpy: (carrier, dtype) for dtype, (carrier, numpy) in _FOREIGN.items(
 def read(model: nn.Module) -> Iterator[tuple[str, Array]]:
     """Every stored tensor by name. Arrays share memory with tensors on the CPU: copy what you keep.
 
+    Of a model that is divided among processes, all of them must read at the same time.
+
     Raises:
         InvalidWeights: A tensor is on the meta device, quantised or sparse: it has no plain numbers.
     """
     for named in named_tensors(model):
         if named.stored:
-            yield named.names[0], as_array(named.names[0], named.tensor)
+            tensor = whole_of(named.tensor) if is_part(named.tensor) else named.tensor
+            yield named.names[0], as_array(named.names[0], tensor)
 
 
 def load(model: Module, weights: Mapping[str, Any]) -> Module:
@@ -61,22 +65,13 @@ def load(model: Module, weights: Mapping[str, Any]) -> Module:
         CannotMaterialise: The model is on the meta device, and nothing says how the rest is initialised. It
             is then unchanged, too.
     """
-    homes = {name: named for named in named_tensors(model) if named.stored for name in named.names}
-    planned: dict[str, tuple[Tensor, Any]] = {}
-    for name, value in weights.items():
-        home = homes.get(name)
-        if home is None:
-            raise InvalidWeights(name, f"the model has no such tensor{_nearest(name, homes)}")
-        if home.names[0] in planned:
-            raise InvalidWeights(name, f"it is tied to {home.names[0]!r}, which is given too")
-        planned[home.names[0]] = (home.tensor, _fitting(name, value, home.tensor))
+    planned = targets(model, weights)
     if not is_deferred(model):
         _write(planned)
         return model
     undo = materialise(model, planned)
     try:
-        now = {named.names[0]: named.tensor for named in named_tensors(model)}
-        _write({name: (now[name], value) for name, (_, value) in planned.items()})
+        _write(targets(model, {name: value for name, (_, value) in planned.items()}))
     except BaseException:
         undo()
         raise
@@ -93,8 +88,25 @@ def _write(planned: Mapping[str, tuple[Tensor, Any]]) -> None:
         for name, (target, value) in planned.items():
             if name not in moved:
                 source = as_tensor(name, value)
+                if is_part(target):
+                    write_part(target, source)
+                    continue
                 shared = source.device == target.device and _place(source) == _place(target)
                 target.copy_(source.clone() if shared else source)  # what overlaps cannot be copied as it is
+
+
+def targets(model: nn.Module, weights: Mapping[str, Any]) -> dict[str, tuple[Tensor, Any]]:
+    """Where each weight goes, with the weight, by the first name of its tensor; checked, as `load` says."""
+    homes = {name: named for named in named_tensors(model) if named.stored for name in named.names}
+    planned: dict[str, tuple[Tensor, Any]] = {}
+    for name, value in weights.items():
+        home = homes.get(name)
+        if home is None:
+            raise InvalidWeights(name, f"the model has no such tensor{_nearest(name, homes)}")
+        if home.names[0] in planned:
+            raise InvalidWeights(name, f"it is tied to {home.names[0]!r}, which is given too")
+        planned[home.names[0]] = (home.tensor, _fitting(name, value, home.tensor))
+    return planned
 
 
 def _place(tensor: Tensor) -> int:
@@ -125,6 +137,8 @@ def as_array(name: str, tensor: Tensor) -> Array:
     tensor = tensor.detach()
     if tensor.is_meta:
         raise InvalidWeights(name, "it is on the meta device and has no numbers")
+    if is_part(tensor):
+        raise InvalidWeights(name, "only a part of it is in this process")
     if tensor.layout != torch.strided or tensor.is_quantized:
         raise InvalidWeights(
             name, f"it is {'quantised' if tensor.is_quantized else 'sparse'}; make it dense first"
