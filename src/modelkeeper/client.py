@@ -27,7 +27,7 @@ import msgspec
 from modelkeeper.coordinator import Coordinator, target
 from modelkeeper.faults import Faults, KeeperWarning
 from modelkeeper.frontends import Frontend, frontend_for
-from modelkeeper.frontends.protocol import team_of
+from modelkeeper.frontends.protocol import materialise, team_of
 from modelkeeper.graph import Graph
 from modelkeeper.meta import Query, read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
@@ -203,10 +203,14 @@ class ModelKeeperClient:
             query = msgspec.structs.replace(query, frozen=tuple(sorted(request.frozen)))
             team = team_of(request.frontend, model)
             answer = ask(request.frontend) if team is None else team.write(ask, self.settings.patience)
-            if not dry_run and not answer.cold:
-                self._remember(model, answer)
-            return model, answer
-        return model, _helpless(trouble)
+        answer = _helpless(trouble) if trouble else answer
+        if not dry_run and answer.cold:
+            with self.faults.guard("The model has no weights") as trouble:
+                materialise(frontend, model)
+            answer = msgspec.structs.replace(answer, warnings=(*answer.warnings, *trouble))
+        elif not dry_run:
+            self._remember(model, answer)
+        return model, answer
 
     def register_model(
         self, model: Any, meta: Mapping[str, Any], *, example_inputs: Any = None

@@ -8,6 +8,7 @@ ModelKeeperError
 ├── NoProgram            a model cannot be written down as a program
 ├── InvalidProgram       a program breaks its own rules, or cannot run on what it is given
 ├── CannotCalibrate      examples or models do not serve to calibrate
+├── CannotMaterialise    nothing says how a model without memory is initialised
 ├── CannotProbe          batches, a loss or an optimizer do not serve to let starts race
 ├── CannotShare          the processes that train a model cannot be told from how it is divided
 ├── RanksApart           not all processes that train a model together have called
@@ -137,6 +138,22 @@ class CannotCalibrate(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"cannot calibrate: {self.problem}. {self.advice}."
+
+
+class CannotMaterialise(ModelKeeperError):
+    """Nothing says how a model that was built without memory is initialised. The model is as it was."""
+
+    code = "cannot_materialise"
+
+    def __init__(self, model: str, tensor: str, problem: str = "no rule does") -> None:
+        super().__init__(model, tensor, problem)
+        self.model, self.tensor, self.problem = model, tensor, problem
+
+    def __str__(self) -> str:
+        return (
+            f"cannot initialise {self.tensor} of {self.model}, which is on the meta device: {self.problem}. "
+            f"Give its module a method reset_parameters that fills it, or build the model with memory."
+        )
 
 
 class CannotProbe(ModelKeeperError):

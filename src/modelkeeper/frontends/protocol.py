@@ -7,6 +7,7 @@
     Arranged   optional (a method `layouts`): says how models store their tensors, so that weights are
                written in that order when they are made, and `load` has nothing to move
     Freezing   optional (a method `frozen`): says which tensors the user has frozen, and wants to keep
+    Deferring  optional (a method `materialise`): gives memory to models that were built without
     Team       optional (a method `team`): the processes that train one model together, of which one acts
                for all
 
@@ -87,7 +88,8 @@ class Frontend(Protocol):
 
         In place where the framework can, so that optimizers built on the model stay valid; then it is the
         model that was given. Otherwise a new one is returned, and the one that was given is as it was.
-        Tensors that `weights` does not name are left alone; dtypes and devices of the model are kept.
+        Tensors that `weights` does not name are left alone; dtypes and devices of the model are kept. A model
+        without memory gets it, and initial values for what `weights` does not name: see `Deferring`.
 
         Raises:
             InvalidWeights: A name is unknown or given twice, or a shape or kind of number does not fit. The
@@ -116,6 +118,17 @@ class Freezing(Protocol):
         """The names of the stored tensors that are frozen.
 
         What is never trained by its nature (moving statistics) is frozen if all parameters beside it are.
+        """
+
+
+class Deferring(Protocol):
+    """A front end whose models can be built without memory: `load` gives it to them, and so does this."""
+
+    def materialise(self, model: Any) -> None:
+        """Give a model memory and its own initial values, where it has none; else nothing happens.
+
+        Raises:
+            CannotMaterialise: Nothing says how a tensor is initialised. The model is then as it was.
         """
 
 
@@ -299,6 +312,17 @@ def frozen_of(frontend: Frontend, model: Any) -> "frozenset[str]":
     """Which tensors of a model are frozen; none if its front end does not say."""
     frozen = getattr(frontend, "frozen", None)
     return frozenset() if frozen is None else frozenset(frozen(model))
+
+
+def materialise(frontend: Frontend, model: Any) -> None:
+    """Give a model memory and initial values, where it has none and its front end knows such models.
+
+    Raises:
+        CannotMaterialise: Nothing says how a tensor is initialised.
+    """
+    method = getattr(frontend, "materialise", None)
+    if method is not None:
+        method(model)
 
 
 def team_of(frontend: Frontend, model: Any) -> Team | None:

@@ -21,6 +21,7 @@ from modelkeeper.frontends.torch.describe import example, trace_model
 from modelkeeper.frontends.torch.examples import collect
 from modelkeeper.frontends.torch.frozen import frozen
 from modelkeeper.frontends.torch.inputs import Inputs
+from modelkeeper.frontends.torch.materialise import is_deferred, materialise
 from modelkeeper.frontends.torch.read_load import load, read
 from modelkeeper.frontends.torch.record_program import record_program
 from modelkeeper.frontends.torch.trials import Labelled, Loss, TorchTrial, duplicate, labelled
@@ -28,7 +29,7 @@ from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Freezing, Frontend, Team, Teamed
+    from modelkeeper.frontends.protocol import Deferring, Freezing, Frontend, Team, Teamed
 
 M = TypeVar("M")
 
@@ -117,6 +118,11 @@ class TorchFrontend:
         """The names of tensors that do not require gradients."""
         return frozen(model)
 
+    def materialise(self, model: nn.Module) -> None:
+        """Memory and initial values for what is on the meta device."""
+        if is_deferred(model):
+            materialise(model)
+
     def team(self, model: nn.Module) -> "Team | None":
         """The processes of torch.distributed that train the model together."""
         from modelkeeper.frontends.torch.ranks import team
@@ -131,6 +137,7 @@ class TorchFrontend:
 FRONTEND = TorchFrontend()
 
 if TYPE_CHECKING:
+    _deferring: Deferring = FRONTEND
     _freezing: Freezing = FRONTEND
     _teamed: Teamed = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so
