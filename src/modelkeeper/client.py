@@ -47,6 +47,7 @@ __all__ = ["KeeperWarning", "ModelKeeperClient", "Run", "login"]
 M = TypeVar("M")
 T = TypeVar("T")
 _log = logging.getLogger("modelkeeper")
+_ALL_FROZEN = 'every parameter of the model is frozen; pass frozen="replace" to have them replaced'
 
 
 class _ZooSource:
@@ -57,6 +58,11 @@ class _ZooSource:
 
     def loan(self, graph: Graph) -> "Loan":
         """What the parent that fits best lends; or a cold start."""
+        parameters = {tensor.name for tensor in graph.tensors.values() if not tensor.buffer and tensor.stored}
+        if parameters and parameters.issubset(self._query.frozen):
+            from modelkeeper.coordinator.local_loan import LocalLoan
+
+            return LocalLoan(Answer(reason=_ALL_FROZEN, dry_run=self._dry_run))
         return self._coordinator.query(graph, self._query, dry_run=self._dry_run)
 
     def another(self, graph: Graph, than: Answer) -> "Loan | None":
@@ -99,7 +105,7 @@ class ModelKeeperClient:
         self.uri, self.settings = self._target.uri, self._target.settings
         self.on_error = on_error
         self._given = {"on_error": on_error, "user": user, "token": token, **settings}
-        self._user = user or login()
+        self.user = user or login()
         self._opened: Coordinator | None = None
         self._opening = threading.Lock()
         # Which parent a model started from.
@@ -129,6 +135,7 @@ class ModelKeeperClient:
         optimizer: Any = None,
         probe_steps: int | None = None,
         probe_seconds: float | None = None,
+        frozen: str = "keep",
     ) -> tuple[M, Answer]:
         """Load the most fitting known weights into `model`, in place.
 
@@ -153,6 +160,9 @@ class ModelKeeperClient:
             optimizer: What it will be trained with, or a function that makes one of parameters.
             probe_steps: Training steps of all starts together. Default: 100.
             probe_seconds: The race ends after about so long. Default: no limit.
+            frozen: What becomes of tensors that do not require gradients (Keras: of layers that are not
+                trainable), and of the statistics beside them: "keep" leaves them as they are, "replace" does
+                not. A model that is frozen altogether starts as it is.
 
         Returns:
             The model, and what was done: parent, similarity, what was copied, widened, narrowed, inserted
@@ -160,16 +170,17 @@ class ModelKeeperClient:
 
         Raises:
             InvalidMeta: A key of `meta` is unknown, or a value cannot be so.
-            InvalidSetting: `probe_steps` or `probe_seconds` cannot be so.
+            InvalidSetting: `probe_steps`, `probe_seconds` or `frozen` cannot be so.
             UnknownFramework: `model` comes from a framework without a front end.
         """
-        from modelkeeper.warmstart.pipeline import Request, start
+        from modelkeeper.warmstart.pipeline import Request, kept, start
         from modelkeeper.warmstart.race.rules import STEPS
         from modelkeeper.warmstart.race.starts import Probe
 
         query, steps = read_query(meta), STEPS if probe_steps is None else probe_steps
+        frontend = frontend_for(model)
         request = Request(
-            frontend_for(model),
+            frontend,
             model,
             example_inputs,
             calibrate=calibrate,
@@ -188,6 +199,8 @@ class ModelKeeperClient:
             return _helpless(trouble)
 
         with self.faults.guard("The model starts cold") as trouble:
+            request = dataclasses.replace(request, frozen=kept(frontend, model, frozen))
+            query = msgspec.structs.replace(query, frozen=tuple(sorted(request.frozen)))
             team = team_of(request.frontend, model)
             answer = ask(request.frontend) if team is None else team.write(ask, self.settings.patience)
             if not dry_run and not answer.cold:
@@ -322,7 +335,7 @@ class ModelKeeperClient:
         """
         frontend = frontend_for(model)
         trace = frontend.trace(model, example_inputs)
-        program = _program(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
+        program = program_of(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
         return Described(type(model).__name__, describe(trace), program)
 
     def once(self, model: Any, act: Callable[[Frontend], T]) -> T:
@@ -352,7 +365,7 @@ class ModelKeeperClient:
         """Register a model by what it is, its weights and what is said of it."""
         named = tensors.items() if isinstance(tensors, Mapping) else tensors
         return self.coordinator.register(
-            described.graph, registration, named, owner=self._user, program=described.program
+            described.graph, registration, named, owner=self.user, program=described.program
         ).record
 
     def stop(self) -> None:
@@ -369,7 +382,7 @@ class ModelKeeperClient:
             advice = "give it a folder or the address of a coordinator instead of :memory:"
             raise TypeError(f"a zoo in the memory of this process cannot be shared with others: {advice}")
         place = self._target.url or str(self.settings.folder.absolute())
-        return _again, (place, self._given | {"user": self._user})
+        return _again, (place, self._given | {"user": self.user})
 
     def __enter__(self) -> "ModelKeeperClient":
         return self
@@ -397,17 +410,17 @@ class ModelKeeperClient:
             return None
 
 
-def _again(uri: str, given: dict[str, Any]) -> ModelKeeperClient:
-    """A client that was pickled."""
-    return ModelKeeperClient(uri, **given)
-
-
 def _helpless(trouble: list[str]) -> Answer:
     """The answer when the keeper failed: a cold start."""
     return Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
 
 
-def _program(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
+def _again(uri: str, given: dict[str, Any]) -> ModelKeeperClient:
+    """A client that was pickled."""
+    return ModelKeeperClient(uri, **given)
+
+
+def program_of(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
     """What a model computes, for those who start from it; nothing if that cannot be written down."""
     if frontend.runner is None:
         return b""

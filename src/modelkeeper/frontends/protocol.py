@@ -6,6 +6,7 @@
     Trials     optional (`frontend.trials`): trains copies of a model, for races between several starts
     Arranged   optional (a method `layouts`): says how models store their tensors, so that weights are
                written in that order when they are made, and `load` has nothing to move
+    Freezing   optional (a method `frozen`): says which tensors the user has frozen, and wants to keep
     Team       optional (a method `team`): the processes that train one model together, of which one acts
                for all
 
@@ -15,15 +16,17 @@ Who wants a capability asks for it with `runner_of` or `trials_of`, and is told 
 For all of them:
 
 threads   Calls with different models may come from several threads at once. Nobody calls with the same model
-          from two threads.
+          from two threads. What other threads draw meanwhile, and every setting of the process, is as if
+          there had been no call.
 traces    A model that is traced, read, recorded, compared or copied is afterwards as it was: weights, modes,
-          hooks, caches. So are the random generators that a user may have seeded, after every call.
+          hooks, caches. So are the random generators that a user may have seeded, after every call; only
+          what a model itself draws from Python's or NumPy's, among several threads, is drawn.
 errors    What is raised on purpose is a ModelKeeperError. What the user's own code raises (a forward pass, a
           loss) comes as the error that the method names, with the first line of the original in its message.
 names     Tensors go by the names and stand in the axis order that the graph of the model gives them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from modelkeeper.errors import CannotCalibrate, CannotProbe
@@ -103,6 +106,16 @@ class Arranged(Protocol):
 
         What is named here comes to `load` as an array, as ever, or as `Laid`: in memory of its own, in this
         layout.
+        """
+
+
+class Freezing(Protocol):
+    """A front end whose users freeze parts of a model: they are not trained, and keep their values."""
+
+    def frozen(self, model: Any) -> "Collection[str]":
+        """The names of the stored tensors that are frozen.
+
+        What is never trained by its nature (moving statistics) is frozen if all parameters beside it are.
         """
 
 
@@ -280,6 +293,12 @@ def layouts_of(frontend: Frontend, model: Any) -> "Mapping[str, Layout]":
     """How a model stores its tensors; nothing if its front end does not say."""
     layouts = getattr(frontend, "layouts", None)
     return {} if layouts is None else layouts(model)
+
+
+def frozen_of(frontend: Frontend, model: Any) -> "frozenset[str]":
+    """Which tensors of a model are frozen; none if its front end does not say."""
+    frozen = getattr(frontend, "frozen", None)
+    return frozenset() if frozen is None else frozenset(frozen(model))
 
 
 def team_of(frontend: Frontend, model: Any) -> Team | None:
