@@ -16,7 +16,6 @@ import getpass
 import logging
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,6 +26,7 @@ from modelkeeper.coordinator import Coordinator, target
 from modelkeeper.faults import Faults, KeeperWarning
 from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.graph import Graph
+from modelkeeper.lineage import Starts, name_of
 from modelkeeper.meta import Query, read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
 from modelkeeper.run import EVERY, Described, Run, identity_of
@@ -99,8 +99,8 @@ class ModelKeeperClient:
         self._user = user or login()
         self._opened: Coordinator | None = None
         self._opening = threading.Lock()
-        # Which parent a model started from.
-        self._started: weakref.WeakKeyDictionary[Any, Answer] = weakref.WeakKeyDictionary()
+        in_memory = self.settings.in_memory and not self._target.url
+        self._starts = Starts(f"{MEMORY} {id(self)}" if in_memory else self._place)
 
     @property
     def coordinator(self) -> Coordinator:
@@ -178,7 +178,7 @@ class ModelKeeperClient:
             outcome = start(request, _ZooSource(self.coordinator, query, dry_run), self.faults)
             model, answer = outcome.model, outcome.final
             if not dry_run and not answer.cold:
-                self._remember(model, answer)
+                self._starts.remember(model, answer)
             return model, answer
         return model, Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
 
@@ -202,10 +202,9 @@ class ModelKeeperClient:
                 the metric or in the weights, is an outcome of a training: a warning says so.
             UnknownFramework: `model` comes from a framework without a front end.
         """
-        started = self._recall(model)
+        started = self._starts.recall(model)
         with self.faults.guard("The model was not registered"):
-            frontend_for(model)
-            registration = read_registration(meta, type(model).__name__)
+            registration = read_registration(meta, name_of(frontend_for(model), model))
             if started is not None and not registration.parent:
                 parent, similarity = started.parent or "", started.similarity
                 registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
@@ -304,7 +303,7 @@ class ModelKeeperClient:
         frontend = frontend_for(model)
         trace = frontend.trace(model, example_inputs)
         program = _program(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
-        return Described(type(model).__name__, describe(trace), program)
+        return Described(name_of(frontend, model), describe(trace), program)
 
     def copy_of(self, model: Any) -> dict[str, "Array"]:
         """The weights of a model, in memory of their own."""
@@ -335,8 +334,7 @@ class ModelKeeperClient:
         if self.settings.in_memory and not self._target.url:
             advice = "give it a folder or the address of a coordinator instead of :memory:"
             raise TypeError(f"a zoo in the memory of this process cannot be shared with others: {advice}")
-        place = self._target.url or str(self.settings.folder.absolute())
-        return _again, (place, self._given | {"user": self._user})
+        return _again, (self._place, self._given | {"user": self._user})
 
     def __enter__(self) -> "ModelKeeperClient":
         return self
@@ -346,15 +344,9 @@ class ModelKeeperClient:
     ) -> None:
         self.stop()
 
-    def _remember(self, model: Any, answer: Answer) -> None:
-        with contextlib.suppress(TypeError):  # models that cannot be referred to weakly have no lineage
-            self._started[model] = answer
-
-    def _recall(self, model: Any) -> Answer | None:
-        try:
-            return self._started.get(model)
-        except TypeError:
-            return None
+    @property
+    def _place(self) -> str:
+        return self._target.url or str(self.settings.folder.absolute())
 
 
 def _again(uri: str, given: dict[str, Any]) -> ModelKeeperClient:

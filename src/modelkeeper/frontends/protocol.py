@@ -6,6 +6,8 @@
     Trials     optional (`frontend.trials`): trains copies of a model, for races between several starts
     Arranged   optional (a method `layouts`): says how models store their tensors, so that weights are
                written in that order when they are made, and `load` has nothing to move
+    Wrapped    optional (methods `behind`, `mark`, `mark_of`): looks behind what training tools wrap around a
+               model, and knows its copies again
 
 Who wants a capability asks for it with `runner_of` or `trials_of`, and is told what to do if it is not there.
 `modelkeeper.testing` holds a suite of tests that every front end should pass.
@@ -103,6 +105,19 @@ class Arranged(Protocol):
         What is named here comes to `load` as an array, as ever, or as `Laid`: in memory of its own, in this
         layout.
         """
+
+
+class Wrapped(Protocol):
+    """A front end whose models are wrapped and copied while they are trained."""
+
+    def behind(self, model: Any) -> Any:
+        """The user's own model, behind what wraps it; a model that nothing wraps is its own."""
+
+    def mark(self, model: Any, mark: tuple[str, ...]) -> None:
+        """Write a few words on a model. Copies of it have them, too; its weights and what it does do not."""
+
+    def mark_of(self, model: Any) -> tuple[str, ...]:
+        """What was last written on a model, or on the one that it is a copy of; empty if nothing was."""
 
 
 class Examples(Protocol):
@@ -242,6 +257,25 @@ def layouts_of(frontend: Frontend, model: Any) -> "Mapping[str, Layout]":
     """How a model stores its tensors; nothing if its front end does not say."""
     layouts = getattr(frontend, "layouts", None)
     return {} if layouts is None else layouts(model)
+
+
+def behind(frontend: Frontend, model: Any) -> Any:
+    """The user's own model; the one that was given if its front end knows nothing that wraps models."""
+    look = getattr(frontend, "behind", None)
+    return model if look is None else look(model)
+
+
+def mark(frontend: Frontend, model: Any, words: tuple[str, ...]) -> None:
+    """Write a few words on a model, if its front end can."""
+    write = getattr(frontend, "mark", None)
+    if write is not None:
+        write(model, words)
+
+
+def mark_of(frontend: Frontend, model: Any) -> tuple[str, ...]:
+    """What was last written on a model or on what it is a copy of."""
+    look = getattr(frontend, "mark_of", None)
+    return () if look is None else look(model)
 
 
 def runner_of(frontend: Frontend) -> Runner:
