@@ -17,7 +17,6 @@ import getpass
 import logging
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +28,7 @@ from modelkeeper.faults import Faults, KeeperWarning
 from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.frontends.protocol import materialise, team_of
 from modelkeeper.graph import Graph
+from modelkeeper.lineage import Starts, name_of
 from modelkeeper.meta import Query, read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
 from modelkeeper.run import EVERY, Described, Run, identity_of
@@ -108,8 +108,8 @@ class ModelKeeperClient:
         self.user = user or login()
         self._opened: Coordinator | None = None
         self._opening = threading.Lock()
-        # Which parent a model started from.
-        self._started: weakref.WeakKeyDictionary[Any, Answer] = weakref.WeakKeyDictionary()
+        in_memory = self.settings.in_memory and not self._target.url
+        self._starts = Starts(f"{MEMORY} {id(self)}" if in_memory else self._place)
 
     @property
     def coordinator(self) -> Coordinator:
@@ -209,7 +209,7 @@ class ModelKeeperClient:
                 materialise(frontend, model)
             answer = msgspec.structs.replace(answer, warnings=(*answer.warnings, *trouble))
         elif not dry_run:
-            self._remember(model, answer)
+            self._starts.remember(model, answer)
         return model, answer
 
     def register_model(
@@ -232,11 +232,11 @@ class ModelKeeperClient:
                 the metric or in the weights, is an outcome of a training: a warning says so.
             UnknownFramework: `model` comes from a framework without a front end.
         """
-        started = self._recall(model)
+        started = self._starts.recall(model)
 
         def register(frontend: Frontend) -> Record | None:
             with self.faults.guard("The model was not registered"):
-                registration = read_registration(meta, type(model).__name__)
+                registration = read_registration(meta, name_of(frontend, model))
                 if started is not None and not registration.parent:
                     parent, similarity = started.parent or "", started.similarity
                     registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
@@ -340,7 +340,7 @@ class ModelKeeperClient:
         frontend = frontend_for(model)
         trace = frontend.trace(model, example_inputs)
         program = program_of(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
-        return Described(type(model).__name__, describe(trace), program)
+        return Described(name_of(frontend, model), describe(trace), program)
 
     def once(self, model: Any, act: Callable[[Frontend], T]) -> T:
         """Act in one of the processes that train a model together; what came of it comes to all of them."""
@@ -385,8 +385,7 @@ class ModelKeeperClient:
         if self.settings.in_memory and not self._target.url:
             advice = "give it a folder or the address of a coordinator instead of :memory:"
             raise TypeError(f"a zoo in the memory of this process cannot be shared with others: {advice}")
-        place = self._target.url or str(self.settings.folder.absolute())
-        return _again, (place, self._given | {"user": self.user})
+        return _again, (self._place, self._given | {"user": self.user})
 
     def __enter__(self) -> "ModelKeeperClient":
         return self
@@ -403,15 +402,9 @@ class ModelKeeperClient:
             self.once(model, asked.append)
         return bool(asked)
 
-    def _remember(self, model: Any, answer: Answer) -> None:
-        with contextlib.suppress(TypeError):  # models that cannot be referred to weakly have no lineage
-            self._started[model] = answer
-
-    def _recall(self, model: Any) -> Answer | None:
-        try:
-            return self._started.get(model)
-        except TypeError:
-            return None
+    @property
+    def _place(self) -> str:
+        return self._target.url or str(self.settings.folder.absolute())
 
 
 def _helpless(trouble: list[str]) -> Answer:

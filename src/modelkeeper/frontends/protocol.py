@@ -10,6 +10,8 @@
     Deferring  optional (a method `materialise`): gives memory to models that were built without
     Team       optional (a method `team`): the processes that train one model together, of which one acts
                for all
+    Wrapped    optional (methods `behind`, `mark`, `mark_of`): looks behind what training tools wrap around a
+               model, and knows its copies again
 
 Who wants a capability asks for it with `runner_of` or `trials_of`, and is told what to do if it is not there.
 `modelkeeper.testing` holds a suite of tests that every front end should pass.
@@ -167,6 +169,19 @@ class Teamed(Protocol):
         Raises:
             CannotShare: That cannot be told.
         """
+
+
+class Wrapped(Protocol):
+    """A front end whose models are wrapped and copied while they are trained."""
+
+    def behind(self, model: Any) -> Any:
+        """The user's own model, behind what wraps it; a model that nothing wraps is its own."""
+
+    def mark(self, model: Any, mark: tuple[str, ...]) -> None:
+        """Write a few words on a model. Copies of it have them, too; its weights and what it does do not."""
+
+    def mark_of(self, model: Any) -> tuple[str, ...]:
+        """What was last written on a model, or on the one that it is a copy of; empty if nothing was."""
 
 
 class Examples(Protocol):
@@ -329,6 +344,25 @@ def team_of(frontend: Frontend, model: Any) -> Team | None:
     """The processes that train a model together; None: this one alone, or its front end does not say."""
     team = getattr(frontend, "team", None)
     return None if team is None else team(model)
+
+
+def behind(frontend: Frontend, model: Any) -> Any:
+    """The user's own model; the one that was given if its front end knows nothing that wraps models."""
+    look = getattr(frontend, "behind", None)
+    return model if look is None else look(model)
+
+
+def mark(frontend: Frontend, model: Any, words: tuple[str, ...]) -> None:
+    """Write a few words on a model, if its front end can."""
+    write = getattr(frontend, "mark", None)
+    if write is not None:
+        write(model, words)
+
+
+def mark_of(frontend: Frontend, model: Any) -> tuple[str, ...]:
+    """What was last written on a model or on what it is a copy of."""
+    look = getattr(frontend, "mark_of", None)
+    return () if look is None else look(model)
 
 
 def runner_of(frontend: Frontend) -> Runner:

@@ -24,14 +24,16 @@ from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.materialise import is_deferred, materialise
 from modelkeeper.frontends.torch.read_load import load, read
 from modelkeeper.frontends.torch.record_program import record_program
+from modelkeeper.frontends.torch.side_effects import unwrap
 from modelkeeper.frontends.torch.trials import Labelled, Loss, TorchTrial, duplicate, labelled
 from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Deferring, Freezing, Frontend, Team, Teamed
+    from modelkeeper.frontends.protocol import Deferring, Freezing, Frontend, Team, Teamed, Wrapped
 
 M = TypeVar("M")
+_MARK = "_modelkeeper"  # the attribute of a module that holds what was written on it
 
 
 class TorchRunner:
@@ -133,6 +135,19 @@ class TorchFrontend:
         """A tensor without numbers."""
         return example(shape, dtype)
 
+    def behind(self, model: nn.Module) -> nn.Module:
+        """The module behind wrappers."""
+        return unwrap(model)
+
+    def mark(self, model: nn.Module, mark: tuple[str, ...]) -> None:
+        """Write words on a module, as an attribute of the instance: no part of its `state_dict`."""
+        unwrap(model).__dict__[_MARK] = mark
+
+    def mark_of(self, model: nn.Module) -> tuple[str, ...]:
+        """What was written on a module, which `copy.deepcopy` and `pickle` hand on."""
+        mark = unwrap(model).__dict__.get(_MARK, ())
+        return mark if isinstance(mark, tuple) and all(isinstance(word, str) for word in mark) else ()
+
 
 FRONTEND = TorchFrontend()
 
@@ -141,3 +156,4 @@ if TYPE_CHECKING:
     _freezing: Freezing = FRONTEND
     _teamed: Teamed = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so
+    _wrapped: Wrapped = FRONTEND
