@@ -6,6 +6,7 @@
     Trials     optional (`frontend.trials`): trains copies of a model, for races between several starts
     Arranged   optional (a method `layouts`): says how models store their tensors, so that weights are
                written in that order when they are made, and `load` has nothing to move
+    Choosy     optional (a method `refuse`): says which models are not to be registered
 
 Who wants a capability asks for it with `runner_of` or `trials_of`, and is told what to do if it is not there.
 `modelkeeper.testing` holds a suite of tests that every front end should pass.
@@ -100,6 +101,17 @@ class Arranged(Protocol):
 
         What is named here comes to `load` as an array, as ever, or as `Laid`: in memory of its own, in this
         layout.
+        """
+
+
+class Choosy(Protocol):
+    """A front end that knows models whose weights alone are not what was measured."""
+
+    def refuse(self, model: Any) -> None:
+        """Let a model pass that may be registered.
+
+        Raises:
+            ModelRefused: It would be lent as something that it is not.
         """
 
 
@@ -240,6 +252,17 @@ def layouts_of(frontend: Frontend, model: Any) -> "Mapping[str, Layout]":
     """How a model stores its tensors; nothing if its front end does not say."""
     layouts = getattr(frontend, "layouts", None)
     return {} if layouts is None else layouts(model)
+
+
+def refuse(frontend: Frontend, model: Any) -> None:
+    """Let a model pass that may be registered; all do, if its front end has nothing against any.
+
+    Raises:
+        ModelRefused: It would be lent as something that it is not.
+    """
+    method = getattr(frontend, "refuse", None)
+    if method is not None:
+        method(model)
 
 
 def runner_of(frontend: Frontend) -> Runner:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from modelkeeper.frontends.calibrating.examples import Examples
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, Progress
 from modelkeeper.frontends.programs.program import Program
+from modelkeeper.frontends.torch.adapters import refuse_adapters
 from modelkeeper.frontends.torch.behaviour import difference
 from modelkeeper.frontends.torch.calibrate import calibrate, example_of
 from modelkeeper.frontends.torch.describe import example, trace_model
@@ -27,7 +28,7 @@ from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Frontend
+    from modelkeeper.frontends.protocol import Choosy, Frontend
 
 M = TypeVar("M")
 
@@ -112,6 +113,10 @@ class TorchFrontend:
         load(cast(nn.Module, model), weights)
         return model
 
+    def refuse(self, model: nn.Module) -> None:
+        """Refuse adapters: they are no models of their own."""
+        refuse_adapters(model)
+
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Tensor:
         """A tensor without numbers."""
         return example(shape, dtype)
@@ -121,3 +126,4 @@ FRONTEND = TorchFrontend()
 
 if TYPE_CHECKING:
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so
+    _choosy: Choosy = FRONTEND
