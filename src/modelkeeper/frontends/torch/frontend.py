@@ -20,6 +20,7 @@ from modelkeeper.frontends.torch.behaviour import difference
 from modelkeeper.frontends.torch.calibrate import calibrate, example_of
 from modelkeeper.frontends.torch.describe import example, trace_model
 from modelkeeper.frontends.torch.examples import collect
+from modelkeeper.frontends.torch.frozen import frozen
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.read_load import load, read
 from modelkeeper.frontends.torch.record_program import record_program
@@ -28,7 +29,7 @@ from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Choosy, Frontend
+    from modelkeeper.frontends.protocol import Choosy, Freezing, Frontend, Team, Teamed
 
 M = TypeVar("M")
 
@@ -113,6 +114,16 @@ class TorchFrontend:
         load(cast(nn.Module, model), weights)
         return model
 
+    def frozen(self, model: nn.Module) -> frozenset[str]:
+        """The names of tensors that do not require gradients."""
+        return frozen(model)
+
+    def team(self, model: nn.Module) -> "Team | None":
+        """The processes of torch.distributed that train the model together."""
+        from modelkeeper.frontends.torch.ranks import team
+
+        return team(self, model)
+
     def refuse(self, model: nn.Module) -> None:
         """Refuse adapters: they are no models of their own."""
         refuse_adapters(model)
@@ -125,5 +136,7 @@ class TorchFrontend:
 FRONTEND = TorchFrontend()
 
 if TYPE_CHECKING:
+    _freezing: Freezing = FRONTEND
+    _teamed: Teamed = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so
     _choosy: Choosy = FRONTEND

@@ -1,4 +1,4 @@
-"""Hugging Face's transformers: warm starts for their Trainer, by one callback."""
+"""Hugging Face's transformers: a callback for their Trainer, and the folders that they leave behind."""
 
 from modelkeeper.integrations.huggingface.callback import WarmStart
 
