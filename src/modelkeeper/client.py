@@ -26,7 +26,7 @@ import msgspec
 from modelkeeper.coordinator import Coordinator, target
 from modelkeeper.faults import Faults, KeeperWarning
 from modelkeeper.frontends import Frontend, frontend_for
-from modelkeeper.frontends.protocol import materialise, team_of
+from modelkeeper.frontends.protocol import materialise, refuse, team_of
 from modelkeeper.graph import Graph
 from modelkeeper.lineage import Starts, name_of
 from modelkeeper.meta import Query, read_query, read_registration, read_training
@@ -332,12 +332,14 @@ class ModelKeeperClient:
     # -- what a run needs -----------------------------------------------------------------------
 
     def describe(self, model: Any, example_inputs: Any = None) -> Described:
-        """What a model is, apart from its weights.
+        """What a model is, apart from its weights, for those who register it.
 
         Raises:
             CannotDescribe: It did not run on the inputs there were.
+            ModelRefused: It is not to be registered.
         """
         frontend = frontend_for(model)
+        refuse(frontend, model)
         trace = frontend.trace(model, example_inputs)
         program = program_of(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
         return Described(name_of(frontend, model), describe(trace), program)

@@ -12,6 +12,7 @@
                for all
     Wrapped    optional (methods `behind`, `mark`, `mark_of`): looks behind what training tools wrap around a
                model, and knows its copies again
+    Choosy     optional (a method `refuse`): says which models are not to be registered
 
 Who wants a capability asks for it with `runner_of` or `trials_of`, and is told what to do if it is not there.
 `modelkeeper.testing` holds a suite of tests that every front end should pass.
@@ -110,6 +111,17 @@ class Arranged(Protocol):
 
         What is named here comes to `load` as an array, as ever, or as `Laid`: in memory of its own, in this
         layout.
+        """
+
+
+class Choosy(Protocol):
+    """A front end that knows models whose weights alone are not what was measured."""
+
+    def refuse(self, model: Any) -> None:
+        """Let a model pass that may be registered.
+
+        Raises:
+            ModelRefused: It would be lent as something that it is not.
         """
 
 
@@ -363,6 +375,17 @@ def mark_of(frontend: Frontend, model: Any) -> tuple[str, ...]:
     """What was last written on a model or on what it is a copy of."""
     look = getattr(frontend, "mark_of", None)
     return () if look is None else look(model)
+
+
+def refuse(frontend: Frontend, model: Any) -> None:
+    """Let a model pass that may be registered; all do, if its front end has nothing against any.
+
+    Raises:
+        ModelRefused: It would be lent as something that it is not.
+    """
+    method = getattr(frontend, "refuse", None)
+    if method is not None:
+        method(model)
 
 
 def runner_of(frontend: Frontend) -> Runner:

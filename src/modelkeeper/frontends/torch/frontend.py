@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from modelkeeper.frontends.calibrating.examples import Examples
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, Progress
 from modelkeeper.frontends.programs.program import Program
+from modelkeeper.frontends.torch.adapters import refuse_adapters
 from modelkeeper.frontends.torch.behaviour import difference
 from modelkeeper.frontends.torch.calibrate import calibrate, example_of
 from modelkeeper.frontends.torch.describe import example, trace_model
@@ -30,7 +31,15 @@ from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Deferring, Freezing, Frontend, Team, Teamed, Wrapped
+    from modelkeeper.frontends.protocol import (
+        Choosy,
+        Deferring,
+        Freezing,
+        Frontend,
+        Team,
+        Teamed,
+        Wrapped,
+    )
 
 M = TypeVar("M")
 _MARK = "_modelkeeper"  # the attribute of a module that holds what was written on it
@@ -131,6 +140,10 @@ class TorchFrontend:
 
         return team(self, model)
 
+    def refuse(self, model: nn.Module) -> None:
+        """Refuse adapters: they are no models of their own."""
+        refuse_adapters(model)
+
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Tensor:
         """A tensor without numbers."""
         return example(shape, dtype)
@@ -157,3 +170,4 @@ if TYPE_CHECKING:
     _teamed: Teamed = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so
     _wrapped: Wrapped = FRONTEND
+    _choosy: Choosy = FRONTEND
