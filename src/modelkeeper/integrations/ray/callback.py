@@ -1,8 +1,8 @@
 """What becomes of trials whose processes could not register them?
 
 A process that is killed (memory, a node that goes) leaves the last version that it wrote, which may be some
-seconds old, or none. The driver looks after it: what a checkpoint of the trial holds, and the zoo does not, is
-registered from there.
+seconds old, or none. The driver looks after it: what a checkpoint of the trial holds, and the zoo does not,
+is registered from there.
 """
 
 from pathlib import Path
@@ -30,7 +30,8 @@ class KeepTrials(tune.Callback):
 
     def setup(self, *args: Any, **info: Any) -> None:
         """A search begins: can all its workers reach the zoo?"""
-        nodes = sum(bool(node.get("Alive")) for node in ray.nodes())
+        listed: Any = ray.nodes  # it has no types
+        nodes = sum(bool(node.get("Alive")) for node in listed())
         if nodes > 1 and not is_address(self.client.uri):
             warn(
                 f"The zoo is a folder, {self.client.uri}, and the cluster has {nodes} nodes: trials on other "

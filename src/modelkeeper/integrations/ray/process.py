@@ -4,8 +4,8 @@
     report(metrics, model)         instead of tune.report or ray.train.report
     finish()                       only where nobody else says that the training has ended
 
-A process of Ray trains one model at a time: a trial of Tune, or one worker of a TorchTrainer. What was said on
-the driver (`WarmStart`) comes with the trainable. Outside of Ray the same calls serve a plain training.
+A process of Ray trains one model at a time: a trial of Tune, or one worker of a TorchTrainer. What was said
+on the driver (`WarmStart`) comes with the trainable. Outside of Ray the same calls serve a plain training.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """When has a trial of Tune ended, and was that its end? By a class derived from its trainable.
 
-Code after the last report of a function never runs when a scheduler stops it, and a trial does not learn why it
-ends. A derived class does: Tune calls its `stop` before the process goes, and waits for it.
+Code after the last report of a function never runs when a scheduler stops it, and a trial does not learn why
+it ends. A derived class does: Tune calls its `stop` before the process goes, and waits for it.
 
     it returned, or said that it is done                             finished
     its budget is spent: ASHA's max_t, stop={"training_iteration": n}     finished
@@ -45,7 +45,7 @@ class _Kept(tune.Trainable):
     def train(self) -> Any:
         """One step; its result."""
         try:
-            result = super().train()
+            result = super().train()  # type: ignore[no-untyped-call]  # of Ray
         except BaseException:
             process.end(finished=False)
             raise
@@ -68,7 +68,7 @@ class _Kept(tune.Trainable):
     def stop(self) -> None:
         """The process is about to end."""
         self._end()
-        super().stop()
+        super().stop()  # type: ignore[no-untyped-call]  # of Ray
 
     def _expect(self) -> None:
         self._seen = {}
