@@ -23,6 +23,7 @@ from modelkeeper.errors import InvalidMetric
 from modelkeeper.faults import warn
 from modelkeeper.meta import read_training
 from modelkeeper.policy.objective import Objective, by_name, by_rule, numbers
+from modelkeeper.policy.quality import Metric
 from modelkeeper.run import EVERY, Run
 
 if TYPE_CHECKING:
@@ -149,11 +150,15 @@ class WarmTraining:
         if self.run is None or not self._register:
             return
         with self.client.faults.guard("This state of the model is not kept", ()):
-            given = numbers(metrics)
-            if self._objective is None:
-                self._objective = by_rule(given)
-            known = self._objective is not None and self._objective.measure(given) is not None
-            self.run.report(given, step=step, model=model if known else None)
+            known, given = self.measured(metrics)
+            self.run.report(given, step=step, model=None if known is None else model)
+
+    def measured(self, metrics: Mapping[str, Any]) -> tuple[Metric | None, dict[str, float]]:
+        """What is compared by, as these metrics of the tool say it, and all of them that are numbers."""
+        given = numbers(metrics)
+        if self._objective is None:
+            self._objective = by_rule(given)
+        return None if self._objective is None else self._objective.measure(given), given
 
     def finish(self, metrics: Mapping[str, Any] | None = None, model: Any = None) -> "Record | None":
         """The training has ended: register it. Twice is once."""
