@@ -16,6 +16,8 @@ EXAMPLES = [
     errors.InvalidProgram("step 3 (conv2d.default)", "no value 9 among 7"),
     errors.CannotCalibrate("the batches hold NaN", "Clean the data"),
     errors.CannotProbe("there are 2 batches", "Give at least 4, better 50"),
+    errors.CannotShare("Net", "its parameters do not lie on one device mesh", "Query for it before"),
+    errors.RanksApart("of 2 only rank 0 called within 30 s"),
     errors.InvalidWeights("fc.weight", "shape (3, 4), not (4, 3)"),
     errors.InvalidPairs("(3, 4)", "the parent has 2 layers"),
     errors.CannotGather("arrays of object cannot be gathered"),

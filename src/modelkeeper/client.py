@@ -12,6 +12,7 @@ since nobody else could notice it. A client can be pickled: it goes by its addre
 """
 
 import contextlib
+import dataclasses
 import getpass
 import logging
 import os
@@ -26,6 +27,7 @@ import msgspec
 from modelkeeper.coordinator import Coordinator, target
 from modelkeeper.faults import Faults, KeeperWarning
 from modelkeeper.frontends import Frontend, frontend_for
+from modelkeeper.frontends.protocol import team_of
 from modelkeeper.graph import Graph
 from modelkeeper.meta import Query, read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
 __all__ = ["KeeperWarning", "ModelKeeperClient", "Run", "login"]
 
 M = TypeVar("M")
+T = TypeVar("T")
 _log = logging.getLogger("modelkeeper")
+_ALL_FROZEN = 'every parameter of the model is frozen; pass frozen="replace" to have them replaced'
 
 
 class _ZooSource:
@@ -54,6 +58,11 @@ class _ZooSource:
 
     def loan(self, graph: Graph) -> "Loan":
         """What the parent that fits best lends; or a cold start."""
+        parameters = {tensor.name for tensor in graph.tensors.values() if not tensor.buffer and tensor.stored}
+        if parameters and parameters.issubset(self._query.frozen):
+            from modelkeeper.coordinator.local_loan import LocalLoan
+
+            return LocalLoan(Answer(reason=_ALL_FROZEN, dry_run=self._dry_run))
         return self._coordinator.query(graph, self._query, dry_run=self._dry_run)
 
     def another(self, graph: Graph, than: Answer) -> "Loan | None":
@@ -76,7 +85,7 @@ class ModelKeeperClient:
             it by the token.
         token: What a coordinator knows you by. Default: the variable MODELKEEPER_TOKEN.
         settings: Of a zoo in this process: capacity, policy, minimum_similarity ...; of a coordinator
-            elsewhere: timeout (seconds), spool (see `Settings`).
+            elsewhere: timeout (seconds), spool; of both: patience (see `Settings`).
 
     Raises:
         InvalidSetting: A setting has a value that cannot work.
@@ -96,7 +105,7 @@ class ModelKeeperClient:
         self.uri, self.settings = self._target.uri, self._target.settings
         self.on_error = on_error
         self._given = {"on_error": on_error, "user": user, "token": token, **settings}
-        self._user = user or login()
+        self.user = user or login()
         self._opened: Coordinator | None = None
         self._opening = threading.Lock()
         # Which parent a model started from.
@@ -126,6 +135,7 @@ class ModelKeeperClient:
         optimizer: Any = None,
         probe_steps: int | None = None,
         probe_seconds: float | None = None,
+        frozen: str = "keep",
     ) -> tuple[M, Answer]:
         """Load the most fitting known weights into `model`, in place.
 
@@ -150,6 +160,9 @@ class ModelKeeperClient:
             optimizer: What it will be trained with, or a function that makes one of parameters.
             probe_steps: Training steps of all starts together. Default: 100.
             probe_seconds: The race ends after about so long. Default: no limit.
+            frozen: What becomes of tensors that do not require gradients (Keras: of layers that are not
+                trainable), and of the statistics beside them: "keep" leaves them as they are, "replace" does
+                not. A model that is frozen altogether starts as it is.
 
         Returns:
             The model, and what was done: parent, similarity, what was copied, widened, narrowed, inserted
@@ -157,16 +170,17 @@ class ModelKeeperClient:
 
         Raises:
             InvalidMeta: A key of `meta` is unknown, or a value cannot be so.
-            InvalidSetting: `probe_steps` or `probe_seconds` cannot be so.
+            InvalidSetting: `probe_steps`, `probe_seconds` or `frozen` cannot be so.
             UnknownFramework: `model` comes from a framework without a front end.
         """
-        from modelkeeper.warmstart.pipeline import Request, start
+        from modelkeeper.warmstart.pipeline import Request, kept, start
         from modelkeeper.warmstart.race.rules import STEPS
         from modelkeeper.warmstart.race.starts import Probe
 
         query, steps = read_query(meta), STEPS if probe_steps is None else probe_steps
+        frontend = frontend_for(model)
         request = Request(
-            frontend_for(model),
+            frontend,
             model,
             example_inputs,
             calibrate=calibrate,
@@ -174,13 +188,25 @@ class ModelKeeperClient:
             progress=progress,
             probe=None if probe is None else Probe(probe, loss, optimizer, steps, probe_seconds),
         )
+
+        def ask(frontend: Frontend) -> Answer:
+            nonlocal model
+            with self.faults.guard("The model starts cold") as trouble:
+                asked = dataclasses.replace(request, frontend=frontend)
+                outcome = start(asked, _ZooSource(self.coordinator, query, dry_run), self.faults)
+                model = outcome.model
+                return outcome.final
+            return _helpless(trouble)
+
         with self.faults.guard("The model starts cold") as trouble:
-            outcome = start(request, _ZooSource(self.coordinator, query, dry_run), self.faults)
-            model, answer = outcome.model, outcome.final
+            request = dataclasses.replace(request, frozen=kept(frontend, model, frozen))
+            query = msgspec.structs.replace(query, frozen=tuple(sorted(request.frozen)))
+            team = team_of(request.frontend, model)
+            answer = ask(request.frontend) if team is None else team.write(ask, self.settings.patience)
             if not dry_run and not answer.cold:
                 self._remember(model, answer)
             return model, answer
-        return model, Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
+        return model, _helpless(trouble)
 
     def register_model(
         self, model: Any, meta: Mapping[str, Any], *, example_inputs: Any = None
@@ -203,14 +229,19 @@ class ModelKeeperClient:
             UnknownFramework: `model` comes from a framework without a front end.
         """
         started = self._recall(model)
+
+        def register(frontend: Frontend) -> Record | None:
+            with self.faults.guard("The model was not registered"):
+                registration = read_registration(meta, type(model).__name__)
+                if started is not None and not registration.parent:
+                    parent, similarity = started.parent or "", started.similarity
+                    registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
+                described = self.describe(model, example_inputs)
+                return self.keep(described, frontend.read(model), registration)
+            return None
+
         with self.faults.guard("The model was not registered"):
-            frontend_for(model)
-            registration = read_registration(meta, type(model).__name__)
-            if started is not None and not registration.parent:
-                parent, similarity = started.parent or "", started.similarity
-                registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
-            described = self.describe(model, example_inputs)
-            return self.keep(described, frontend_for(model).read(model), registration)
+            return self.once(model, register)
         return None
 
     # long: what a user may ask for, and the words that explain it.
@@ -269,6 +300,7 @@ class ModelKeeperClient:
             keep=keep,
             every=every,
             example_inputs=example_inputs,
+            speaks=self._speaks(model),
         )
 
     @contextlib.contextmanager
@@ -303,12 +335,26 @@ class ModelKeeperClient:
         """
         frontend = frontend_for(model)
         trace = frontend.trace(model, example_inputs)
-        program = _program(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
+        program = program_of(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
         return Described(type(model).__name__, describe(trace), program)
 
-    def copy_of(self, model: Any) -> dict[str, "Array"]:
-        """The weights of a model, in memory of their own."""
-        return {name: array.copy() for name, array in frontend_for(model).read(model)}
+    def once(self, model: Any, act: Callable[[Frontend], T]) -> T:
+        """Act in one of the processes that train a model together; what came of it comes to all of them."""
+        frontend = frontend_for(model)
+        team = team_of(frontend, model)
+        return act(frontend) if team is None else team.read(act, self.settings.patience)
+
+    def aside(self, model: Any, act: Callable[[Frontend], None], speaks: bool) -> None:
+        """Act in the process that speaks for those that train a model together, without holding them up.
+
+        Of a model that is divided among them all have to take part.
+        """
+        frontend = frontend_for(model)
+        team = team_of(frontend, model)
+        if team is not None and team.divided:
+            team.read(act, self.settings.patience)
+        elif speaks:
+            act(frontend)
 
     def keep(
         self,
@@ -319,7 +365,7 @@ class ModelKeeperClient:
         """Register a model by what it is, its weights and what is said of it."""
         named = tensors.items() if isinstance(tensors, Mapping) else tensors
         return self.coordinator.register(
-            described.graph, registration, named, owner=self._user, program=described.program
+            described.graph, registration, named, owner=self.user, program=described.program
         ).record
 
     def stop(self) -> None:
@@ -336,7 +382,7 @@ class ModelKeeperClient:
             advice = "give it a folder or the address of a coordinator instead of :memory:"
             raise TypeError(f"a zoo in the memory of this process cannot be shared with others: {advice}")
         place = self._target.url or str(self.settings.folder.absolute())
-        return _again, (place, self._given | {"user": self._user})
+        return _again, (place, self._given | {"user": self.user})
 
     def __enter__(self) -> "ModelKeeperClient":
         return self
@@ -345,6 +391,13 @@ class ModelKeeperClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _speaks(self, model: Any) -> bool:
+        """Does this process report for those that train the model with it?"""
+        asked: list[Frontend] = []
+        with self.faults.guard("What this process reports is not kept"):
+            self.once(model, asked.append)
+        return bool(asked)
 
     def _remember(self, model: Any, answer: Answer) -> None:
         with contextlib.suppress(TypeError):  # models that cannot be referred to weakly have no lineage
@@ -357,12 +410,17 @@ class ModelKeeperClient:
             return None
 
 
+def _helpless(trouble: list[str]) -> Answer:
+    """The answer when the keeper failed: a cold start."""
+    return Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
+
+
 def _again(uri: str, given: dict[str, Any]) -> ModelKeeperClient:
     """A client that was pickled."""
     return ModelKeeperClient(uri, **given)
 
 
-def _program(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
+def program_of(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
     """What a model computes, for those who start from it; nothing if that cannot be written down."""
     if frontend.runner is None:
         return b""

@@ -275,7 +275,8 @@ def plan_from(
 ) -> Plan:
     """Plan what a parent would lend to a model. The head goes along if both predict the same things."""
     alignment = align(parent_graph, prepared or graph)
-    return make_plan(parent_graph, graph, alignment, same_task=same_task(parent, query))
+    same = same_task(parent, query)
+    return make_plan(parent_graph, graph, alignment, same_task=same, frozen=query.frozen)
 
 
 class Clock:
