@@ -10,7 +10,7 @@ from typing import Any
 
 from modelkeeper.errors import UnknownFramework
 from modelkeeper.frontends import Frontend, frontend_for
-from modelkeeper.frontends.protocol import behind, mark, mark_of
+from modelkeeper.frontends.abilities import behind, mark, mark_of
 from modelkeeper.warmstart.answer import Answer
 
 

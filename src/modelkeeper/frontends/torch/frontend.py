@@ -31,15 +31,8 @@ from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import (
-        Choosy,
-        Deferring,
-        Freezing,
-        Frontend,
-        Team,
-        Teamed,
-        Wrapped,
-    )
+    from modelkeeper.frontends.abilities import Choosy, Deferring, Freezing, Team, Teamed, Wrapped
+    from modelkeeper.frontends.protocol import Frontend
 
 M = TypeVar("M")
 _MARK = "_modelkeeper"  # the attribute of a module that holds what was written on it
