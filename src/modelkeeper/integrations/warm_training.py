@@ -125,6 +125,7 @@ class WarmTraining:
         Returns:
             What was done; None if the keeper could not even be asked.
         """
+        self.stop()  # one that has not ended: its tool failed without telling
         known = self._known[model] if resumed and self.knows(model) else ("", "")
         self.run, self.began = None, True
         self.key, self.parent = key or known[0] or secrets.token_hex(8), parent or known[1]

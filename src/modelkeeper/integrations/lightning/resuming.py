@@ -1,8 +1,8 @@
-"""Does this `trainer.fit` go on from a checkpoint? Lightning knows at once, but tells only when it has loaded it.
+"""Does this `trainer.fit` go on from a checkpoint? Lightning knows at once, but tells only later.
 
-`trainer.ckpt_path` is set after `setup`, which is when a warm start has to be made: before optimizers. The one
-place that knows it until then is the method of the trainer that calls the hooks, so that is looked at. Where
-it is not found, in another version of Lightning, the question is open, and can be asked again later.
+`trainer.ckpt_path` is set after `setup`, which is when a warm start has to be made: before optimizers. What
+knows it until then is the method of the trainer that calls the hooks, so that is looked at. Where it is not
+found, in another version of Lightning, the question is open, and can be asked again later.
 """
 
 import sys
