@@ -21,10 +21,15 @@ def client(tmp_path: Path) -> ModelKeeperClient:
 
 
 @pytest.mark.parametrize(
-    ("build", "kind"),
-    [(bert, "input_ids"), (gpt2, "language"), (llama, "language"), (t5, "language"), (vit, "pixel_values")],
+    ("build", "kind", "bf16"),
+    [
+        (bert, "input_ids", True),
+        (gpt2, "language", False),
+        (llama, "language", True),
+        (t5, "language", False),
+        (vit, "pixel_values", True),
+    ],
 )
-@pytest.mark.parametrize("bf16", [False, True], ids=["fp32", "bf16"])
 def test_a_wider_model_starts_from_a_narrower_one(
     client: ModelKeeperClient, tmp_path: Path, build: Any, kind: str, bf16: bool
 ) -> None:
