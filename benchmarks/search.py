@@ -1,20 +1,20 @@
 """Does a search find as much in half the time when its trials start from each other?
 
-    python -m benchmarks.search            resumable: what is in benchmarks/results/search.json is not run again
+    python -m benchmarks.search       resumable: what is in benchmarks/results/search.json is not run again
 
 The protocol, which was written down before the first run:
 
 data      Fashion-MNIST: the first 2,000 training pictures, halved to 14 x 14; scored on 2,000 others
 grid      36 small convolutional networks: 3 depths x 3 widths x with or without batch norm x 2 rates
 training  Adam, batches of 64, a rate that falls to zero over the trial's own epochs (a cosine)
-cold      each trial trains 12 epochs from scratch
+cold      each trial trains 8 epochs from scratch
 warm      a zoo that is empty at first and grows while the search runs; a trial that starts warm trains by the
-          advice of its answer (12 x `advice.schedule`, at least 1), one that starts cold trains 12
-short     a control: each trial trains 3 epochs from scratch, as long as most warm ones
-ASHA      the same 36 in a random order, max_t 12, grace 1, factor 3; the rate falls over 12 epochs
+          advice of its answer (8 x `advice.schedule`, at least 1), one that starts cold trains 8
+short     a control: each trial trains 2 epochs from scratch, as long as most warm ones
+ASHA      the same 36 in a random order, max_t 8, grace 1, factor 2; the rate falls over 8 epochs
           asha-cold; asha-warm: rungs compare warm and cold trials as they come; asha-time: the scheduler's
           clock is `TIME`, so that a warm trial joins at the rung that it need not train up to
-truth     each of the 36 from scratch for 24 epochs, the mean of 2 seeds that no search uses
+truth     each of the 36 from scratch for 16 epochs, the mean of 2 seeds that no search uses
 measured  epochs trained in all, seconds of `Tuner.fit` (other programs share the machine: epochs count), the
           best score, and Spearman's rank correlation of the trials' last scores with the truth; 3 seeds
 
@@ -45,13 +45,13 @@ from modelkeeper.integrations.ray import TIME, WarmStart, report, warm_start
 
 RESULT = Path(__file__).parent / "results" / "search.json"
 META = {"data": "fashion-mnist", "task": "classification"}
-EPOCHS, SHORT, LONG, BATCH = 12, 3, 24, 64
+EPOCHS, SHORT, LONG, BATCH = 8, 2, 16, 64
 GRID = [
     {"number": number, "depth": depth, "width": width, "norm": norm, "rate": rate}
     for number, (depth, width, norm, rate) in enumerate(
         (depth, width, norm, rate)
         for depth in (1, 2, 3)
-        for width in (8, 16, 24)
+        for width in (8, 12, 16)
         for norm in (False, True)
         for rate in (0.002, 0.01)
     )
@@ -122,7 +122,7 @@ def search(arm: str, seed: int, data: list[torch.Tensor], epochs: int) -> dict[s
     space = {"trial": tune.grid_search([GRID[number] | more for number in order])}
     clock = TIME if arm == "asha-time" else "training_iteration"
     scheduler = (
-        ASHAScheduler(time_attr=clock, max_t=EPOCHS, grace_period=1, reduction_factor=3) if halving else None
+        ASHAScheduler(time_attr=clock, max_t=EPOCHS, grace_period=1, reduction_factor=2) if halving else None
     )
     chosen = tune.TuneConfig(metric="accuracy", mode="max", scheduler=scheduler, reuse_actors=True)
     shared = ray.put(data)
