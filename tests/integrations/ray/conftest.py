@@ -1,4 +1,4 @@
-"""A cluster of Ray on this machine, once for all tests; what Ray warns of among itself is no warning of ours."""
+"""A cluster of Ray on this machine, once for all; what Ray warns of among itself is no warning of ours."""
 
 import os
 from collections.abc import Iterator

@@ -14,10 +14,11 @@ results = warm.tuner(train, param_space=...).fit()       # instead of tune.Tuner
 
 from modelkeeper.integrations.ray.callback import KeepTrials
 from modelkeeper.integrations.ray.checkpoint import load_checkpoint, save_checkpoint
-from modelkeeper.integrations.ray.process import finish, report, warm_start
+from modelkeeper.integrations.ray.process import TIME, finish, report, warm_start
 from modelkeeper.integrations.ray.search import WarmStart
 
 __all__ = [
+    "TIME",
     "KeepTrials",
     "WarmStart",
     "finish",

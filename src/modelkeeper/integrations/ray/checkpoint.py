@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import ray.train
 from ray.tune import Checkpoint
 
 from modelkeeper import transfer
@@ -85,11 +86,11 @@ def load_checkpoint(
 @contextlib.contextmanager
 def folder_of(checkpoint: Where) -> Iterator[Path]:
     """The files of a checkpoint, on this machine."""
-    if isinstance(checkpoint, str | os.PathLike):
-        yield Path(checkpoint)
-    else:
+    if isinstance(checkpoint, Checkpoint | ray.train.Checkpoint):
         with checkpoint.as_directory() as folder:
             yield Path(folder)
+    else:
+        yield Path(checkpoint)
 
 
 def graph_in(folder: Path) -> tuple[Graph, str]:

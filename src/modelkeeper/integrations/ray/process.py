@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.records import Record
 
 TUNE, TRAIN, ALONE = "tune", "train", "alone"
+# A clock for schedulers, `time_attr=TIME`: reports so far, and for a warm start what it need not train again.
+TIME = "modelkeeper/time"
 
 
 class Sent(Struct, frozen=True):
@@ -34,6 +36,8 @@ class Sent(Struct, frozen=True):
     client: Where = None
     meta: dict[str, Any] = {}
     arguments: dict[str, Any] = {}
+    longest: float = 0.0  # what trials may get at most, if their time is `TIME`
+    told: bool = True  # will anybody say when the training ends?
 
     def training(
         self, client: Where, meta: Mapping[str, Any] | None, more: Mapping[str, Any]
@@ -64,7 +68,7 @@ class _Open(Struct):
 
 
 _LOCK = threading.RLock()  # the training runs in one thread, and is ended in another
-_sent = Sent()
+_sent = Sent(told=False)
 _place: Place | None = None
 _open: _Open | None = None
 
@@ -159,6 +163,8 @@ def note(metrics: Mapping[str, Any], model: Any = None, *, checkpoint: Any = Non
         _open.warm.report(metrics, _open.model if model is None else model, _open.reports)
         if checkpoint is not None:
             describe_checkpoint(checkpoint.path)
+        if not _sent.told and _open.warm.run is not None:  # this report may be the last: nobody would say
+            _open.warm.run.flush()
 
 
 def describe_checkpoint(folder: str) -> None:
@@ -174,12 +180,17 @@ def describe_checkpoint(folder: str) -> None:
 
 def start_of() -> dict[str, Any]:
     """How the training started, for results of Tune."""
-    answer = _open.warm.answer if _open is not None else None
-    if answer is None:
+    opened = _open
+    answer = opened.warm.answer if opened is not None else None
+    if opened is None or answer is None:
         return {}
-    start = "cold" if answer.cold else "warm"
     return {
-        "modelkeeper": {"start": start, "parent": answer.parent or "", "similarity": answer.similarity or 0.0}
+        "modelkeeper": {
+            "start": "cold" if answer.cold else "warm",
+            "parent": answer.parent or "",
+            "similarity": answer.similarity or 0.0,
+            "time": opened.reports + (1 - answer.advice.schedule) * _sent.longest,
+        }
     }
 
 

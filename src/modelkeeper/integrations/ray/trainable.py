@@ -12,13 +12,15 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import msgspec
 from ray import tune
 from ray.tune.result import DONE, RESULT_DUPLICATE
 from ray.tune.trainable import FunctionTrainable, wrap_function
+from ray.tune.utils import flatten_dict
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.integrations.ray import process
-from modelkeeper.integrations.ray.process import Sent
+from modelkeeper.integrations.ray.process import TIME, Sent
 
 Budget = Mapping[str, float]
 
@@ -97,13 +99,15 @@ def kept(trainable: Any, sent: Sent, budget: Budget) -> Any:
         raise InvalidSetting("trainable", trainable.__name__, advice)
     name = getattr(trainable, "__name__", base.__name__)
     itself = issubclass(base, FunctionTrainable)
+    sent = msgspec.structs.replace(sent, longest=float(budget.get(TIME, 0.0)))
     added = {"sent": sent, "budget": dict(budget), "reports_itself": itself, "_name": name}
     return type(name, (_Kept, base), added)
 
 
 def spent(budget: Budget, result: Mapping[str, Any]) -> bool:
     """Has a trial with this result had all that it could get?"""
-    return any(name in result and result[name] >= limit for name, limit in budget.items())
+    flat = flatten_dict(dict(result))
+    return any(name in flat and flat[name] >= limit for name, limit in budget.items())
 
 
 def budget_of(scheduler: Any, stop: Any) -> dict[str, float]:
