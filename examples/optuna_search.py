@@ -5,7 +5,7 @@ python examples/optuna_search.py
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 import optuna
 import torch
@@ -20,14 +20,14 @@ images, labels = load_digits(return_X_y=True)
 X, Y = torch.tensor(images / 16, dtype=torch.float32), torch.tensor(labels)
 
 
-def objective(trial: optuna.Trial, client: Any, epochs: int) -> float:
+def objective(trial: optuna.Trial, client: ModelKeeperClient, register: bool, epochs: int) -> float:
     """Train one network; how wide and how deep is to be found."""
     torch.manual_seed(0)
     width, layers = trial.suggest_int("width", 16, 64, step=16), [nn.Flatten()]
     for inputs in [64, *[width] * (trial.suggest_int("depth", 1, 3) - 1)]:
         layers += [nn.Linear(inputs, width), nn.ReLU()]
     model = nn.Sequential(*layers, nn.Linear(width, 10))
-    with warm_trial(trial, model, META, client=client, metric="accuracy", register=bool(client)) as run:
+    with warm_trial(trial, model, META, client=client, metric="accuracy", register=register) as run:
         optimizer = torch.optim.Adam(model.parameters(), 0.003)  # after the warm start
         for epoch in range(epochs):
             for batch in torch.randperm(1200).split(64):
@@ -48,12 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--epochs", type=int, default=3)
     chosen = options.parse_args(arguments)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    for name, keeper in (("cold", None), ("warm", ModelKeeperClient(":memory:"))):
+    for name, register in (("cold", False), ("warm", True)):  # in a zoo that stays empty all start cold
         study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(0))
-        empty = ModelKeeperClient(":memory:")  # nothing is registered there: all start cold
-        study.optimize(
-            lambda trial, client=keeper or empty: objective(trial, client, chosen.epochs), chosen.trials
-        )
+        search = partial(objective, client=ModelKeeperClient(":memory:"), register=register)
+        study.optimize(partial(search, epochs=chosen.epochs), chosen.trials)
         print(f"{name}: best accuracy {study.best_value:.3f}\n{summary(study)}")
 
 

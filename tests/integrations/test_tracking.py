@@ -13,6 +13,7 @@ from modelkeeper import KeeperWarning, ModelKeeperClient  # noqa: E402
 from modelkeeper.errors import InvalidSetting  # noqa: E402
 from modelkeeper.integrations.tracking import active, log_start, trackers  # noqa: E402
 from modelkeeper.integrations.warm_training import WarmTraining  # noqa: E402
+from tests.helpers.pages import run_page  # noqa: E402
 
 META = {"data": "digits", "task": "classification"}
 
@@ -93,3 +94,9 @@ def test_no_tracker_is_imported(tmp_path: Path) -> None:
         "assert not {'mlflow', 'wandb', 'tensorboard', 'optuna'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorboard")
+def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tensorboard")
+    run_page("docs/integrations/trackers.md", capsys)

@@ -1,5 +1,6 @@
 """MLflow, the real one: do runs say how they started, and come their models into a zoo?"""
 
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from modelkeeper.errors import InvalidMetric, InvalidSetting  # noqa: E402
 from modelkeeper.importing import FAILED, IMPORTED, SKIPPED, import_runs  # noqa: E402
 from modelkeeper.integrations.mlflow import log_start, register_run  # noqa: E402
 from modelkeeper.integrations.warm_training import WarmTraining  # noqa: E402
+from tests.helpers.pages import ROOT, run_page  # noqa: E402
 
 META = {"data": "digits", "task": "classification"}
 
@@ -137,3 +139,53 @@ def test_what_cannot_be_found_is_said(experiment: str, client: ModelKeeperClient
         import_runs(client, experiment="another")
     with pytest.raises(InvalidSetting, match="give one of"):
         import_runs(client)
+
+
+def test_what_autolog_measured_counts(experiment: str, client: ModelKeeperClient, tmp_path: Path) -> None:
+    lightning: Any = pytest.importorskip("pytorch_lightning")
+
+    class Net(lightning.LightningModule):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 2)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x)
+
+        def training_step(self, batch: Any, _: int) -> Any:
+            return self.layer(batch[0]).square().mean()
+
+        def validation_step(self, batch: Any, _: int) -> None:
+            self.log("val_loss", self.layer(batch[0]).square().mean())
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(4, 4)), batch_size=4)
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    mlflow.pytorch.autolog(log_models=False, checkpoint=False)
+    try:
+        trainer = lightning.Trainer(
+            max_epochs=2, accelerator="cpu", default_root_dir=tmp_path, enable_checkpointing=False, **quiet
+        )
+        model = Net()
+        trainer.fit(model, data, data)
+    finally:
+        mlflow.pytorch.autolog(disable=True)
+    record = register_run(client, model, META, example_inputs=torch.ones(1, 4))
+    assert record is not None
+    assert record.metric == "loss"
+    assert record.value == pytest.approx(float(trainer.callback_metrics["val_loss"]))
+
+
+def test_the_page_and_the_example_run(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = mlflow.get_tracking_uri()
+    try:
+        run_page("docs/integrations/mlflow.md", capsys)
+        runpy.run_path(str(ROOT / "examples" / "mlflow_tracking.py"), run_name="__main__")
+    finally:
+        mlflow.set_tracking_uri(before)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("width 16: cold")
+    assert printed[1].startswith("width 24: warm")
+    assert sorted(line.strip() for line in printed[2:]) == ["net16: imported", "net24: imported"]

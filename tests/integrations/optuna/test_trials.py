@@ -1,5 +1,6 @@
 """warm_trial: trials of real studies. How do they start, what is kept of them, however they end?"""
 
+import runpy
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,7 @@ torch = pytest.importorskip("torch")
 from modelkeeper import KeeperWarning, ModelKeeperClient  # noqa: E402
 from modelkeeper.errors import InvalidMeta, InvalidSetting  # noqa: E402
 from modelkeeper.integrations.optuna import summary, tell, warm_trial  # noqa: E402
+from tests.helpers.pages import ROOT, run_page  # noqa: E402
 
 META = {"data": "digits", "task": "classification"}
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -280,3 +282,12 @@ def test_only_asking(client: ModelKeeperClient) -> None:
     with warm_trial(study.ask(), net(), META, client=client, metric="accuracy", register=False) as run:
         run.report(0.5, 0)
     assert (run.record, client.coordinator.count()) == (None, 0)
+
+
+def test_the_page_and_the_example_run(capsys: pytest.CaptureFixture[str]) -> None:
+    run_page("docs/integrations/optuna.md", capsys)
+    example = runpy.run_path(str(ROOT / "examples" / "optuna_search.py"), run_name="example")
+    example["main"](["--trials", "2", "--epochs", "1"])
+    printed = capsys.readouterr().out
+    assert printed.index("cold: best accuracy") < printed.index("warm: best accuracy")
+    assert printed.count("warm from Sequential") == 1
