@@ -16,6 +16,7 @@ PACKAGE = ROOT / "src" / "modelkeeper"
 ORDER = (
     "errors",
     "text",
+    "faults",
     "plugins",
     "settings",
     "_native",
@@ -34,6 +35,7 @@ ORDER = (
     "meta",
     "coordinator",
     "server",
+    "run",
     "client",
     "integrations",
     "cli",

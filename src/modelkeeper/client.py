@@ -7,87 +7,47 @@
     client.stop()
 
 A training is never stopped or spoiled by the keeper: if a zoo cannot be reached or read, the client says so
-by a warning, and the model starts as it was. Wrong use (a typo in `meta`, no accuracy, weights that hold NaN)
-is an error at once, since nobody else could notice it.
+by a warning, and the model starts as it was. Wrong use (a typo in `meta`, no accuracy) is an error at once,
+since nobody else could notice it. A client can be pickled: it goes by its address, and opens the zoo anew.
 """
 
 import contextlib
+import dataclasses
 import getpass
 import logging
 import os
-import sys
 import threading
-import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from modelkeeper.coordinator import Coordinator, target
-from modelkeeper.errors import (
-    InvalidMeta,
-    InvalidMetric,
-    InvalidSetting,
-    InvalidWeights,
-    ModelRefused,
-    UnknownFramework,
-    UnknownModel,
-)
+from modelkeeper.faults import Faults, KeeperWarning
 from modelkeeper.frontends import Frontend, frontend_for
+from modelkeeper.frontends.protocol import team_of
 from modelkeeper.graph import Graph
-from modelkeeper.meta import ONLY_QUERY, Query, read_query, read_registration
-from modelkeeper.policy.quality import number
+from modelkeeper.meta import Query, read_query, read_registration, read_training
+from modelkeeper.policy.objective import by_name
+from modelkeeper.run import EVERY, Described, Run, identity_of
 from modelkeeper.settings import MEMORY
 from modelkeeper.tracing.describe import describe
 from modelkeeper.warmstart.answer import Answer
-from modelkeeper.zoo.records import Record
+from modelkeeper.zoo.records import Record, Registration
 from modelkeeper.zoo.zoo import MAX_PROGRAM
 
 if TYPE_CHECKING:
     from modelkeeper.warmstart.loan import Loan
+    from modelkeeper.weights import Array
+
+__all__ = ["KeeperWarning", "ModelKeeperClient", "Run", "login"]
 
 M = TypeVar("M")
+T = TypeVar("T")
 _log = logging.getLogger("modelkeeper")
-_OWN_CODE = (os.path.dirname(__file__) + os.sep, contextlib.__file__)  # files that a warning does not name
-
-# What the caller did wrong, as opposed to what happened to the keeper.
-_WRONG_USE: tuple[type[Exception], ...] = (
-    InvalidMeta,
-    InvalidMetric,
-    InvalidSetting,
-    UnknownFramework,
-    UnknownModel,
-)
-
-
-class KeeperWarning(UserWarning):
-    """The keeper could not help, or could not keep a model. Training goes on."""
-
-
-class _Faults:
-    """What becomes of a fault of the keeper: a warning, or the error itself."""
-
-    def __init__(self, on_error: str) -> None:
-        self._raise = on_error == "raise"
-
-    @contextlib.contextmanager
-    def guard(self, consequence: str, wrong_use: tuple[type[Exception], ...] = ()) -> Iterator[list[str]]:
-        """Let no fault of the keeper reach the training: warn instead. Yields what went wrong."""
-        trouble: list[str] = []
-        try:
-            yield trouble
-        except _WRONG_USE + wrong_use:
-            raise
-        except Exception as problem:
-            if self._raise:
-                raise
-            text = str(problem).strip().partition("\n")[0] or "no message"
-            if not isinstance(problem, ModelRefused):
-                text = f"{type(problem).__name__}: {text}"
-            trouble.append(text)
-            warnings.warn(f"{consequence}. {text}", KeeperWarning, stacklevel=_outside())
+_ALL_FROZEN = 'every parameter of the model is frozen; pass frozen="replace" to have them replaced'
 
 
 class _ZooSource:
@@ -98,6 +58,11 @@ class _ZooSource:
 
     def loan(self, graph: Graph) -> "Loan":
         """What the parent that fits best lends; or a cold start."""
+        parameters = {tensor.name for tensor in graph.tensors.values() if not tensor.buffer and tensor.stored}
+        if parameters and parameters.issubset(self._query.frozen):
+            from modelkeeper.coordinator.local_loan import LocalLoan
+
+            return LocalLoan(Answer(reason=_ALL_FROZEN, dry_run=self._dry_run))
         return self._coordinator.query(graph, self._query, dry_run=self._dry_run)
 
     def another(self, graph: Graph, than: Answer) -> "Loan | None":
@@ -120,7 +85,7 @@ class ModelKeeperClient:
             it by the token.
         token: What a coordinator knows you by. Default: the variable MODELKEEPER_TOKEN.
         settings: Of a zoo in this process: capacity, policy, minimum_similarity ...; of a coordinator
-            elsewhere: timeout (seconds), spool (see `Settings`).
+            elsewhere: timeout (seconds), spool; of both: patience (see `Settings`).
 
     Raises:
         InvalidSetting: A setting has a value that cannot work.
@@ -135,13 +100,12 @@ class ModelKeeperClient:
         token: str = "",
         **settings: Any,
     ) -> None:
-        if on_error not in ("cold", "raise"):
-            raise InvalidSetting("on_error", repr(on_error), 'choose "cold" or "raise"')
+        self.faults = Faults(on_error)
         self._target = target(uri, token=token, **settings)
         self.uri, self.settings = self._target.uri, self._target.settings
         self.on_error = on_error
-        self._faults, self.user = _Faults(on_error), user or login()
         self._given = {"on_error": on_error, "user": user, "token": token, **settings}
+        self.user = user or login()
         self._opened: Coordinator | None = None
         self._opening = threading.Lock()
         # Which parent a model started from.
@@ -171,6 +135,7 @@ class ModelKeeperClient:
         optimizer: Any = None,
         probe_steps: int | None = None,
         probe_seconds: float | None = None,
+        frozen: str = "keep",
     ) -> tuple[M, Answer]:
         """Load the most fitting known weights into `model`, in place.
 
@@ -195,6 +160,9 @@ class ModelKeeperClient:
             optimizer: What it will be trained with, or a function that makes one of parameters.
             probe_steps: Training steps of all starts together. Default: 100.
             probe_seconds: The race ends after about so long. Default: no limit.
+            frozen: What becomes of tensors that do not require gradients (Keras: of layers that are not
+                trainable), and of the statistics beside them: "keep" leaves them as they are, "replace" does
+                not. A model that is frozen altogether starts as it is.
 
         Returns:
             The model, and what was done: parent, similarity, what was copied, widened, narrowed, inserted
@@ -202,16 +170,17 @@ class ModelKeeperClient:
 
         Raises:
             InvalidMeta: A key of `meta` is unknown, or a value cannot be so.
-            InvalidSetting: `probe_steps` or `probe_seconds` cannot be so.
+            InvalidSetting: `probe_steps`, `probe_seconds` or `frozen` cannot be so.
             UnknownFramework: `model` comes from a framework without a front end.
         """
-        from modelkeeper.warmstart.pipeline import Request, start
+        from modelkeeper.warmstart.pipeline import Request, kept, start
         from modelkeeper.warmstart.race.rules import STEPS
         from modelkeeper.warmstart.race.starts import Probe
 
         query, steps = read_query(meta), STEPS if probe_steps is None else probe_steps
+        frontend = frontend_for(model)
         request = Request(
-            frontend_for(model),
+            frontend,
             model,
             example_inputs,
             calibrate=calibrate,
@@ -219,13 +188,25 @@ class ModelKeeperClient:
             progress=progress,
             probe=None if probe is None else Probe(probe, loss, optimizer, steps, probe_seconds),
         )
-        with self._faults.guard("The model starts cold") as trouble:
-            outcome = start(request, _ZooSource(self.coordinator, query, dry_run), self._faults)
-            model, answer = outcome.model, outcome.final
+
+        def ask(frontend: Frontend) -> Answer:
+            nonlocal model
+            with self.faults.guard("The model starts cold") as trouble:
+                asked = dataclasses.replace(request, frontend=frontend)
+                outcome = start(asked, _ZooSource(self.coordinator, query, dry_run), self.faults)
+                model = outcome.model
+                return outcome.final
+            return _helpless(trouble)
+
+        with self.faults.guard("The model starts cold") as trouble:
+            request = dataclasses.replace(request, frozen=kept(frontend, model, frozen))
+            query = msgspec.structs.replace(query, frozen=tuple(sorted(request.frozen)))
+            team = team_of(request.frontend, model)
+            answer = ask(request.frontend) if team is None else team.write(ask, self.settings.patience)
             if not dry_run and not answer.cold:
                 self._remember(model, answer)
             return model, answer
-        return model, Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
+        return model, _helpless(trouble)
 
     def register_model(
         self, model: Any, meta: Mapping[str, Any], *, example_inputs: Any = None
@@ -243,57 +224,149 @@ class ModelKeeperClient:
             Its record; None if the zoo did not take it (a warning says why).
 
         Raises:
-            InvalidMeta, InvalidMetric: `meta` cannot be so, or does not say how good the model is.
-            InvalidWeights: The weights hold NaN: the training has failed.
+            InvalidMeta, InvalidMetric: `meta` cannot be so, or does not say how good the model is. NaN, in
+                the metric or in the weights, is an outcome of a training: a warning says so.
             UnknownFramework: `model` comes from a framework without a front end.
         """
-        frontend = frontend_for(model)
-        registration = read_registration(meta, type(model).__name__)
         started = self._recall(model)
-        if started is not None and not registration.parent:
-            parent, similarity = started.parent or "", started.similarity
-            registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
-        with self._faults.guard("The model was not registered", (InvalidWeights,)):
-            trace = frontend.trace(model, example_inputs)
-            program = program_of(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
-            return self.coordinator.register(
-                describe(trace), registration, frontend.read(model), owner=self.user, program=program
-            ).record
+
+        def register(frontend: Frontend) -> Record | None:
+            with self.faults.guard("The model was not registered"):
+                registration = read_registration(meta, type(model).__name__)
+                if started is not None and not registration.parent:
+                    parent, similarity = started.parent or "", started.similarity
+                    registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
+                described = self.describe(model, example_inputs)
+                return self.keep(described, frontend.read(model), registration)
+            return None
+
+        with self.faults.guard("The model was not registered"):
+            return self.once(model, register)
         return None
+
+    # long: what a user may ask for, and the words that explain it.
+    def start(
+        self,
+        model: M,
+        meta: Mapping[str, Any] | None = None,
+        *,
+        key: str = "",
+        resumed: bool = False,
+        monitor: str = "",
+        mode: str = "auto",
+        keep: str = "best",
+        every: float = EVERY,
+        example_inputs: Any = None,
+        **query: Any,
+    ) -> Run[M]:
+        """Begin a training: load the most fitting known weights, and give what its progress is reported to.
+
+            run = client.start(model, {"data": "Flowers102", "task": "classification"})
+            for epoch in range(90):
+                ...
+                run.report(accuracy=accuracy, step=epoch, model=model)
+            run.finish()
+
+        Args:
+            model: As for `query_for_model`.
+            meta: Keys for queries and for registrations.
+            key: What the training is called by whoever runs it. Trainings of the same key and user are one:
+                what they report takes the place of what was reported before. Default: it is one of its own.
+            resumed: It goes on from a checkpoint: do not ask, leave the model as it is.
+            monitor: The metric that reports are compared by. Default: accuracy; else the only metric; else
+                the loss.
+            mode: "min" or "max", where the name of the metric does not tell.
+            keep: Of the reports with the model, keep the "best" or the "last".
+            every: Seconds between two versions that are written while the training goes on.
+            example_inputs: As for `query_for_model`.
+            query: Further arguments of `query_for_model`: calibrate, labels, probe ...
+
+        Raises:
+            InvalidMeta, InvalidSetting: `meta` or an argument cannot be so: said before the training.
+            UnknownFramework: `model` comes from a framework without a front end.
+        """
+        asked, registered = read_training(meta)
+        objective = by_name(monitor, mode) if monitor else None
+        answer = Answer(reason="not asked: the training goes on from a checkpoint")
+        if not resumed:
+            _, answer = self.query_for_model(model, asked, example_inputs=example_inputs, **query)
+        return Run(
+            self,
+            model,
+            answer,
+            registered,
+            identity=identity_of(key),
+            objective=objective,
+            keep=keep,
+            every=every,
+            example_inputs=example_inputs,
+            speaks=self._speaks(model),
+        )
 
     @contextlib.contextmanager
     def training(
-        self, model: M, meta: Mapping[str, Any], *, example_inputs: Any = None
-    ) -> Iterator["Run[M]"]:
+        self, model: M, meta: Mapping[str, Any] | None = None, *, example_inputs: Any = None, **more: Any
+    ) -> Iterator[Run[M]]:
         """Query on entry, register on a clean exit with what `run.report` was told.
 
             with client.training(model, {"data": "Flowers102", "task": "classification"}) as run:
                 for epoch in range(90):
                     ...
-                    run.report(accuracy=accuracy)
+                    run.report(accuracy=accuracy, model=model)
 
-        If the block raises, nothing is registered. Keys of `meta` for queries and for registrations may both
-        be given.
+        If the block raises, what was reported with the model is kept as unfinished, else nothing. Arguments
+        are those of `start`.
         """
-        given = dict(meta)
-        both: dict[str, Any] = {key: given[key] for key in ("data", "task", "tags") if key in given}
-        asked = both | {key: given.pop(key) for key in ONLY_QUERY if key in given}
-        read_query(asked)
-        read_registration(given | {"accuracy": 0.5}, "check")  # a typo shall not show after the training
-        _, answer = self.query_for_model(model, asked, example_inputs=example_inputs)
-        run = Run(model, answer)
-        yield run
-        if run.metrics:
-            measured = {**given.get("metrics", {}), **run.metrics}
-            run.record = self.register_model(
-                model, given | {"metrics": measured}, example_inputs=example_inputs
-            )
-        else:
-            warnings.warn(
-                "The model was not registered: run.report(accuracy=...) was never called.",
-                KeeperWarning,
-                stacklevel=3,
-            )
+        run = self.start(model, meta, example_inputs=example_inputs, **more)
+        try:
+            yield run
+        except BaseException:
+            run.stop()
+            raise
+        run.finish()
+
+    # -- what a run needs -----------------------------------------------------------------------
+
+    def describe(self, model: Any, example_inputs: Any = None) -> Described:
+        """What a model is, apart from its weights.
+
+        Raises:
+            CannotDescribe: It did not run on the inputs there were.
+        """
+        frontend = frontend_for(model)
+        trace = frontend.trace(model, example_inputs)
+        program = program_of(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
+        return Described(type(model).__name__, describe(trace), program)
+
+    def once(self, model: Any, act: Callable[[Frontend], T]) -> T:
+        """Act in one of the processes that train a model together; what came of it comes to all of them."""
+        frontend = frontend_for(model)
+        team = team_of(frontend, model)
+        return act(frontend) if team is None else team.read(act, self.settings.patience)
+
+    def aside(self, model: Any, act: Callable[[Frontend], None], speaks: bool) -> None:
+        """Act in the process that speaks for those that train a model together, without holding them up.
+
+        Of a model that is divided among them all have to take part.
+        """
+        frontend = frontend_for(model)
+        team = team_of(frontend, model)
+        if team is not None and team.divided:
+            team.read(act, self.settings.patience)
+        elif speaks:
+            act(frontend)
+
+    def keep(
+        self,
+        described: Described,
+        tensors: "Mapping[str, Array] | Iterable[tuple[str, Array]]",
+        registration: Registration,
+    ) -> Record:
+        """Register a model by what it is, its weights and what is said of it."""
+        named = tensors.items() if isinstance(tensors, Mapping) else tensors
+        return self.coordinator.register(
+            described.graph, registration, named, owner=self.user, program=described.program
+        ).record
 
     def stop(self) -> None:
         """Let go of the zoo. The client can be used again; it then opens it anew."""
@@ -319,6 +392,13 @@ class ModelKeeperClient:
     ) -> None:
         self.stop()
 
+    def _speaks(self, model: Any) -> bool:
+        """Does this process report for those that train the model with it?"""
+        asked: list[Frontend] = []
+        with self.faults.guard("What this process reports is not kept"):
+            self.once(model, asked.append)
+        return bool(asked)
+
     def _remember(self, model: Any, answer: Answer) -> None:
         with contextlib.suppress(TypeError):  # models that cannot be referred to weakly have no lineage
             self._started[model] = answer
@@ -330,26 +410,14 @@ class ModelKeeperClient:
             return None
 
 
-class Run(Generic[M]):
-    """A training under way: the model, how it started, and how good it has become."""
-
-    def __init__(self, model: M, answer: Answer) -> None:
-        self.model, self.answer = model, answer
-        self.metrics: dict[str, float] = {}
-        self.record: Record | None = None  # after the training, if it was registered
-
-    def report(self, **metrics: float) -> None:
-        """How good the model is now, e.g. `accuracy=0.93` or `val_loss=0.31`. The last report counts.
-
-        Raises:
-            InvalidMetric: A number cannot be so.
-        """
-        self.metrics |= {name: number(name, value) for name, value in metrics.items()}
-
-
 def _again(uri: str, given: dict[str, Any]) -> ModelKeeperClient:
     """A client that was pickled."""
     return ModelKeeperClient(uri, **given)
+
+
+def _helpless(trouble: list[str]) -> Answer:
+    """The answer when the keeper failed: a cold start."""
+    return Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
 
 
 def program_of(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
@@ -362,14 +430,6 @@ def program_of(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
         _log.info("registered without a program: %s", problem)
         return b""
     return program if len(program) <= MAX_PROGRAM else b""
-
-
-def _outside() -> int:
-    """How far up the stack, seen from the caller, is the user's code: what a warning points to."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN_CODE):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def login() -> str:

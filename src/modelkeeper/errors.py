@@ -9,6 +9,8 @@ ModelKeeperError
 ├── InvalidProgram       a program breaks its own rules, or cannot run on what it is given
 ├── CannotCalibrate      examples or models do not serve to calibrate
 ├── CannotProbe          batches, a loss or an optimizer do not serve to let starts race
+├── CannotShare          the processes that train a model cannot be told from how it is divided
+├── RanksApart           not all processes that train a model together have called
 ├── InvalidWeights       weights do not fit the model they were meant for
 ├── InvalidPairs         an alignment names layers that are not there, or one of them twice
 ├── CannotGather         a tensor cannot be filled from another one in the way that was asked for
@@ -22,6 +24,7 @@ ModelKeeperError
 │   └── DiskFull         there is no room for what was to be written
 ├── CorruptWeights       the bytes in the store are not what was registered
 ├── InvalidMetric        how good a model is was not said, or cannot be so
+│   └── NotFinite        it is NaN or infinite: the training diverged
 ├── CoordinatorUnreachable  the service did not answer, or answered nonsense
 ├── NotAllowed           the token may not do this
 │   └── NotAuthenticated  there is no token, or none that the service knows
@@ -147,6 +150,35 @@ class CannotProbe(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"cannot probe: {self.problem}. {self.advice}."
+
+
+class CannotShare(ModelKeeperError):
+    """The processes that train a model together cannot be told from how it is divided among them."""
+
+    code = "cannot_share"
+
+    def __init__(self, model: str, problem: str, advice: str) -> None:
+        super().__init__(model, problem, advice)
+        self.model, self.problem, self.advice = model, problem, advice
+
+    def __str__(self) -> str:
+        return f"cannot tell who trains {self.model}: {self.problem}. {self.advice}."
+
+
+class RanksApart(ModelKeeperError):
+    """Not all processes that train a model together have called. No model was changed."""
+
+    code = "ranks_apart"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return (
+            f"processes that train together were apart: {self.problem}. Call it on every rank, not only "
+            "where rank == 0; if some come later than that, set patience= of the client."
+        )
 
 
 class InvalidWeights(ModelKeeperError):
@@ -318,6 +350,12 @@ class InvalidMetric(ModelKeeperError):
 
     def __str__(self) -> str:
         return f"metric {self.name!r}: {self.problem}; {self.advice}."
+
+
+class NotFinite(InvalidMetric):
+    """How good a model is, is NaN or infinite: its training diverged."""
+
+    code = "not_finite"
 
 
 class CoordinatorUnreachable(ModelKeeperError):

@@ -7,6 +7,7 @@ A key that nobody knows is an error with the key that was probably meant: a typo
 a worse parent.
 """
 
+import contextlib
 import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,13 +15,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.errors import InvalidMeta
+from modelkeeper.errors import InvalidMeta, NotFinite
 from modelkeeper.plugins import POLICIES
 from modelkeeper.policy.quality import number, primary
-from modelkeeper.zoo.records import MAX_TAGS, PUBLIC, VISIBILITIES, Registration, checked_name
+from modelkeeper.zoo.records import MAX_TAGS, PUBLIC, VISIBILITIES, Registration, checked_name, is_id
 
 EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
-_BOTH = ("data", "task", "tags")
+_BOTH = ("data", "fold", "task", "tags")
 ONLY_QUERY = ("parents", "exclude", "minimum_similarity", "policy")
 _QUERY = (*_BOTH, *ONLY_QUERY)
 REGISTRATION_KEYS = (*_BOTH, "accuracy", "metric", "metrics", "name", "project", "visibility", "parent")
@@ -30,16 +31,21 @@ class Query(Struct, frozen=True, kw_only=True):
     """Which parents a new model would take."""
 
     data: str = ""
+    fold: str = ""  # of the data that it will be validated on: see `read_query`
     task: str = ""
     tags: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()  # names or ids to prefer
     exclude: tuple[str, ...] = ()  # names or ids that are not taken
     minimum_similarity: float | None = None  # None: as the zoo is set
     policy: str | None = None  # a name; None: as the zoo is set
+    frozen: tuple[str, ...] = ()  # tensors of the model that keep their values; the model says so, not `meta`
 
 
 def read_query(meta: Mapping[str, Any] | None) -> Query:
     """A query from what the user wrote.
+
+    In a cross-validation, a model that was trained on the other folds has seen what this one is validated
+    on: `fold` keeps such parents away, models of the same data and of no fold, and all their descendants.
 
     Raises:
         InvalidMeta: A key is unknown, or a value cannot be so; a policy must be installed here, too, if the
@@ -55,6 +61,7 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
         raise InvalidMeta("policy", repr(policy), f"choose one of {', '.join(POLICIES.names())}")
     return Query(
         data=_text(given, "data"),
+        fold=_fold(given),
         task=_text(given, "task"),
         tags=_texts(given, "tags"),
         parents=_texts(given, "parents"),
@@ -62,6 +69,24 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
         minimum_similarity=minimum,
         policy=policy,
     )
+
+
+def read_training(meta: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is asked before a training, and what is registered after it, from what the user wrote of both.
+
+    Raises:
+        InvalidMeta: A key is unknown, or a value cannot be so: said before the training, not after it.
+    """
+    given = dict(_known(meta, (*REGISTRATION_KEYS, *ONLY_QUERY)))
+    asked = {key: given[key] for key in _BOTH if key in given}
+    asked |= {key: given.pop(key) for key in ONLY_QUERY if key in given}
+    read_query(asked)
+    for key in ("accuracy", "metric"):
+        if given.get(key) is not None:
+            advice = "the training measures it: report it, and name it by `monitor` if there are several"
+            raise InvalidMeta(key, repr(given[key])[:80], advice)
+    read_registration(given | {"accuracy": 0.5}, "check")
+    return asked, given
 
 
 def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bool = True) -> Registration:
@@ -85,7 +110,7 @@ def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bo
         if given.get(key) is not None:
             metrics[key] = given[key]
     chosen = primary(metrics) if measured or metrics else None
-    numbers = {key: number(key, value) for key, value in metrics.items() if key != "metric"}
+    numbers = _numbers(metrics)
     visibility = given.get("visibility") or PUBLIC
     if visibility not in VISIBILITIES:
         raise InvalidMeta("visibility", repr(visibility), f"choose one of {', '.join(VISIBILITIES)}")
@@ -94,6 +119,7 @@ def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bo
         metric=chosen,
         metrics=numbers | ({chosen.name: chosen.value} if chosen and "metric" in metrics else {}),
         data=_text(given, "data"),
+        fold=_fold(given),
         task=_text(given, "task"),
         tags=_texts(given, "tags"),
         project=_text(given, "project"),
@@ -109,6 +135,7 @@ def checked(registration: Registration) -> Registration:
         "metrics": registration.metrics,
         "metric": registration.metric,
         "data": registration.data,
+        "fold": registration.fold,
         "task": registration.task,
         "tags": registration.tags,
         "project": registration.project,
@@ -116,7 +143,11 @@ def checked(registration: Registration) -> Registration:
         "parent": registration.parent,
     }
     again = read_registration(meta, registration.name, measured=False)
-    return msgspec.structs.replace(again, similarity=registration.similarity)
+    if registration.run and not is_id(registration.run):
+        raise InvalidMeta("run", repr(registration.run)[:80], "give 16 hexadecimal digits, or none")
+    return msgspec.structs.replace(
+        again, similarity=registration.similarity, run=registration.run, finished=registration.finished
+    )
 
 
 def _known(meta: Mapping[str, Any] | None, known: tuple[str, ...]) -> Mapping[str, Any]:
@@ -135,6 +166,28 @@ def _known(meta: Mapping[str, Any] | None, known: tuple[str, ...]) -> Mapping[st
 def _text(given: Mapping[str, Any], key: str) -> str:
     value = given.get(key)
     return "" if value is None else checked_name(key, value)
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """All that was measured, without what came out as no finite number."""
+    numbers = {}
+    for key, value in metrics.items():
+        if key != "metric":
+            with contextlib.suppress(NotFinite):
+                numbers[key] = number(key, value)
+    return numbers
+
+
+def _fold(given: Mapping[str, Any]) -> str:
+    """The fold of the data set; people number them."""
+    fold = given.get("fold")
+    if fold is None or fold == "":
+        return ""
+    if not given.get("data"):
+        raise InvalidMeta(
+            "fold", repr(fold)[:80], 'say of which data set, e.g. {"data": "digits", "fold": 2}'
+        )
+    return checked_name("fold", str(fold) if isinstance(fold, int) else fold, empty=False)
 
 
 def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -190,7 +190,8 @@ def _branch(above: Tree | None, model: Record, style: str = "") -> Tree:
 
 
 def _state(model: Record) -> str:
-    return model.state + (", pinned" if model.pinned else "")
+    unfinished = "" if model.finished else ", unfinished"
+    return model.state + unfinished + (", pinned" if model.pinned else "")
 
 
 def _date(seconds: float) -> str:

@@ -38,6 +38,7 @@ from modelkeeper.zoo.zoo import Zoo
 
 MOST_RIVALS = 20  # runners-up in an answer
 CUT_SHORT = "the search took too long and was cut short: there may be a better parent"
+UNFINISHED = 0.8  # of its standing is what a model counts for whose training was not ended
 MOST_ROUNDS = 8  # searches, if all that was found is far below its peers
 
 Group = tuple[str, str, str, bool]  # as `Record.group`
@@ -127,7 +128,11 @@ class Search:
             viewer=self._request.viewer, states=(ACTIVE,), task=query.task or None, tags=query.tags
         )
         keys = catalog.keys(wanted)
-        return np.setdiff1d(keys, catalog.keys_named(query.exclude)) if query.exclude else keys
+        if query.exclude:
+            keys = np.setdiff1d(keys, catalog.keys_named(query.exclude))
+        if query.fold:
+            keys = np.setdiff1d(keys, catalog.keys_beyond_fold(query.data, query.fold))
+        return keys
 
     def _depth(self, models: int) -> int:
         """How many buckets of similarity to go through, for the policy or to explain its choice."""
@@ -232,7 +237,7 @@ def _candidate(record: Record, similarity: float, peers: Mapping[Group, Peers]) 
     metric = place = memorised = None
     if record.value is not None:
         metric = Metric(record.metric, record.value, record.lower_is_better)
-        place = standing(metric, peers[record.group])
+        place = standing(metric, peers[record.group]) * (1.0 if record.finished else UNFINISHED)
         memorised = gap(record.metrics, metric)
     return Candidate(
         id=record.id,
@@ -270,7 +275,8 @@ def plan_from(
 ) -> Plan:
     """Plan what a parent would lend to a model. The head goes along if both predict the same things."""
     alignment = align(parent_graph, prepared or graph)
-    return make_plan(parent_graph, graph, alignment, same_task=same_task(parent, query))
+    same = same_task(parent, query)
+    return make_plan(parent_graph, graph, alignment, same_task=same, frozen=query.frozen)
 
 
 class Clock:

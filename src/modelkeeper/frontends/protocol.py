@@ -6,6 +6,9 @@
     Trials     optional (`frontend.trials`): trains copies of a model, for races between several starts
     Arranged   optional (a method `layouts`): says how models store their tensors, so that weights are
                written in that order when they are made, and `load` has nothing to move
+    Freezing   optional (a method `frozen`): says which tensors the user has frozen, and wants to keep
+    Team       optional (a method `team`): the processes that train one model together, of which one acts
+               for all
 
 Who wants a capability asks for it with `runner_of` or `trials_of`, and is told what to do if it is not there.
 `modelkeeper.testing` holds a suite of tests that every front end should pass.
@@ -13,15 +16,17 @@ Who wants a capability asks for it with `runner_of` or `trials_of`, and is told 
 For all of them:
 
 threads   Calls with different models may come from several threads at once. Nobody calls with the same model
-          from two threads.
+          from two threads. What other threads draw meanwhile, and every setting of the process, is as if
+          there had been no call.
 traces    A model that is traced, read, recorded, compared or copied is afterwards as it was: weights, modes,
-          hooks, caches. So are the random generators that a user may have seeded, after every call.
+          hooks, caches. So are the random generators that a user may have seeded, after every call; only
+          what a model itself draws from Python's or NumPy's, among several threads, is drawn.
 errors    What is raised on purpose is a ModelKeeperError. What the user's own code raises (a forward pass, a
           loss) comes as the error that the method names, with the first line of the original in its message.
 names     Tensors go by the names and stand in the axis order that the graph of the model gives them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from modelkeeper.errors import CannotCalibrate, CannotProbe
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from modelkeeper.weights import Array
 
 M = TypeVar("M")
+T = TypeVar("T")
 FEWEST_BATCHES = 4  # that a race takes; `Trials.labelled` sees to it
 
 
@@ -100,6 +106,53 @@ class Arranged(Protocol):
 
         What is named here comes to `load` as an array, as ever, or as `Laid`: in memory of its own, in this
         layout.
+        """
+
+
+class Freezing(Protocol):
+    """A front end whose users freeze parts of a model: they are not trained, and keep their values."""
+
+    def frozen(self, model: Any) -> "Collection[str]":
+        """The names of the stored tensors that are frozen.
+
+        What is never trained by its nature (moving statistics) is frozen if all parameters beside it are.
+        """
+
+
+class Team(Protocol):
+    """The processes that train one model together, as one of them sees it. Each of them calls.
+
+    One of them leads: it acts, with a front end that loads into the models of all. What the act returns or
+    raises comes to all of them. If an act cannot be for all, since each has a model of its own, each acts.
+    """
+
+    @property
+    def divided(self) -> bool:
+        """Has each process a part of the model only? Then all of them are needed to read it."""
+
+    def write(self, act: "Callable[[Frontend], T]", patience: float) -> T:
+        """Act once on a model of which each process has a copy or a part: all are equal afterwards.
+
+        Raises:
+            RanksApart: Not all called within `patience` seconds. Nobody has acted.
+        """
+
+    def read(self, act: "Callable[[Frontend], T]", patience: float) -> T:
+        """Act once, without changing the model. A leader that has all of the model waits for nobody.
+
+        Raises:
+            RanksApart: Those that were needed did not call within `patience` seconds.
+        """
+
+
+class Teamed(Protocol):
+    """A front end whose models may be trained by several processes together."""
+
+    def team(self, model: Any) -> Team | None:
+        """The processes that train a model together; None: this one alone.
+
+        Raises:
+            CannotShare: That cannot be told.
         """
 
 
@@ -240,6 +293,18 @@ def layouts_of(frontend: Frontend, model: Any) -> "Mapping[str, Layout]":
     """How a model stores its tensors; nothing if its front end does not say."""
     layouts = getattr(frontend, "layouts", None)
     return {} if layouts is None else layouts(model)
+
+
+def frozen_of(frontend: Frontend, model: Any) -> "frozenset[str]":
+    """Which tensors of a model are frozen; none if its front end does not say."""
+    frozen = getattr(frontend, "frozen", None)
+    return frozenset() if frozen is None else frozenset(frozen(model))
+
+
+def team_of(frontend: Frontend, model: Any) -> Team | None:
+    """The processes that train a model together; None: this one alone, or its front end does not say."""
+    team = getattr(frontend, "team", None)
+    return None if team is None else team(model)
 
 
 def runner_of(frontend: Frontend) -> Runner:

@@ -26,7 +26,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from modelkeeper.errors import InvalidMetric
+from modelkeeper.errors import InvalidMetric, NotFinite
 
 # What a name ends with, digits apart (map50, rouge2, ndcg@10).
 FRACTIONS = frozenset(
@@ -48,6 +48,12 @@ SAME = {"acc": "accuracy", "top1": "accuracy", "top1_acc": "accuracy", "top1_acc
     "acc_1": "accuracy",
     "ppl": "perplexity",
 }
+# What a name ends with that counts or times the training and says nothing of how good it is.
+COUNTERS = frozenset(
+    "epoch epochs step steps iteration iterations iter batch batches samples examples tokens seen count "
+    "second seconds time runtime duration minutes hours timestamp lr rate flos flops memory size norm "
+    "parameters params temperature momentum fps throughput date pid id".split()
+)
 HELD_OUT = ("val", "valid", "validation", "dev", "eval", "evaluation", "test")  # the first is believed first
 TRAINED_ON = ("train", "training", "trn")
 SAY_IT = 'give meta={{"metric": {{"name": "{}", "value": ..., "lower_is_better": True or False}}}}'
@@ -104,9 +110,12 @@ def primary(metrics: Mapping[str, object]) -> Metric:
         raise InvalidMetric("metric", f"{chosen!r} does not say what was measured", SAY_IT.format("accuracy"))
     if not metrics:
         raise InvalidMetric("accuracy", "it is missing", 'give how good the model is, e.g. "accuracy": 0.93')
-    held_out = _stages(metrics)[0]
+    held_out = _stages({name: value for name, value in metrics.items() if not counts(name)})[0]
     if not held_out:
         names_given = ", ".join(sorted(metrics))
+        if all(map(counts, metrics)):
+            problem = "this counts or times the training, and does not say how good the model is"
+            raise InvalidMetric(names_given, problem, 'add what does, e.g. "accuracy": 0.93')
         advice = 'give what was measured on other data, e.g. "accuracy": 0.93'
         raise InvalidMetric(names_given, "it was measured on the data trained on", advice)
     names = [name for name in held_out if name == "accuracy"] or list(held_out)
@@ -139,6 +148,17 @@ def lowers(name: str) -> bool | None:
     return (kind in LOWER) != _negated(name) if kind else None  # neg_mean_squared_error: higher
 
 
+def stage(name: str) -> str:
+    """Where it was measured, one of HELD_OUT or TRAINED_ON; "": its name does not say."""
+    return _split(name)[0]
+
+
+def counts(name: str) -> bool:
+    """Does it count or time a training (epoch, eval_runtime), as opposed to how good the model is?"""
+    words = _words(name)
+    return not _kind(name) and bool(words) and words[-1] in COUNTERS
+
+
 def number(name: str, value: object) -> float:
     """The value of a metric as a finite float, percent turned into fractions.
 
@@ -154,7 +174,7 @@ def number(name: str, value: object) -> float:
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise InvalidMetric(name, problem, "give one plain number, e.g. 0.93") from error
     if not math.isfinite(result):
-        raise InvalidMetric(name, f"{result} is not finite", "a model that diverged cannot be compared")
+        raise NotFinite(name, f"{result} is not finite", "a model that diverged cannot be compared")
     if _kind(name) in FRACTIONS and not _negated(name):
         if not 0 <= result <= 100:
             advice = "give a fraction from 0 to 1, or percent up to 100"

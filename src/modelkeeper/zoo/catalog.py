@@ -19,7 +19,7 @@ import msgspec
 import sqlalchemy as sa
 
 from modelkeeper.zoo.catalog_reader import CatalogReader, changes_counted
-from modelkeeper.zoo.records import DAMAGED, KEPT, Event, Record
+from modelkeeper.zoo.records import DAMAGED, KEPT, REPLACED, Event, Record
 from modelkeeper.zoo.rows import FIELDS, batches, event_row, record_row, records_of
 from modelkeeper.zoo.schema import clock, events, graphs, models, tags
 
@@ -38,13 +38,20 @@ class Catalog(CatalogReader):
         """Add a record with its graph (JSON) and what the matcher made of it. Gives it its key.
 
         `publish` puts its files in place; no model comes or goes meanwhile, nor is swept. If a record has
-        this id already, that one is returned, and nothing happens.
+        this id already, that one is returned, and nothing happens. Versions of the same run that are there
+        are replaced; whoever calls deletes their files: see `replaced_by`. A version that is not the last
+        one never replaces the last one: that is then returned.
         """
-        values = record_row(record)
         with self._taking_turns() as connection:
             present = records_of(connection.execute(sa.select(*FIELDS).where(models.c.id == record.id)))
             if present:
                 return present[0]
+            versions = _versions(connection, record)
+            if versions and versions[-1].finished and not record.finished:
+                return versions[-1]
+            if versions:
+                record = _instead_of(connection, versions, record)
+            values = record_row(record)
             publish()
             stored = connection.scalar(sa.select(graphs.c.digest).where(graphs.c.digest == record.graph))
             if stored is None:
@@ -57,6 +64,14 @@ class Catalog(CatalogReader):
             if event is not None:
                 connection.execute(events.insert(), event_row(event))
         return msgspec.structs.replace(record, key=int(key))
+
+    def replaced_by(self, record: Record) -> list[Record]:
+        """The versions of its run that a model took the place of."""
+        if not record.run:
+            return []
+        gone = models.c.state == REPLACED, models.c.reason == _replaces(record)
+        with self.database.reading() as connection:
+            return records_of(connection.execute(sa.select(*FIELDS).where(*_of_run(record), *gone)))
 
     @overload
     def retire(self, reasons: Mapping[str, str], state: str, user: str = "") -> list[Record]: ...
@@ -159,6 +174,36 @@ class Catalog(CatalogReader):
         with self.database.writing() as connection:
             connection.execute(sa.select(clock.c.value).with_for_update())  # SQLite's writers do so anyway
             yield connection
+
+
+def _of_run(record: Record) -> list[sa.ColumnElement[bool]]:
+    """What is true of all versions of a record's run: nobody replaces the models of somebody else."""
+    return [models.c.run == record.run, models.c.owner == record.owner]
+
+
+def _replaces(record: Record) -> str:
+    return f"{record.id} is a later version of the same training"
+
+
+def _versions(connection: sa.Connection, record: Record) -> list[Record]:
+    """The versions of a record's run that are there, the finished one last."""
+    if not record.run:
+        return []
+    there = sa.select(*FIELDS).where(*_of_run(record), models.c.state.in_(KEPT))
+    return records_of(connection.execute(there.order_by(models.c.finished, models.c.key)))
+
+
+def _instead_of(connection: sa.Connection, versions: list[Record], record: Record) -> Record:
+    """Replace versions of a run by a new one, which inherits what they have earned."""
+    gone = models.update().where(models.c.key.in_([version.key for version in versions]))
+    values = {"state": REPLACED, "reason": _replaces(record), "changed": _tick(connection)}
+    connection.execute(gone.values(values))
+    return msgspec.structs.replace(
+        record,
+        hits=sum(version.hits for version in versions),
+        last_used=max(record.last_used, *(version.last_used for version in versions)),
+        pinned=any(version.pinned for version in versions),
+    )
 
 
 def _tick(connection: sa.Connection) -> int:

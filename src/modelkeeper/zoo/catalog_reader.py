@@ -130,6 +130,24 @@ class CatalogReader:
                 keys += connection.execute(sa.select(models.c.key).where(named)).scalars()
         return np.array(keys, np.int64)
 
+    def keys_beyond_fold(self, data: str, fold: str) -> "NDArray[np.int64]":
+        """The keys of models that may have been trained on what a fold of a data set is validated on.
+
+        These are the models of other folds of the data set, those of no fold, and all that descend from one.
+        """
+        import numpy as np
+
+        leaking = (
+            sa.select(models.c.id, models.c.key)
+            .where(models.c.data == data, models.c.fold != fold)
+            .cte("leaking", recursive=True)
+        )
+        child = models.alias("child")
+        heirs = sa.select(child.c.id, child.c.key).join(leaking, child.c.parent == leaking.c.id)
+        chosen = sa.select(leaking.union(heirs).c.key)
+        with self.database.reading() as connection:
+            return np.array(list(connection.execute(chosen).scalars()), np.int64)
+
     def children(self, parents: Collection[str], viewer: Viewer | None = None) -> list[Record]:
         """The models that started from one of these, the oldest first, of those that the viewer may see."""
         records: list[Record] = []
@@ -187,13 +205,17 @@ class CatalogReader:
             return now, [(int(key), state, graph) for key, state, graph in connection.execute(chosen)]
 
     def peers(self, task: str, data: str, metric: str, viewer: Viewer | None = None) -> list[float]:
-        """The values of one metric of the stored models of a task on a data set that the viewer may see."""
+        """The values of one metric of the models of a task on a data set that the viewer may see.
+
+        Of the stored ones that are trained to their end: others say little of what can be reached.
+        """
         chosen = sa.select(models.c.value).where(
             models.c.task == task,
             models.c.data == data,
             models.c.metric == metric,
             models.c.value.is_not(None),
             models.c.state.in_(STORED),
+            models.c.finished.is_(True),
             *visible(viewer),
         )
         with self.database.reading() as connection:

@@ -17,14 +17,16 @@ ACTIVE = "active"  # may become a parent
 BARRED = "not_a_parent"  # kept, but lends to nobody
 EVICTED = "evicted"  # removed by retention
 REMOVED = "removed"  # removed by its owner
+REPLACED = "replaced"  # a later version of the same training is there
 DAMAGED = "damaged"  # its weights are not what was registered
 STORED = (ACTIVE, BARRED)  # states in which there are weights
 KEPT = (*STORED, DAMAGED)  # states in which there are files: what is damaged may be repaired
 
 # What an event says was done: to a model that is there, or by which it went.
 REGISTERED, REFUSED, LENT, PINNED, UNPINNED = "registered", "refused", "lent", "pinned", "unpinned"
+REPORTED = "reported"  # a version of a training that goes on
 REPAIRED, SWEPT = "repaired", "swept"
-ACTIONS = (REGISTERED, REFUSED, LENT, PINNED, UNPINNED, REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT)
+ACTIONS = (REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT)
 
 PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
 
@@ -43,6 +45,7 @@ class Record(Struct, frozen=True, kw_only=True):
     project: str = ""
     visibility: str = PUBLIC
     data: str = ""
+    fold: str = ""  # of the data: the one that it was validated on, in a cross-validation
     task: str = ""
     tags: tuple[str, ...] = ()
     metrics: dict[str, float] = {}
@@ -57,6 +60,8 @@ class Record(Struct, frozen=True, kw_only=True):
     checksum: str  # SHA-256 of model.safetensors
     parent: str = ""  # id of the model whose weights it started from
     similarity: float | None = None  # to that parent
+    run: str = ""  # the training that it is a version of; "": it was registered once, as a whole
+    finished: bool = True  # False: its training goes on, or was stopped before its end
     created: float
     last_used: float
     hits: int = 0  # how often it lent its weights
@@ -88,12 +93,15 @@ class Registration(Struct, frozen=True, kw_only=True):
     metric: Metric | None = None  # None: how good it is, is not known
     metrics: dict[str, float] = {}
     data: str = ""
+    fold: str = ""
     task: str = ""
     tags: tuple[str, ...] = ()
     project: str = ""
     visibility: str = PUBLIC
     parent: str = ""
     similarity: float | None = None
+    run: str = ""  # 16 hexadecimal digits; a later version of the same run takes the place of this one
+    finished: bool = True
 
 
 class Event(Struct, frozen=True, kw_only=True):

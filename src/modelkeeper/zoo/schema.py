@@ -21,7 +21,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION = "0003"  # of the newest migration
+VERSION = "0004"  # of the newest migration
 
 metadata = MetaData()
 
@@ -38,6 +38,7 @@ models = Table(
     Column("project", String(200), nullable=False),
     Column("visibility", String(16), nullable=False),
     Column("data", String(200), nullable=False),
+    Column("fold", String(200), nullable=False),
     Column("task", String(200), nullable=False),
     Column("tags", JSON, nullable=False),
     Column("metrics", JSON, nullable=False),
@@ -52,6 +53,8 @@ models = Table(
     Column("checksum", String(64), nullable=False),
     Column("parent", String(16), nullable=False, index=True),
     Column("similarity", Double),
+    Column("run", String(16), nullable=False, index=True),
+    Column("finished", Boolean, nullable=False),
     Column("created", Double, nullable=False),
     Column("last_used", Double, nullable=False),
     Column("hits", BigInteger, nullable=False),

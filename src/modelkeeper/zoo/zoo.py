@@ -34,6 +34,7 @@ from modelkeeper.zoo.records import (
     REFUSED,
     REGISTERED,
     REMOVED,
+    REPORTED,
     STORED,
     UNPINNED,
     Event,
@@ -193,15 +194,18 @@ class Zoo:
         with self.blobs.writing(draft.folder) as folder:
             record = incoming.write(folder, draft)
             quality = incoming.registration.metric or "of unknown quality"
+            action = REGISTERED if record.finished else REPORTED
             detail = f"{record.name}: {quality}; {admission.reason}"
-            event = Event(
-                at=record.created, action=REGISTERED, model=record.id, user=record.owner, detail=detail
-            )
+            event = Event(at=record.created, action=action, model=record.id, user=record.owner, detail=detail)
             added = self.catalog.add(
                 record, incoming.graph_json, incoming.prepared.to_bytes(), event, folder.publish
             )
+        if added.id != record.id:  # the training has ended since
+            return added
         _expect(added, record.owner, record.checksum)
         self._verified.add(added.id)
+        for version in self.catalog.replaced_by(added):
+            self.blobs.delete(version.folder)
         return added
 
     def _aftermath(self, record: Record, prepared: "Prepared") -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Do real searches of KerasTuner and AutoKeras start warm, trial by trial?"""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -9,6 +10,7 @@ import pytest
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.integrations.keras import WarmStart
+from modelkeeper.integrations.keras.tuners import of_tuner
 from tests.helpers.recording_client import RecordingClient
 
 kt: Any = pytest.importorskip("keras_tuner")
@@ -126,3 +128,21 @@ def test_what_is_no_tuner_is_refused(wrong: Any) -> None:
         pytest.importorskip("autokeras")
     with pytest.raises(InvalidSetting, match="tuner cannot be"):
         WarmStart(RecordingClient(), META).tuner(wrong)
+
+
+def test_the_objective_of_a_tuner_counts_and_several_are_added_up() -> None:
+    loss, accuracy = (
+        SimpleNamespace(name="val_loss", direction="min"),
+        SimpleNamespace(name="val_accuracy", direction="max"),
+    )
+    single = of_tuner(accuracy)
+    assert single is not None
+    assert single.parts == (("val_accuracy", False),)
+    several = of_tuner(SimpleNamespace(name="multi_objective", direction="min", objectives=[loss, accuracy]))
+    assert several is not None
+    metric = several.measure({"val_loss": 1.5, "val_accuracy": 0.75})
+    assert metric is not None
+    assert metric.value == 0.75
+    assert metric.lower_is_better
+    assert several.measure({"val_loss": 1.5}) is None
+    assert of_tuner(SimpleNamespace(name="default_objective", direction="min")) is None

@@ -19,6 +19,7 @@ from modelkeeper.frontends.torch.behaviour import difference
 from modelkeeper.frontends.torch.calibrate import calibrate, example_of
 from modelkeeper.frontends.torch.describe import example, trace_model
 from modelkeeper.frontends.torch.examples import collect
+from modelkeeper.frontends.torch.frozen import frozen
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.read_load import load, read
 from modelkeeper.frontends.torch.record_program import record_program
@@ -27,7 +28,7 @@ from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Frontend
+    from modelkeeper.frontends.protocol import Freezing, Frontend, Team, Teamed
 
 M = TypeVar("M")
 
@@ -112,6 +113,16 @@ class TorchFrontend:
         load(cast(nn.Module, model), weights)
         return model
 
+    def frozen(self, model: nn.Module) -> frozenset[str]:
+        """The names of tensors that do not require gradients."""
+        return frozen(model)
+
+    def team(self, model: nn.Module) -> "Team | None":
+        """The processes of torch.distributed that train the model together."""
+        from modelkeeper.frontends.torch.ranks import team
+
+        return team(self, model)
+
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Tensor:
         """A tensor without numbers."""
         return example(shape, dtype)
@@ -120,4 +131,6 @@ class TorchFrontend:
 FRONTEND = TorchFrontend()
 
 if TYPE_CHECKING:
+    _freezing: Freezing = FRONTEND
+    _teamed: Teamed = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so

@@ -13,11 +13,13 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.torch.recorder import NamedTensor, place
+from modelkeeper.frontends.torch.shards import reshard
 from modelkeeper.frontends.torch.side_effects import modules_by_name
 
 
 def named_tensors(model: nn.Module) -> list[NamedTensor]:
     """Every parameter and buffer of a model once, with all of its names, in the order of the modules."""
+    reshard(model)
     by_place: dict[Any, NamedTensor] = {}
     for prefix, module in modules_by_name(model, repeat=True):
         for parameter, table in ((True, module._parameters), (False, module._buffers)):

@@ -9,7 +9,8 @@ Two ways to run:
     on shapes     the stand-ins and the inputs are meta tensors: no weight is read, nothing is computed.
                   Small constants (masks, positions) stay real, so that code which looks at their values
                   still runs. What an operation returns for given shapes is worked out once per call.
-    for real      CPU tensors, where an operation has no meta kernel or code looks at activations.
+    for real      CPU tensors, where an operation has no meta kernel or code looks at activations. Random
+                  numbers are drawn from a generator of the recorder's own, always the same ones.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modelkeeper.frontends.torch.aten import AtenOperator, aten_operator
+from modelkeeper.frontends.torch.private_random import PrivateRandom
 from modelkeeper.graph.vocabulary import BATCH_NORM, GROUP_NORM, LAYER_NORM
 
 META = torch.device("meta")
@@ -87,6 +89,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         }
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}  # a foreign tensor and its meta twin
         self._results: dict[Any, Any] = {}
+        self._random = PrivateRandom()
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -110,7 +113,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args, kwargs = map_tensors(args, self._lift), map_tensors(kwargs, self._lift)
         if kwargs.get("device") is not None:
             kwargs["device"] = CPU if self._real else META
-        if ordinary:  # a view of a tensor made outside inference mode has to be one, too
+        if self._real and operator.random:
+            with self._random:
+                out = func(*args, **kwargs)
+        elif ordinary:  # a view of a tensor made outside inference mode has to be one, too
             with torch.inference_mode(False), torch.no_grad():
                 out = func(*args, **kwargs)
         else:

@@ -21,9 +21,9 @@ import keras
 
 from modelkeeper.client import ModelKeeperClient
 from modelkeeper.frontends.keras.numbers import to_numpy
-from modelkeeper.integrations.keras.objective import Objective, by_name, of_tuner
 from modelkeeper.integrations.keras.training import Session, Training, as_table
-from modelkeeper.integrations.keras.tuners import tuner_class
+from modelkeeper.integrations.keras.tuners import of_tuner, tuner_class
+from modelkeeper.policy.objective import Objective, by_name
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.records import Record
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from modelkeeper.client import KeeperWarning, ModelKeeperClient
-from modelkeeper.errors import InvalidMeta
 from modelkeeper.frontends.keras.numbers import to_numpy
-from modelkeeper.integrations.keras.objective import Objective, by_rule, numbers
-from modelkeeper.meta import ONLY_QUERY, read_query, read_registration
+from modelkeeper.meta import read_training
+from modelkeeper.policy.objective import Objective, by_rule, numbers
 from modelkeeper.policy.quality import Metric
 from modelkeeper.text import first_line
 from modelkeeper.warmstart.answer import Answer
@@ -98,17 +97,7 @@ class Session:
         example_inputs: Any = None,
         **query: Any,
     ) -> None:
-        given = dict(meta or {})
-        for key in ("accuracy", "metric"):
-            if key in given:
-                raise InvalidMeta(
-                    key, repr(given[key])[:80], "the training measures it: name it by `monitor`"
-                )
-        shared = {key: given[key] for key in ("data", "task", "tags") if key in given}
-        self._asked = shared | {key: given.pop(key) for key in ONLY_QUERY if key in given}
-        self._registered = given
-        read_query(self._asked)
-        read_registration(given | {"accuracy": 0.5}, "check")
+        self._asked, self._registered = read_training(meta)
         self.client, self._keep, self._verbose = client, register, verbose
         self._objective, self._example_inputs, self._query = objective, example_inputs, query
         self.trainings: list[Training] = []
@@ -186,7 +175,7 @@ class Session:
         if self._trial is not None and self._trial.objective is not None:
             return self._trial.objective
         if self._objective is None:  # once it is found, all trainings of the session go by it
-            self._objective = by_rule(logs)
+            self._objective = by_rule(logs, bare=False)
         return self._objective
 
     def _register(self, training: Training, measured: Metric, name: str = "") -> None:

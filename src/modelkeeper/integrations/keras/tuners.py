@@ -8,10 +8,17 @@ trial had reached when it fails or is interrupted.
 from typing import TYPE_CHECKING, Any
 
 from modelkeeper.errors import InvalidSetting
-from modelkeeper.integrations.keras.objective import of_tuner
+from modelkeeper.policy.objective import Objective
 
 if TYPE_CHECKING:
     from modelkeeper.integrations.keras.callback import WarmStart
+
+
+def of_tuner(objective: Any) -> Objective | None:
+    """What a tuner of KerasTuner looks for; None if it was not told, and trials return a number."""
+    parts = getattr(objective, "objectives", [objective])
+    found = tuple((part.name, part.direction == "min") for part in parts)
+    return None if found == (("default_objective", True),) else Objective(found)
 
 
 def tuner_class(base: Any, warm: "WarmStart") -> Any:

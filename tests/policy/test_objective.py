@@ -1,11 +1,9 @@
-"""By which number are trainings compared, from what Keras logs?"""
-
-from types import SimpleNamespace
+"""By which number of their logs are trainings compared?"""
 
 import pytest
 
 from modelkeeper.errors import InvalidSetting
-from modelkeeper.integrations.keras.objective import by_name, by_rule, numbers, of_tuner
+from modelkeeper.policy.objective import by_name, by_rule, numbers
 
 
 @pytest.mark.parametrize(
@@ -23,14 +21,33 @@ from modelkeeper.integrations.keras.objective import by_name, by_rule, numbers, 
 def test_without_a_word_from_the_user_held_out_accuracy_counts_and_else_the_loss(
     logged: list[str], chosen: str
 ) -> None:
-    objective = by_rule(dict.fromkeys(logged, 0.5))
+    objective = by_rule(dict.fromkeys(logged, 0.5), bare=False)
     assert objective is not None
     assert objective.name == chosen
 
 
 @pytest.mark.parametrize("logged", [["loss", "accuracy"], [], ["val_cheer"]])
 def test_what_was_measured_on_the_data_trained_on_is_not_taken_by_itself(logged: list[str]) -> None:
-    assert by_rule(dict.fromkeys(logged, 0.5)) is None
+    assert by_rule(dict.fromkeys(logged, 0.5), bare=False) is None
+
+
+@pytest.mark.parametrize(
+    ("reported", "chosen"),
+    [
+        (["accuracy"], "accuracy"),
+        (["train_loss", "val/acc", "epoch"], "val/acc"),
+        (["eval_loss", "eval_runtime", "eval_samples_per_second", "epoch"], "eval_loss"),
+        (["eval_loss", "eval_f1", "epoch"], "eval_f1"),
+        (["loss", "f1", "auc", "lr"], "loss"),
+    ],
+)
+def test_of_what_a_user_reports_bare_names_count_and_counters_do_not(
+    reported: list[str], chosen: str
+) -> None:
+    objective = by_rule(dict.fromkeys(reported, 0.5))
+    assert objective is not None
+    assert objective.name == chosen
+    assert by_rule({"epoch": 3, "train_loss": 0.1}) is None
 
 
 def test_a_first_epoch_that_diverged_does_not_change_the_choice() -> None:
@@ -49,24 +66,6 @@ def test_a_name_may_need_a_direction() -> None:
         by_name("val_cheer")
     with pytest.raises(InvalidSetting, match="choose"):
         by_name("val_loss", "lowest")
-
-
-def test_the_objective_of_a_tuner_counts_and_several_are_added_up() -> None:
-    loss, accuracy = (
-        SimpleNamespace(name="val_loss", direction="min"),
-        SimpleNamespace(name="val_accuracy", direction="max"),
-    )
-    single = of_tuner(accuracy)
-    assert single is not None
-    assert single.parts == (("val_accuracy", False),)
-    several = of_tuner(SimpleNamespace(name="multi_objective", direction="min", objectives=[loss, accuracy]))
-    assert several is not None
-    metric = several.measure({"val_loss": 1.5, "val_accuracy": 0.75})
-    assert metric is not None
-    assert metric.value == 0.75
-    assert metric.lower_is_better
-    assert several.measure({"val_loss": 1.5}) is None
-    assert of_tuner(SimpleNamespace(name="default_objective", direction="min")) is None
 
 
 def test_numbers_that_cannot_be_so_are_left_out() -> None:

@@ -1,11 +1,11 @@
-"""By which number of Keras' logs is a training compared with others?
+"""By which number of a training's logs is it compared with others, and with itself an epoch ago?
 
     by_name("val_f1", "max")       what the user says
-    of_tuner(oracle.objective)     what a tuner looks for, several objectives added up as it does
-    by_rule(logs)                  neither: val_accuracy; else the only other val_ metric; else val_loss
+    by_rule(logs)                  nothing is said: accuracy; else the only other metric; else the loss
 
-Numbers without `val_` were measured on the data trained on, so that the rule never takes them: in a zoo they
-would stand beside honest ones under the same name. A user who names one takes it.
+What was measured on the data trained on is never taken by the rule: in a zoo it would stand beside honest
+numbers under the same name. Of logs whose bare names mean that (Keras'), only `val_` ones are taken. A user
+who names another one takes it.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidMetric, InvalidSetting
-from modelkeeper.policy.quality import Metric, lowers, metric, number, primary
+from modelkeeper.policy.quality import HELD_OUT, Metric, counts, lowers, metric, number, primary, stage
 
-HELD_OUT = "val_"
 _MODES = {"min": True, "max": False, "auto": None}
 
 
@@ -46,7 +45,7 @@ class Objective(Struct, frozen=True):
 
 
 def by_name(monitor: str, mode: str = "auto") -> Objective:
-    """What the user says, in the words of Keras' own callbacks.
+    """What the user says, in the words of Keras and others.
 
     Raises:
         InvalidSetting: `mode` is none of "auto", "min", "max", or it is needed and not given.
@@ -60,24 +59,21 @@ def by_name(monitor: str, mode: str = "auto") -> Objective:
     return Objective(((monitor, lower),))
 
 
-def of_tuner(objective: Any) -> Objective | None:
-    """What a tuner of KerasTuner looks for; None if it was not told, and trials return a number."""
-    parts = getattr(objective, "objectives", [objective])
-    found = tuple((part.name, part.direction == "min") for part in parts)
-    return None if found == (("default_objective", True),) else Objective(found)
+def by_rule(logs: Mapping[str, Any], *, bare: bool = True) -> Objective | None:
+    """What these logs offer for comparing; None if they hold nothing that was measured on other data.
 
-
-def by_rule(logs: Mapping[str, Any]) -> Objective | None:
-    """What these logs offer for comparing; None if they hold nothing that was measured on other data."""
-    held_out = {name: value for name, value in logs.items() if name.startswith(HELD_OUT)}
-    loss = HELD_OUT + "loss"
+    Args:
+        logs: What was measured, by name.
+        bare: Were numbers without a stage in their names measured on other data, too?
+    """
+    stages = HELD_OUT + (("",) if bare else ())
+    offered = [name for name in logs if stage(name) in stages and not counts(name)]
     try:
-        chosen = primary(
-            dict.fromkeys(held_out, 0.5)
-        )  # by the names alone: a bad first epoch decides nothing
+        chosen = primary(dict.fromkeys(offered, 0.5))  # by the names alone: a bad first epoch decides nothing
     except InvalidMetric:  # none, several rivals, or a name that does not tell its direction
-        return Objective(((loss, True),)) if loss in held_out else None
-    name = next(name for name in held_out if metric(name, 0.5).name == chosen.name)
+        losses = [name for name in offered if metric(name, 0.5, True).name == "loss"]
+        return Objective(((losses[0], True),)) if losses else None
+    name = next(name for name in offered if metric(name, 0.5, True).name == chosen.name)
     return Objective(((name, chosen.lower_is_better),))
 
 

@@ -1,0 +1,172 @@
+"""What does every integration do, whatever its tool calls the hooks?
+
+    warm = WarmTraining(client, meta, monitor="val_loss")     what cannot be so is said here
+    warm.begin(model)                    before the optimizer and the DDP wrap: asks once, never on resume
+    warm.report(metrics, model, step)    after each validation: the best state is kept, in the background
+    warm.finish()                        registers once
+    warm.stop()                          the tool ended it early: what was reported stays, as unfinished
+    warm.facts()                         parent, similarity, advice: for a tool that logs
+
+Once it is made nothing of it raises, unless the client was made with on_error="raise": a keeper never stops a
+training. It can be pickled, for tools that send callbacks to other processes; the copy has not begun.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from modelkeeper.client import ModelKeeperClient
+from modelkeeper.errors import InvalidMetric
+from modelkeeper.faults import warn
+from modelkeeper.meta import read_training
+from modelkeeper.policy.objective import Objective, by_name, by_rule, numbers
+from modelkeeper.run import EVERY, Run
+
+if TYPE_CHECKING:
+    from modelkeeper.warmstart.answer import Answer
+    from modelkeeper.zoo.records import Record
+
+Where = ModelKeeperClient | str | os.PathLike[str] | None  # a client, or where the zoo is
+
+
+class WarmTraining:
+    """One training at a time: how it started, how good it became, what was registered.
+
+    Args:
+        client: Of the zoo that lends, and that keeps what was trained; or where that zoo is: a folder, an
+            address. Default: as for `ModelKeeperClient`.
+        meta: data, task, tags, fold; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        monitor: The metric that states of the model are compared by, as the tool calls it. Default: accuracy;
+            else the only metric; else the loss; never one that was measured on the data trained on.
+        mode: "min" or "max", where the name of the metric does not tell.
+        keep: Of the reported states, register the "best" or the "last".
+        every: Seconds between two versions that are written while the training goes on.
+        register: Whether to register what was trained; False: only ask.
+        example_inputs: What the model runs on, if that cannot be found from the model itself.
+        query: Further arguments of `ModelKeeperClient.query_for_model`: calibrate, labels, probe ...
+
+    Raises:
+        InvalidMeta, InvalidSetting: `meta` or an argument cannot be so.
+    """
+
+    def __init__(
+        self,
+        client: Where = None,
+        meta: Mapping[str, Any] | None = None,
+        *,
+        monitor: str = "",
+        mode: str = "auto",
+        keep: str = "best",
+        every: float = EVERY,
+        register: bool = True,
+        example_inputs: Any = None,
+        **query: Any,
+    ) -> None:
+        self.client = client if isinstance(client, ModelKeeperClient) else ModelKeeperClient(client)
+        self.meta = dict(meta or {})
+        read_training(self.meta)
+        self._objective: Objective | None = by_name(monitor, mode) if monitor else None
+        self._arguments: dict[str, Any] = {"monitor": monitor, "mode": mode, "keep": keep, "every": every}
+        self._query, self._example_inputs, self._register = query, example_inputs, register
+        self.run: Run[Any] | None = None
+        self.began = False  # a training; whether the keeper was asked is another question
+
+    @property
+    def answer(self) -> "Answer | None":
+        """What the keeper did; None before `begin`."""
+        return None if self.run is None else self.run.answer
+
+    @property
+    def record(self) -> "Record | None":
+        """What is in the zoo of it."""
+        return None if self.run is None else self.run.record
+
+    def begin(
+        self, model: Any, *, key: str = "", resumed: bool = False, meta: Mapping[str, Any] | None = None
+    ) -> "Answer | None":
+        """A training begins: load the most fitting known weights into the model.
+
+        Args:
+            model: Before an optimizer is built on it, and before it is wrapped.
+            key: What the tool calls the training, if it may go on later: see `ModelKeeperClient.start`.
+            resumed: It goes on from a checkpoint: the model is left as it is.
+            meta: What is known of this training besides, e.g. its name.
+
+        Returns:
+            What was done; None if the keeper could not even be asked.
+        """
+        self.run, self.began = None, True
+        with self.client.faults.guard("The model starts cold", ()):
+            self.run = self.client.start(
+                model,
+                {**self.meta, **(meta or {})},
+                key=key,
+                resumed=resumed,
+                example_inputs=self._example_inputs,
+                **self._arguments,
+                **self._query,
+            )
+        return self.answer
+
+    def report(self, metrics: Mapping[str, Any], model: Any = None, step: int | None = None) -> None:
+        """How good the model is now; what is no number is left out.
+
+        Args:
+            metrics: All that the tool has measured.
+            model: The model as it was measured; see `Run.report`.
+            step: When it was measured.
+        """
+        if self.run is None or not self._register:
+            return
+        with self.client.faults.guard("This state of the model is not kept", ()):
+            given = numbers(metrics)
+            if self._objective is None:
+                self._objective = by_rule(given)
+            known = self._objective is not None and self._objective.measure(given) is not None
+            self.run.report(given, step=step, model=model if known else None)
+
+    def finish(self, metrics: Mapping[str, Any] | None = None, model: Any = None) -> "Record | None":
+        """The training has ended: register it. Twice is once."""
+        if self.run is None or not self._register:
+            return None
+        if metrics:
+            self.report(metrics, model)
+        with self.client.faults.guard("The model was not registered", ()):
+            try:
+                return self.run.finish()
+            except InvalidMetric as problem:
+                if self.client.on_error == "raise":
+                    raise
+                warn(f"The model was not registered. {problem}")
+        return None
+
+    def stop(self) -> "Record | None":
+        """The training was ended early: what was reported stays, as unfinished."""
+        if self.run is None:
+            return None
+        with self.client.faults.guard("What was reported last is not kept", ()):
+            return self.run.stop()
+        return None
+
+    def facts(self) -> dict[str, str | float]:
+        """How it started, as plain data under names that begin with `modelkeeper.`, for a tool that logs."""
+        answer = self.answer
+        if answer is None:
+            return {}
+        known: dict[str, str | float] = {
+            "start": "cold" if answer.cold else "warm",
+            "reason": answer.reason,
+            "advice": str(answer.advice),
+        }
+        if not answer.cold:
+            known |= {
+                "parent": answer.parent or "",
+                "parent_name": answer.parent_name,
+                "similarity": round(answer.similarity or 0.0, 6),
+                "exact": str(answer.exact).lower(),
+                "transferred": answer.transferred,
+            }
+        return {f"modelkeeper.{name}": value for name, value in known.items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"run": None, "began": False}
