@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         warm = WarmStart(f"{folder}/zoo", {"data": "digits", "task": "classification"})
         kept = tune.RunConfig(storage_path=folder, verbose=0)
-        results = warm.tuner(train, param_space=space, tune_config=chosen, run_config=kept).fit()
+        results: Any = warm.tuner(train, param_space=space, tune_config=chosen, run_config=kept).fit()
         for result in results:
             start, epochs = result.metrics["modelkeeper"]["start"], result.metrics["training_iteration"]
             print(f"{result.config}: {start}, {epochs} epochs, accuracy {result.metrics['accuracy']:.3f}")
