@@ -94,12 +94,12 @@ def test_an_early_stop_is_an_end_and_an_error_leaves_what_was_reported(client: A
     assert warm.record.metric == "loss"
 
     def fail(*_: Any) -> Any:
-        raise ValueError
+        raise ValueError("no loss")
 
     learn = learner(warm, width=9)
     learn.fit(1)
     learn.loss_func = fail
-    with pytest.raises(ValueError, match=""):
+    with pytest.raises(ValueError, match="no loss"):
         learn.fit(1)
     assert client.coordinator.count() == 2
 
