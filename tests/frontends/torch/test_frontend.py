@@ -104,7 +104,6 @@ def test_compiled_code_that_ran_before_its_query_runs_with_what_was_lent(
     if not has_compiler():
         pytest.skip("there is no C++ compiler for torch.compile")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
-    monkeypatch.setenv("TORCHINDUCTOR_DEBUG_COMPILE", "1")  # it is not optimised, which takes long
     quick: dict[str, str | int | bool | Callable[..., object]] = {
         "compile_threads": 1,
         "cpp_cache_precompile_headers": False,
