@@ -253,7 +253,7 @@ def register(
       modelkeeper register model.onnx --accuracy 0.9 --data Flowers102
       modelkeeper register other_zoo/models/3fa9c2d1e0b4a567
     """
-    from modelkeeper.client import login
+    from modelkeeper.connection import login
     from modelkeeper.meta import read_registration
     from modelkeeper.weights import Header
     from modelkeeper.zoo.zoo import stored_tensors
