@@ -7,7 +7,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := torch,keras,onnx,server,postgresql,evaluation,test,lint
+EXTRAS := torch,keras,onnx,ray,lightning,huggingface,optuna,mlflow,skorch,server,postgresql,evaluation,test,lint
 
 KERAS_VENV := .venv-keras
 KERAS_READY := $(KERAS_VENV)/.ready

@@ -9,6 +9,9 @@ background, as a version of one model: each takes the place of the one before. U
 unfinished, and lent with a lower standing; a training that is killed or stopped early leaves it. What a
 report costs is bounded: copies take no more than a share of the time since the start, and versions are
 written no more often than every few seconds.
+
+Where several processes train a model together, one speaks for all: what the others report with the model is
+not kept twice. Of a model that is divided among them all report, or none.
 """
 
 import atexit
@@ -25,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.errors import InvalidMetric, InvalidSetting, ModelRefused, NotFinite
+from modelkeeper.errors import InvalidMetric, InvalidSetting, ModelRefused, NotFinite, RanksApart
 from modelkeeper.faults import Faults, warn
 from modelkeeper.meta import read_registration
 from modelkeeper.policy.objective import Objective, by_rule
@@ -33,11 +36,13 @@ from modelkeeper.policy.quality import Metric, number
 from modelkeeper.warmstart.answer import Answer
 
 if TYPE_CHECKING:
+    from modelkeeper.frontends import Frontend
     from modelkeeper.graph import Graph
     from modelkeeper.weights import Array
     from modelkeeper.zoo.records import Record, Registration
 
 M = TypeVar("M")
+T = TypeVar("T")
 _log = logging.getLogger("modelkeeper")
 EVERY = 10.0  # seconds between two versions that are written
 SHARE = 0.02  # of the time since the start is what copies may take
@@ -73,8 +78,11 @@ class Keeper(Protocol):
     def describe(self, model: Any, example_inputs: Any) -> Described:
         """What a model is."""
 
-    def copy_of(self, model: Any) -> "dict[str, Array]":
-        """Its weights, in memory of their own."""
+    def once(self, model: Any, act: "Callable[[Frontend], T]") -> T:
+        """Act in one of the processes that train a model together; what came of it comes to all of them."""
+
+    def aside(self, model: Any, act: "Callable[[Frontend], None]", speaks: bool) -> None:
+        """Act in the process that speaks for those that train a model together, without holding them up."""
 
     def keep(
         self, described: Described, tensors: "dict[str, Array]", registration: "Registration"
@@ -100,6 +108,7 @@ class Run(Generic[M]):
         keep: str = "best",
         every: float = EVERY,
         example_inputs: Any = None,
+        speaks: bool = True,
     ) -> None:
         if keep not in KEEPS:
             raise InvalidSetting("keep", repr(keep), 'choose "best" or "last"')
@@ -116,6 +125,8 @@ class Run(Generic[M]):
         self._described: Described | None = None
         self._version: Version | None = None  # what would be registered now
         self._owed: dict[str, float] | None = None  # the last report, if there was no time to copy the model
+        self._speaks = speaks  # for all processes that train the model together
+        self._apart = False  # some of those did not report what others did
         self._began, self._copying = time.perf_counter(), 0.0
         self._writer = _Writer(self._write, every)
 
@@ -150,9 +161,18 @@ class Run(Generic[M]):
             except NotFinite:
                 self.metrics.pop(name, None)  # what it was before says nothing of now
         self.metrics |= measured
-        if model is not None and not self.finished:
+        if model is not None and not self.finished and not self._apart:
+            lost = set(given) - set(measured)
             with self._keeper.faults.guard("This state of the model is not kept"):
-                self._take(model, measured, step, set(given) - set(measured))
+                try:
+                    self._keeper.aside(
+                        model,
+                        lambda frontend: self._take(frontend, model, measured, step, lost),
+                        self._speaks,
+                    )
+                except RanksApart:
+                    self._apart = True  # waiting for them once is enough
+                    raise
 
     def finish(self, metrics: Mapping[str, Any] | None = None, *, model: Any = None) -> "Record | None":
         """The training has ended: register it; what was reported before is replaced. Twice is once.
@@ -171,14 +191,12 @@ class Run(Generic[M]):
         self.finished = True
         self._writer.stop()
         with self._keeper.faults.guard("The model was not registered"):
-            if self._version is None and not self.metrics:
-                warn("The model was not registered: run.report(accuracy=...) was never called.")
-                return None
-            version = self._version
-            if version is None or self._owed is not None:
-                measured = self._owed or self.metrics
-                version = Version(self._keeper.copy_of(self.model), self._measure(measured), measured)
-            self.record = self._register(version, finished=True)
+            try:
+                self.record = self._keeper.once(self.model, self._end)
+            except RanksApart:
+                if self._version is None:
+                    raise
+                self.record = self._register(self._version, finished=True)
         self._version = None
         return self.record
 
@@ -216,7 +234,27 @@ class Run(Generic[M]):
             registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
         return registration
 
-    def _take(self, model: Any, measured: Mapping[str, float], step: int | None, lost: set[str]) -> None:
+    def _end(self, frontend: "Frontend") -> "Record | None":
+        """Register what the training has come to."""
+        with self._keeper.faults.guard("The model was not registered"):
+            if self._version is None and not self.metrics:
+                warn("The model was not registered: run.report(accuracy=...) was never called.")
+                return None
+            version = self._version
+            if version is None or self._owed is not None:
+                measured = self._owed or self.metrics
+                version = Version(_copy(frontend, self.model), self._measure(measured), measured)
+            return self._register(version, finished=True)
+        return None
+
+    def _take(
+        self,
+        frontend: "Frontend",
+        model: Any,
+        measured: Mapping[str, float],
+        step: int | None,
+        lost: set[str],
+    ) -> None:
         """Copy the weights if they are worth it, and there is time for it."""
         metric = self._measure(measured)
         if metric is None:
@@ -238,7 +276,7 @@ class Run(Generic[M]):
             self._described = self._keeper.describe(model, self._example_inputs)
             self._began += time.perf_counter() - began  # once, and not for the copy
             began = time.perf_counter()
-        self._version = Version(self._keeper.copy_of(model), metric, {**self.metrics, **measured}, step)
+        self._version = Version(_copy(frontend, model), metric, {**self.metrics, **measured}, step)
         self.best = metric if better else self.best
         self._copying += time.perf_counter() - began
         self._writer.offer(self._version)
@@ -261,6 +299,11 @@ class Run(Generic[M]):
             self._described = self._keeper.describe(self.model, self._example_inputs)
         registration = self.registration(version.metric, version.metrics, finished=finished)
         return self._keeper.keep(self._described, version.tensors, registration)
+
+
+def _copy(frontend: "Frontend", model: Any) -> "dict[str, Array]":
+    """The weights of a model, in memory of their own."""
+    return {name: array.copy() for name, array in frontend.read(model)}
 
 
 def identity_of(key: str) -> str:

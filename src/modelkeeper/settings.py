@@ -76,6 +76,7 @@ class Settings(_Read, frozen=True, kw_only=True):
     grace: float = 3600.0  # seconds before what no record names counts as left behind
     threads: int = 0  # for matching; 0: as many as there are cores
     timeout: float = 10.0  # seconds to wait for a coordinator behind HTTP
+    patience: float = 30.0  # seconds to wait for the other processes that train the same model
     spool: str = ""  # where models wait that could not be sent; "" is ~/.modelkeeper/spool
 
     def __post_init__(self) -> None:
@@ -88,7 +89,7 @@ class Settings(_Read, frozen=True, kw_only=True):
         for name in ("minimum_similarity", "minimum_benefit"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidSetting(name, str(getattr(self, name)), "give a number from 0 to 1")
-        for name in ("half_life", "admission_threshold", "timeout"):
+        for name in ("half_life", "admission_threshold", "timeout", "patience"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidSetting(name, str(value), "give a number above 0")
@@ -197,7 +198,15 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
     **dict.fromkeys(("capacity", "quota_bytes"), parse_bytes),
     **dict.fromkeys(("threads", "minimum_peers", "port", "quota_models"), _count),
     **dict.fromkeys(
-        ("minimum_similarity", "minimum_benefit", "admission_threshold", "half_life", "grace", "timeout"),
+        (
+            "minimum_similarity",
+            "minimum_benefit",
+            "admission_threshold",
+            "half_life",
+            "grace",
+            "timeout",
+            "patience",
+        ),
         _number,
     ),
     **dict.fromkeys(("rate", "query_time", "shutdown"), _number),

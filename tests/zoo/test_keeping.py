@@ -149,6 +149,8 @@ def test_every_action_is_written_to_the_log_under_its_name(tmp_path: Path) -> No
     coordinator.pin("net 1")
     coordinator.pin("net 1", False)
     coordinator.remove("net 1")
+    under_way = msgspec.structs.replace(zoos.told("net 5"), run="0123456789abcdef", finished=False)
+    coordinator.register(SMALL[0], under_way, zoos.weights(SMALL[0]).items())
     lost = coordinator.show("net 2")
     weights = tmp_path / lost.folder / "model.safetensors"
     content = weights.read_bytes()

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from modelkeeper.coordinator.remote import RemoteCoordinator
 
 URI, TOKEN = "MODELKEEPER_URI", "MODELKEEPER_TOKEN"
-_OF_REMOTE = {"timeout", "spool"}  # settings of a coordinator behind HTTP; it has its own of the others
+_OF_REMOTE = {
+    "timeout",
+    "patience",
+    "spool",
+}  # settings of a coordinator behind HTTP; it has its own of the others
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def open(  # noqa: A001  # read as coordinator.open
             variable MODELKEEPER_URI, or ~/.modelkeeper.
         token: What a coordinator behind HTTP knows the caller by. Default: the variable MODELKEEPER_TOKEN.
         make: Make the folder of a zoo if there is none. Otherwise that is an error: a typo is no empty zoo.
-        settings: Fields of `Settings`; of a coordinator behind HTTP, `timeout` and `spool`.
+        settings: Fields of `Settings`; of a coordinator behind HTTP, `timeout`, `patience` and `spool`.
 
     Raises:
         InvalidSetting: See `target`.

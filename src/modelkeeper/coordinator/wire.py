@@ -131,4 +131,6 @@ def _class_of(name: str, status: int) -> type[ModelKeeperError] | None:
 def weights_key(parent_checksum: str, graph: bytes, query: Query) -> str:
     """Names what `POST /v1/weights` streams: the same key is the same bytes."""
     asked = f"{parent_checksum}\n{query.data}\n{query.task}\n".encode()
+    if query.frozen:
+        asked += msgspec.json.encode(query.frozen) + b"\n"
     return hashlib.sha256(asked + graph).hexdigest()

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from modelkeeper.graph import Edge, Graph, Layer, to_json
+from modelkeeper.graph.vocabulary import CONSTANTS
 from modelkeeper.text import printable
 from modelkeeper.transform import Plan
 
@@ -43,7 +44,11 @@ def report(graph: Graph) -> RenderableType:
             plain("\n".join(f"{key}={_value(value)}" for key, value in sorted(layer.attributes.items()))),
             f"{sum(fresh.values()):,}" if fresh else "",
         )
-    notes = [Text("note: ", style="yellow").append_text(plain(str(note))) for note in graph.notes]
+    notes = [
+        Text("note: ", style="yellow").append_text(plain(str(note)))
+        for note in graph.notes
+        if note.topic != CONSTANTS
+    ]
     return Group(table, totals(graph), *notes)
 
 

@@ -62,10 +62,14 @@ class FitTask:
 
 
 class FitStart(NamedTuple):
-    """What a calibration begins with: the child's weights by name, and what each layer should compute."""
+    """What a calibration begins with: the child's weights by name, and what each layer should compute.
+
+    Tensors that are frozen have no task, and get no new statistics either.
+    """
 
     weights: "Mapping[str, Array]"
     tasks: Sequence[FitTask]
+    frozen: frozenset[str] = frozenset()
 
 
 class FitPlanner(Protocol):

@@ -4,18 +4,19 @@
                matched, and started from another one
     Runner     optional (`frontend.runner`): runs models, for calibrating, for programs, and to compare two
     Trials     optional (`frontend.trials`): trains copies of a model, for races between several starts
-    Arranged   optional (a method `layouts`): says how models store their tensors, so that weights are
-               written in that order when they are made, and `load` has nothing to move
 
-Who wants a capability asks for it with `runner_of` or `trials_of`, and is told what to do if it is not there.
-`modelkeeper.testing` holds a suite of tests that every front end should pass.
+What a front end may be able to do besides is in `abilities`. Who wants a runner or trials asks for them with
+`runner_of` or `trials_of`, and is told what to do if there are none. `modelkeeper.testing` holds a suite of
+tests that every front end should pass.
 
 For all of them:
 
 threads   Calls with different models may come from several threads at once. Nobody calls with the same model
-          from two threads.
+          from two threads. What other threads draw meanwhile, and every setting of the process, is as if
+          there had been no call.
 traces    A model that is traced, read, recorded, compared or copied is afterwards as it was: weights, modes,
-          hooks, caches. So are the random generators that a user may have seeded, after every call.
+          hooks, caches. So are the random generators that a user may have seeded, after every call; only
+          what a model itself draws from Python's or NumPy's, among several threads, is drawn.
 errors    What is raised on purpose is a ModelKeeperError. What the user's own code raises (a forward pass, a
           loss) comes as the error that the method names, with the first line of the original in its message.
 names     Tensors go by the names and stand in the axis order that the graph of the model gives them.
@@ -28,7 +29,6 @@ from modelkeeper.errors import CannotCalibrate, CannotProbe
 
 if TYPE_CHECKING:
     from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, Progress
-    from modelkeeper.layouts import Layout
     from modelkeeper.tracing.trace import Trace
     from modelkeeper.weights import Array
 
@@ -81,7 +81,8 @@ class Frontend(Protocol):
 
         In place where the framework can, so that optimizers built on the model stay valid; then it is the
         model that was given. Otherwise a new one is returned, and the one that was given is as it was.
-        Tensors that `weights` does not name are left alone; dtypes and devices of the model are kept.
+        Tensors that `weights` does not name are left alone; dtypes and devices of the model are kept. A model
+        without memory gets it, and initial values for what `weights` does not name: see `Deferring`.
 
         Raises:
             InvalidWeights: A name is unknown or given twice, or a shape or kind of number does not fit. The
@@ -90,17 +91,6 @@ class Frontend(Protocol):
 
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Any:
         """Something to pass as an example input: its shape and dtype are all that counts."""
-
-
-class Arranged(Protocol):
-    """A front end whose models store tensors in another order than their graphs have them."""
-
-    def layouts(self, model: Any) -> "Mapping[str, Layout]":
-        """How the model stores its tensors, by name. Those that are left out come as the graph has them.
-
-        What is named here comes to `load` as an array, as ever, or as `Laid`: in memory of its own, in this
-        layout.
-        """
 
 
 class Examples(Protocol):
@@ -234,12 +224,6 @@ class Trials(Protocol):
         Raises:
             CannotProbe: The model cannot be copied, or there is no optimizer.
         """
-
-
-def layouts_of(frontend: Frontend, model: Any) -> "Mapping[str, Layout]":
-    """How a model stores its tensors; nothing if its front end does not say."""
-    layouts = getattr(frontend, "layouts", None)
-    return {} if layouts is None else layouts(model)
 
 
 def runner_of(frontend: Frontend) -> Runner:

@@ -15,9 +15,11 @@ import numpy as np
 
 from modelkeeper import _native
 from modelkeeper.graph.structure import Edge, Graph, Layer, Tensor
-from modelkeeper.graph.vocabulary import COMMUTATIVE, COUNT
+from modelkeeper.graph.vocabulary import COMMUTATIVE, COUNT, THROUGH
 
-_OF_NO_ACCOUNT = frozenset({"groups", "padding", "eps"})  # when it is asked what a layer's counterpart is
+_OF_NO_ACCOUNT = frozenset(
+    {"groups", "padding", "eps", THROUGH}
+)  # when it is asked what a layer's counterpart is
 BUDGET = 20_000_000  # edge visits spent on telling symmetric nodes apart: some 0.1 s
 
 
@@ -31,7 +33,8 @@ def colour_layers(graph: Graph, *, widths: bool = True) -> np.ndarray[tuple[int]
     """A colour for each layer, then one for each tied tensor: a node that all its users feed.
 
     Without `widths`, layers that differ in their numbers of units (and groups) alone look the same, and so
-    do those that differ in what frameworks do on their own: how edges are padded, and a norm's epsilon.
+    do those that differ in what frameworks do on their own (how edges are padded, a norm's epsilon), and in
+    what is done to tensors on their way: a scale that follows from the width.
     """
     labels: dict[object, int] = {}
     nodes = [_label(labels, _layer_key(layer, widths)) for layer in graph.layers]

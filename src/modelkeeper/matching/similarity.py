@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeeper.graph import Layer, Tensor
-from modelkeeper.graph.vocabulary import COUNT, PROJECTIONS
+from modelkeeper.graph.vocabulary import COUNT, PROJECTIONS, THROUGH
 
 UNIT = 1024
 
@@ -176,10 +176,13 @@ def attributes(layer: Layer) -> tuple[tuple[str, object], ...]:
     """The attributes of a layer that make it differ from others, in order.
 
     Groups are held by a token itself. An epsilon differs from framework to framework: what it changes is next
-    to nothing, and what a batch norm's changes is made up for (see `modelkeeper.transform.epsilon`).
+    to nothing, and what a batch norm's changes is made up for (see `modelkeeper.transform.epsilon`). What is
+    done to tensors on their way may follow from the widths: a plan looks at it.
     """
     return tuple(
-        (key, value) for key, value in sorted(layer.attributes.items()) if key not in ("groups", "eps")
+        (key, value)
+        for key, value in sorted(layer.attributes.items())
+        if key not in ("groups", "eps", THROUGH)
     )
 
 

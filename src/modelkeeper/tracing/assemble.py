@@ -10,7 +10,6 @@ RMS norm) is a function of that node, not a merge: it is folded into the path, w
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from modelkeeper.graph import Axis, Edge, Fixed, Layer, Tensor
 from modelkeeper.graph.structure import Attribute
@@ -35,32 +34,14 @@ from modelkeeper.graph.vocabulary import (
     UNUSED,
     USUAL_EPSILON,
 )
-from modelkeeper.tracing.paths import Path, common, extend, shorten, with_scalars, written
+from modelkeeper.tracing.constants import Constants
+from modelkeeper.tracing.origins import Flow, Origin, Weights, numbered, through
+from modelkeeper.tracing.paths import LONGEST_STEP, common, extend, shorten, with_scalars, written
 from modelkeeper.tracing.rules.layers import operands, transposed
 from modelkeeper.tracing.tensors import Degrees, Tensors, carry_roles, write_tensor
 from modelkeeper.tracing.terms import Solver
 from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value
 from modelkeeper.tracing.window_arguments import window_attributes
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """The output of a node, after the operations of a path."""
-
-    node: int
-    via: Path = ()
-    simple: bool = True  # the path is pointwise or takes statistics: it can be folded into a function
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Computed from tensors of the model alone."""
-
-    values: tuple[Value, ...]
-    direct: bool  # nothing was done to it but moving axes
-
-
-Origin = Flow | Weights | None
 
 Part = tuple[str, Value | None, list[str]]  # of a layer: a tensor's role, the tensor, the roles of its axes
 ROLES_OF_NORM = {"weight": "gain", "bias": "bias", "running_mean": "mean", "running_var": "variance"}
@@ -72,10 +53,11 @@ class Assembly:
     def __init__(self, solver: Solver, degrees: Degrees) -> None:
         self.layers: list[Layer] = []
         self.tensors = Tensors(solver, degrees)
+        self.constants = Constants()
         self.values: dict[int, Value] = {}  # a node -> the value that is its output
         self._origins: dict[int, Origin] = {}
         self._names: dict[str, int] = {}
-        self._sources: dict[int, int] = {}  # a bare tensor -> its node
+        self._sources: dict[tuple[int, str], int] = {}  # a bare tensor, what was done to it -> its node
 
     def build(self, trace: Trace, names: Sequence[str]) -> None:
         """Walk the trace and make the nodes: inputs, layers and merges, outputs."""
@@ -162,7 +144,8 @@ class Assembly:
                 }.values()
             )
             moved = step.has("silent") or step.has("permutes")
-            return Weights(values, moved and all(isinstance(o, Weights) and o.direct for o in present))
+            direct = moved and all(isinstance(o, Weights) and o.direct for o in present)
+            return Weights(values, direct, "" if direct else self._function(step, origins))
         weights = [origin for origin in present if isinstance(origin, Weights)]
         if len({flow.node for flow in flows}) == 1 and not weights:
             folded = self._fold(step, origins, flows)
@@ -176,19 +159,35 @@ class Assembly:
         attributes |= _alpha(step)
         return Flow(self._node(kind, kind, edges, attributes=attributes))
 
+    def _function(self, step: Step, origins: list[Origin]) -> str:
+        """What is computed of tensors of the model and constants alone, written out."""
+        inside = [
+            origin.function or f"{{{origin.values[0].number}}}"
+            if isinstance(origin, Weights)
+            else self.constants.text(value)
+            for value, origin in zip(step.inputs, origins, strict=True)
+        ]
+        if step.has("silent"):
+            return inside[0]
+        text = f"{written(step)}({','.join(inside)})"
+        return text if len(text) <= LONGEST_STEP else shorten(numbered(text, ()))
+
     def _flow(self, origin: Origin) -> Flow:
         """The flow of a value from its node: a bare tensor gets a node of its own, once."""
         if isinstance(origin, Flow):
             return origin
         assert isinstance(origin, Weights)
         first = origin.values[0]
-        node = self._sources.get(first.number)
+        source = (first.number, origin.function)
+        node = self._sources.get(source)
         if node is None or len(origin.values) > 1:
             tensors = [
                 self.tensors.tensor(value, _key(value), ["other"] * len(value.axes))
                 for value in origin.values
             ]
-            node = self._sources[first.number] = self._node(_module(first), PARAMETER, tensors=tensors)
+            node = self._sources[source] = self._node(
+                _module(first), PARAMETER, tensors=tensors, attributes=through({"": origin})
+            )
         return Flow(node)
 
     def _fold(self, step: Step, origins: list[Origin], flows: list[Flow]) -> Flow | None:
@@ -277,6 +276,7 @@ class Assembly:
         """A node for a step whose tensors come from the model; None if they do not."""
         tensors: dict[str, Tensor] = {}
         others: list[Value] = []
+        computed: dict[str, Weights] = {}
         owner = ""
         for role, value, roles in parts:
             origin = self._origin(value) if value is not None else None
@@ -287,6 +287,7 @@ class Assembly:
                 continue
             assert value is not None
             owner = owner or _module(origin.values[0])
+            computed[f"{role}{len(computed)}" if role in computed else role] = origin
             for weight in origin.values:
                 tensor = self.tensors.tensor(
                     weight, role, carry_roles(weight, value, roles), direct=origin.direct, used=value
@@ -298,7 +299,7 @@ class Assembly:
         flows = [
             self._flow(origin) for value in (source, *others) if (origin := self._origin(value)) is not None
         ]
-        return self._node(owner, kind, flows, list(tensors.values()), attributes)
+        return self._node(owner, kind, flows, list(tensors.values()), (attributes or {}) | through(computed))
 
     def _apply(self, step: Step, flow: Flow, weights: Weights) -> int:
         """The node of a scale or shift: a tensor of the model times, or plus, the output of one node."""
@@ -309,7 +310,7 @@ class Assembly:
             for n, v in enumerate(weights.values)
         ]
         attributes: dict[str, Attribute] = {"by": step.name} if step.name in INVERSE else {}
-        attributes |= _alpha(step)
+        attributes |= _alpha(step) | through({"": weights})
         return self._node(_module(weights.values[0]), kind, [flow], tensors, attributes)
 
     def _node(

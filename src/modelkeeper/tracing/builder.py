@@ -19,6 +19,7 @@ import numpy as np
 
 from modelkeeper.graph import Note
 from modelkeeper.graph.vocabulary import PERMUTE, VIEW
+from modelkeeper.tracing.constants import numbers_text
 from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value, live_steps
 from modelkeeper.weights import Array
 
@@ -56,6 +57,7 @@ class TraceBuilder:
         value = self._value(array.shape, array.dtype.name)
         value.constant = True
         value.repeats = tuple(stride == 0 for stride in array.strides)
+        value.numbers = numbers_text(array)
         self.constants[value.number] = array
         return value
 

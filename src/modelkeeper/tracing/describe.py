@@ -46,7 +46,7 @@ def account_for(trace: Trace) -> Account:
     assembly = Assembly(inference.solver, degrees)
     assembly.build(trace, trace.input_names or ["input"] * len(trace.inputs))
     assembly.leftover(trace.tensors, trace.touched)
-    notes = list(trace.notes)
+    notes = [*trace.notes, *assembly.constants.note(trace)]
     opaque = inference.opaque.items()  # behind a "#" stands how it is set, which tells people nothing
     notes += [Note("opaque", where, name.partition("#")[0]) for name, where in opaque]
     misfits = [str(pin) for pin in inference.solver.opaque if pin.code in MISFITS]

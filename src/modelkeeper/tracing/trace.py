@@ -35,7 +35,18 @@ class OwnedTensor:
 class Value:
     """One state of one tensor. `axes` are filled in by the inference of spaces."""
 
-    __slots__ = ("active", "axes", "constant", "dtype", "number", "owner", "repeats", "shape", "step")
+    __slots__ = (
+        "active",
+        "axes",
+        "constant",
+        "dtype",
+        "number",
+        "numbers",
+        "owner",
+        "repeats",
+        "shape",
+        "step",
+    )
 
     def __init__(
         self, number: int, shape: Iterable[int], dtype: str = "float32", owner: OwnedTensor | None = None
@@ -45,6 +56,8 @@ class Value:
         self.dtype = dtype
         self.owner = owner  # set for a tensor of the model
         self.constant = False  # neither a step nor the model made it: its numbers are what they are
+        # Of a constant, and of a tensor that is not stored: see `tracing.constants`. Empty: not known.
+        self.numbers = ""
         # For each axis of a constant: is it one number, expanded to any size?
         self.repeats: tuple[bool, ...] = (False,) * len(self.shape)
         self.active = False  # computed from the model's inputs

@@ -11,7 +11,7 @@ Aligned layers lend tensor by tensor; some lend together (`compose`), some also 
 from collections.abc import Callable
 
 from modelkeeper.graph import Axis, Graph, Layer, Tensor
-from modelkeeper.graph.vocabulary import COUNT, NORMS, OUTPUT, SCALE
+from modelkeeper.graph.vocabulary import BATCH_NORM, COUNT, NORMS, OUTPUT, SCALE
 from modelkeeper.transform.compose import Composite, Composites, find_composites
 from modelkeeper.transform.depth import Depth, Inserted
 from modelkeeper.transform.epsilon import find_epsilons
@@ -22,6 +22,7 @@ from modelkeeper.transform.pairing import Pairs, Partners, TensorPair, pair_tens
 from modelkeeper.transform.plan import Entry
 from modelkeeper.transform.windows import grows_with_padding
 
+FROZEN = "frozen"  # why a tensor is kept that its user does not want trained
 MakeEntry = Callable[..., Entry]  # of the tensor at hand: action, exact, why, and the rest by name
 
 
@@ -37,8 +38,9 @@ class Lending:
         seed: int,
         noise: float,
         compose: bool,
+        frozen: frozenset[str] = frozenset(),
     ) -> None:
-        self.parent, self.child, self.noise = parent, child, noise
+        self.parent, self.child, self.noise, self._frozen = parent, child, noise, frozen
         self.composites = find_composites(parent, child, pairs) if compose else Composites(list(pairs))
         pairs = self.composites.pairs
         self.partner = {child_number: parent_number for parent_number, child_number in pairs}
@@ -103,6 +105,8 @@ class Lending:
                 **rest,
             )
 
+        if tensor.name in self._frozen:
+            return entry("kept", not tensor.live or tensor.role == COUNT, FROZEN)
         if tensor.name in self.fresh:
             return entry("kept", False, self.fresh[tensor.name])
         pair = self.pairs.get(tensor.name)
@@ -198,6 +202,22 @@ class Lending:
         place = next(n for n, candidate in enumerate(layer.tensors) if candidate is tensor)
         like = self.child.layers[number].tensors[place]
         return like.name if like.name in self.pairs and like.shape == tensor.shape else None
+
+
+def with_statistics(child: Graph, frozen: frozenset[str]) -> frozenset[str]:
+    """Frozen tensors, and the statistics of what they make: of batch norms that only frozen layers feed."""
+    still = {
+        number
+        for number, layer in enumerate(child.layers)
+        if layer.tensors and all(tensor.name in frozen for tensor in layer.tensors if tensor.stored)
+    }
+    return frozen | {
+        tensor.name
+        for layer in child.layers
+        if layer.kind == BATCH_NORM and layer.inputs and all(edge.source in still for edge in layer.inputs)
+        for tensor in layer.tensors
+        if tensor.buffer
+    }
 
 
 def _heads(graph: Graph) -> set[int]:

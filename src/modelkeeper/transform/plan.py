@@ -53,6 +53,7 @@ class Plan(Struct, frozen=True, dict=True):
     noise: float = 0.0  # on inserted identities, in units of 1 / √(weights that make a unit)
     merges: dict[str, Merge | Composite] = {}  # by the parent's tensor: a neighbour's part goes into it
     epsilons: dict[str, OtherEpsilon] = {}  # by the child's tensor: what makes up for another epsilon
+    frozen: frozenset[str] = frozenset()  # tensors of the child that keep their values, as its user wants it
     rewired: float = 0.0  # which fraction of the child's layers is fed with something else than in the parent
 
     @property

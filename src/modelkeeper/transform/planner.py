@@ -7,17 +7,27 @@ what it is given. One doubt, and the plan says that it is approximate, and why.
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fractions import Fraction
 
 import msgspec
 
 from modelkeeper.errors import InvalidPairs, InvalidSetting
 from modelkeeper.graph import Graph, Layer
-from modelkeeper.graph.vocabulary import COMMUTATIVE, CONCAT, COUNT, ENDS, USUAL_EPSILON, WINDOWED
+from modelkeeper.graph.vocabulary import (
+    COMMUTATIVE,
+    CONCAT,
+    CONSTANTS,
+    COUNT,
+    ENDS,
+    INPUT,
+    OUTPUT,
+    USUAL_EPSILON,
+    WINDOWED,
+)
 from modelkeeper.matching import Alignment
 from modelkeeper.matching.twins import twin_pairs
-from modelkeeper.transform.lending import Lending
+from modelkeeper.transform.lending import FROZEN, Lending, with_statistics
 from modelkeeper.transform.pairing import Pairs, spaces_of
 from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.whole_blocks import settle
@@ -25,6 +35,7 @@ from modelkeeper.transform.whole_blocks import settle
 MOST_DOUBTS = 8
 
 
+# long: what may be asked for, and the words that explain it.
 def make_plan(
     parent: Graph,
     child: Graph,
@@ -34,6 +45,7 @@ def make_plan(
     seed: int = 0,
     noise: float = 0.0,
     compose: bool = True,
+    frozen: Collection[str] = (),
 ) -> Plan:
     """Make the plan of a transform: for each tensor of `child`, where its values come from.
 
@@ -47,6 +59,8 @@ def make_plan(
         noise: The deviation of what is added to the identity in inserted layers, times the root of how many
             weights make a unit. More than 0 is never exact, and `make deepening` finds nothing gained by it.
         compose: Let a layer stand for several in a row that the parent has (see `compose`).
+        frozen: Tensors of the child, by name, that keep their values. So do the statistics of a batch norm
+            that is fed by frozen layers: they are statistics of what these make.
 
     Raises:
         InvalidSetting: `noise` is negative or no number.
@@ -59,8 +73,10 @@ def make_plan(
     if not 0 <= noise < math.inf:
         raise InvalidSetting("noise", str(noise), "give 0 for exact identities, or a small positive number")
 
+    kept = with_statistics(child, frozenset(frozen))
+
     def planned(pairs: Pairs) -> Plan:
-        lending = Lending(parent, child, pairs, same_task, seed, noise, compose)
+        lending = Lending(parent, child, pairs, same_task, seed, noise, compose, kept)
         entries = lending.entries()
         doubts = tuple(dict.fromkeys(_doubts(lending, entries)))
         return Plan(
@@ -74,6 +90,7 @@ def make_plan(
             noise,
             lending.taken_over,
             lending.epsilons.of,
+            kept,
             _rewired(lending),
         )
 
@@ -81,10 +98,15 @@ def make_plan(
     plan = planned(settled)
     if plan.doubts and set(settled) != set(pairs):  # settling is a guess: here is who can judge it
         plan = min(plan, planned(pairs), key=lambda candidate: len(candidate.doubts))
-    if len(plan.doubts) > MOST_DOUBTS:
-        doubts = (*plan.doubts[:MOST_DOUBTS], f"and {len(plan.doubts) - MOST_DOUBTS} more")
-        plan = msgspec.structs.replace(plan, doubts=doubts)
-    return plan
+    return _shortened(plan)
+
+
+def _shortened(plan: Plan) -> Plan:
+    """The same plan with no more doubts than anybody reads."""
+    if len(plan.doubts) <= MOST_DOUBTS:
+        return plan
+    doubts = (*plan.doubts[:MOST_DOUBTS], f"and {len(plan.doubts) - MOST_DOUBTS} more")
+    return msgspec.structs.replace(plan, doubts=doubts)
 
 
 def _checked(parent: Graph, child: Graph, pairs: Pairs) -> Pairs:
@@ -102,8 +124,11 @@ def _checked(parent: Graph, child: Graph, pairs: Pairs) -> Pairs:
 
 def _doubts(lending: Lending, entries: Iterable[Entry]) -> Iterable[str]:
     """Every reason why the child may compute something else than the parent."""
+    frozen = sum(entry.why == FROZEN for entry in entries if not entry.exact)
+    if frozen:
+        yield f"{frozen:,} {'tensor is' if frozen == 1 else 'tensors are'} frozen and kept"
     for entry in entries:
-        if not entry.exact:
+        if not entry.exact and entry.why != FROZEN:
             yield f"{entry.tensor} is {entry.action}: {entry.why}"
     used = {*lending.partner.values(), *lending.merges.gone}
     lent = {*(pair.parent.name for pair in lending.pairs.values()), *lending.merges.taken}
@@ -129,6 +154,7 @@ def _doubts(lending: Lending, entries: Iterable[Entry]) -> Iterable[str]:
     yield from _statistics(lending)
     yield from _shares(lending, entries)
     yield from _approximations(lending)
+    yield from _order(lending)
 
 
 def _rewired(lending: Lending) -> float:
@@ -214,6 +240,24 @@ def _approximations(lending: Lending) -> Iterable[str]:
     ]
     for text in (left_out[0] - left_out[1]) + (left_out[1] - left_out[0]):
         yield f"approximate: {text}"
+    if lending.parent.framework == lending.child.framework:  # frameworks write the same in different ways
+        constants = [
+            {digest for note in graph.notes if note.topic == CONSTANTS for digest in note.text.split()}
+            for graph in (lending.parent, lending.child)
+        ]
+        if constants[0] != constants[1]:
+            yield "constants in the models' code (masks, positions, scales) differ"
+
+
+def _order(lending: Lending) -> Iterable[str]:
+    """Doubts about models of several inputs or outputs: do they come in the same order?"""
+    for kind in (INPUT, OUTPUT):
+        numbers = [
+            [number for number, layer in enumerate(graph.layers) if layer.kind == kind]
+            for graph in (lending.parent, lending.child)
+        ]
+        if [lending.partner.get(number) for number in numbers[1]] != numbers[0]:
+            yield f"the {kind}s are not the parent's in the parent's order"
 
 
 def _shares(lending: Lending, entries: Iterable[Entry]) -> Iterable[str]:

@@ -52,6 +52,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     doubts: tuple[str, ...] = ()  # if not, why not
     actions: dict[str, dict[str, float]] = {}  # copied, widened ...: tensors, layers, parameters, percent
     transferred: float = 0.0  # percent of the parameters that come from the parent
+    frozen: int = 0  # tensors of the model that are frozen, and keep their values
     runners_up: tuple[Rival, ...] = ()
     considered: int = 0  # models that passed the filters
     aligned: int = 0  # architectures that were compared layer by layer

@@ -84,7 +84,7 @@ class PlannedFits:
             return ranks[space] if space in ranks else by_weight(space)
 
         weights = dict(apply(anew, self._tensors, importance=importance))
-        return FitStart(weights, fit_tasks(anew, importance))
+        return FitStart(weights, fit_tasks(anew, importance), self._plan.frozen)
 
     def _tensor(self, tensor: Tensor) -> Array:
         try:
@@ -195,9 +195,11 @@ class _Tasks:
     # -- where, with what, which units ----------------------------------------------------------
 
     def _own(self, layer: Layer, role: str) -> Tensor | None:
-        """The layer's tensor of a role, if it is stored and no other layer's."""
+        """The layer's tensor of a role, if it is stored, no other layer's, and not frozen."""
         tensor = next((t for t in layer.tensors if t.role == role), None)
-        return tensor if tensor is not None and tensor.stored and self._uses[tensor.name] == 1 else None
+        if tensor is None or tensor.name in self._plan.frozen:
+            return None
+        return tensor if tensor.stored and self._uses[tensor.name] == 1 else None
 
     def _norm_tensors(self, number: int) -> tuple[tuple[str, str], ...]:
         """A batch norm's tensors by role, if it has all four to itself."""

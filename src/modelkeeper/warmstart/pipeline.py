@@ -17,21 +17,24 @@ model starts warm; if layers cannot be fitted, it starts with the plain weights.
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from modelkeeper.errors import InvalidSetting
 from modelkeeper.frontends import describe
+from modelkeeper.frontends.abilities import frozen_of, layouts_of, materialise
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, Progress
-from modelkeeper.frontends.protocol import Examples, Frontend, layouts_of, runner_of
+from modelkeeper.frontends.protocol import Examples, Frontend, runner_of
 from modelkeeper.graph import Graph
 from modelkeeper.layouts import Laid
 from modelkeeper.transform import apply
 from modelkeeper.warmstart.answer import Answer, Rival
 from modelkeeper.warmstart.calibration import calibrated
+from modelkeeper.warmstart.holding import held
 from modelkeeper.warmstart.lender import Lender
 from modelkeeper.warmstart.loan import Loan
 from modelkeeper.warmstart.race.rules import COLD, Race
@@ -54,6 +57,7 @@ class Request:
     progress: Progress | bool = False
     probe: Probe | None = None
     shrink_perturb: tuple[float, float] | None = None  # factors for the loan and for the model's own values
+    frozen: frozenset[str] = frozenset()  # tensors that keep their values, whatever is lent: those of `kept`
 
     @property
     def fits(self) -> bool:
@@ -66,6 +70,21 @@ class Request:
         return self.probe is not None and self.calibrate is None and self.frontend.runner is not None
 
 
+KEEP, REPLACE = "keep", "replace"
+
+
+def kept(frontend: Frontend, model: Any, frozen: str) -> frozenset[str]:
+    """Which tensors of a model keep their values: those that are frozen, unless they are to be replaced.
+
+    Raises:
+        InvalidSetting: `frozen` is neither "keep" nor "replace".
+    """
+    if frozen not in (KEEP, REPLACE):
+        raise InvalidSetting("frozen", repr(frozen), 'choose "keep" or "replace"')
+    return frozen_of(frontend, model) if frozen == KEEP else frozenset()
+
+
+W = TypeVar("W", Array, "Array | Laid")
 L_co = TypeVar("L_co", bound=Loan, covariant=True)
 
 
@@ -162,7 +181,8 @@ def start(request: Request, source: Source[L_co], faults: Faults) -> Outcome[L_c
     graph = describe(request.frontend, request.model, request.example_inputs)
     described = time.perf_counter() - begun
     loan = source.loan(graph)
-    answer = msgspec.structs.replace(loan.answer, seconds={"describe": described, **loan.answer.seconds})
+    seconds = {"describe": described, **loan.answer.seconds}
+    answer = msgspec.structs.replace(loan.answer, seconds=seconds, frozen=len(request.frozen))
     if answer.cold or answer.dry_run:
         return Outcome(request.model, loan, answer)
     return _Start(request, graph, source, loan, answer, faults).run()
@@ -185,6 +205,8 @@ class _Start(Generic[L_co]):
 
     def run(self) -> Outcome[L_co]:
         request, begun = self._request, time.perf_counter()
+        if request.probe is not None or request.shrink_perturb is not None:  # its own values count as well
+            materialise(request.frontend, request.model)
         with ExitStack() as stack:
             lender = self._lender(stack)
             weights: Mapping[str, Array | Laid]
@@ -226,14 +248,18 @@ class _Start(Generic[L_co]):
         if request.shrink_perturb is not None:
             own = dict(request.frontend.read(request.model))
             lent = perturbed(lent, own, self._graph, *request.shrink_perturb)
-        return dict(lent)
+        return self._unfrozen(lent)
 
     def _stored_weights(self, lender: Lender | None) -> Mapping[str, Array | Laid]:
         """The plain weights, in the order in which the model stores them, if that is known."""
         layouts = layouts_of(self._request.frontend, self._request.model)
         if lender is None:
-            return dict(self._loan.stored_weights(layouts))
-        return dict(apply(lender.plan, lender.tensors, layouts=layouts))
+            return self._unfrozen(self._loan.stored_weights(layouts))
+        return self._unfrozen(apply(lender.plan, lender.tensors, layouts=layouts))
+
+    def _unfrozen(self, lent: Iterable[tuple[str, W]]) -> dict[str, W]:
+        """All that is lent but for what is frozen, in case that whoever lends does not know of that."""
+        return held((name, value) for name, value in lent if name not in self._request.frozen)
 
     def _calibrated(self, model: Any, lender: Lender) -> Calibration | None:
         request, runner = self._request, runner_of(self._request.frontend)
@@ -271,7 +297,7 @@ class _Start(Generic[L_co]):
         with self._guarded("No second parent races"):
             loan = self._source.another(self._graph, self.answer)
             if loan is not None:
-                starts.lend(dict(loan.weights()), loan.answer.parent_name)
+                starts.lend(self._unfrozen(loan.weights()), loan.answer.parent_name)
                 return loan.answer
         return None
 

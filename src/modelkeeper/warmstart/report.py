@@ -68,6 +68,9 @@ def _warm(answer: Answer) -> Iterator[RenderableType]:
         yield Text("Approximate, since:")
     for doubt in answer.doubts:
         yield plain(f"  {doubt}")
+    if answer.frozen:
+        are = "tensor is frozen and was" if answer.frozen == 1 else "tensors are frozen and were"
+        yield plain(f'{answer.frozen:,} {are} kept; frozen="replace" would replace what is frozen, too.')
     yield plain(f"Advice: {answer.advice}.")
 
 

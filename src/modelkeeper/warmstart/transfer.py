@@ -24,7 +24,7 @@ from modelkeeper.matching import Alignment, align
 from modelkeeper.transform import Plan, apply, make_plan
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.warmstart.lender import Lender
-from modelkeeper.warmstart.pipeline import Raised, Request, start
+from modelkeeper.warmstart.pipeline import KEEP, Raised, Request, kept, start
 from modelkeeper.warmstart.race.rules import STEPS, Race
 from modelkeeper.warmstart.race.starts import WARM, Probe
 from modelkeeper.warmstart.report import calibration_table, race_table
@@ -95,6 +95,7 @@ def transfer(
     optimizer: Any = None,
     probe_steps: int = STEPS,
     probe_seconds: float | None = None,
+    frozen: str = KEEP,
     **budget: Any,
 ) -> Report:
     """Load the weights of `source` into `target`, in place.
@@ -130,12 +131,14 @@ def transfer(
             or a function that makes one of parameters. Default: AdamW with its own rate.
         probe_steps: Training steps of all starts together.
         probe_seconds: The race ends after about so long. Default: no limit.
+        frozen: What becomes of tensors that do not require gradients (Keras: of layers that are not
+            trainable), and of the statistics beside them: "keep" leaves them as they are, "replace" does not.
         budget: examples (at most 2,048), seconds (as 100 training steps), memory (1 GiB of activations).
 
     Raises:
         CannotDescribe: A model did not run on the inputs there were.
         InvalidWeights: The weights do not fit the source's graph. The target is unchanged.
-        InvalidSetting: `noise` is negative or no number.
+        InvalidSetting: `noise` is negative or no number; `frozen` is neither of its two words.
         CannotCalibrate: The examples do not serve. The target is unchanged.
         CannotProbe: Batches, loss or optimizer do not serve. The target is unchanged.
         NoProgram: One of the models cannot be taken apart. The target has the weights, uncalibrated.
@@ -154,6 +157,7 @@ def transfer(
             progress=progress,
             probe=None if probe is None else Probe(probe, loss, optimizer, probe_steps, probe_seconds),
             shrink_perturb=shrink_perturb,
+            frozen=kept(frontend, target, frozen),
         )
     )
     source_frontend = None if isinstance(source, Graph) else frontend_for(source)
@@ -168,6 +172,7 @@ def transfer(
         same_task,
         seed,
         noise,
+        request.frozen,
     )
     outcome = start(request, lender, Raised())
     difference = None
@@ -229,6 +234,7 @@ class ModelSource:
     same_task: bool = True
     seed: int = 0
     noise: float = 0.0
+    frozen: frozenset[str] = frozenset()  # tensors of the child that keep their values
 
     def loan(self, graph: Graph) -> "ModelLoan":
         """What it lends to a model with this graph.
@@ -239,7 +245,15 @@ class ModelSource:
         """
         parent, tensors = self._read()
         alignment = align(parent, graph)
-        plan = make_plan(parent, graph, alignment, same_task=self.same_task, seed=self.seed, noise=self.noise)
+        plan = make_plan(
+            parent,
+            graph,
+            alignment,
+            same_task=self.same_task,
+            seed=self.seed,
+            noise=self.noise,
+            frozen=self.frozen,
+        )
         return ModelLoan(plan, alignment, tensors, self.parent)
 
     def another(self, graph: Graph, than: Answer) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from keras import layers
 
+import modelkeeper
 from modelkeeper.errors import InvalidWeights
 from modelkeeper.frontends import describe
 from modelkeeper.frontends.keras import FRONTEND
@@ -97,3 +98,39 @@ def test_other_kinds_of_numbers_are_converted() -> None:
     FRONTEND.load(model, weights)
     assert all(array.dtype == "float32" for _, array in FRONTEND.read(model))
     assert all(np.array_equal(array, weights[name]) for name, array in FRONTEND.read(model))
+
+
+def test_layers_that_are_not_trainable_are_frozen_with_their_statistics() -> None:
+    model = keras.Sequential(
+        [keras.Input((8, 8, 3)), layers.Conv2D(4, 3, name="conv"), layers.BatchNormalization()]
+    )
+    describe(FRONTEND, model)
+    assert FRONTEND.frozen(model) == frozenset()
+    model.get_layer("conv").trainable = False
+    assert {name.rpartition(".")[2] for name in FRONTEND.frozen(model)} == {"kernel", "bias"}
+    model.trainable = False
+    assert FRONTEND.frozen(model) == {name for name, _ in FRONTEND.read(model)}
+    model.trainable = True
+    assert FRONTEND.frozen(model) == frozenset()
+
+
+def test_a_transfer_leaves_frozen_layers_alone() -> None:
+    def net(seed: int) -> Any:
+        parts = [
+            keras.Input((6,)),
+            layers.Dense(5, name="first"),
+            layers.ReLU(),
+            layers.Dense(2, name="head"),
+        ]
+        return randomise(keras.Sequential(parts), seed)
+
+    source, target = net(0), net(1)
+    target.get_layer("first").trainable = False
+    before = [to_numpy(variable).copy() for variable in target.weights]
+    report = modelkeeper.transfer(source, target)
+    assert not report.exact
+    changed = [
+        not np.array_equal(old, to_numpy(new)) for old, new in zip(before, target.weights, strict=True)
+    ]
+    assert changed == [False, False, True, True]
+    assert modelkeeper.transfer(source, target, frozen="replace").exact

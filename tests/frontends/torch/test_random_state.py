@@ -1,13 +1,16 @@
-"""Random generators go on as if nothing had been drawn, and threads that keep their states do not lock."""
+"""Random generators go on as if nothing had been drawn, alone and among other threads."""
 
 import gc
 import random
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 
+from modelkeeper.frontends import python_random
+from modelkeeper.frontends.torch import random_state
 from modelkeeper.frontends.torch.random_state import keep_random_state
 
 
@@ -21,6 +24,25 @@ def seed(number: int) -> None:
     torch.manual_seed(number)
 
 
+@pytest.fixture
+def only_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a program without threads; those who run the tests may have some."""
+    for module in (python_random, random_state):
+        monkeypatch.setattr(module, "alone", lambda: True)
+
+
+@pytest.fixture
+def company() -> Iterator[None]:
+    """Another thread."""
+    leave = threading.Event()
+    other = threading.Thread(target=leave.wait)
+    other.start()
+    yield
+    leave.set()
+    other.join()
+
+
+@pytest.mark.usefixtures("only_thread")
 def test_what_is_drawn_inside_does_not_show_outside() -> None:
     seed(3)
     expected = [draw(), draw()]
@@ -32,6 +54,7 @@ def test_what_is_drawn_inside_does_not_show_outside() -> None:
     assert drawn == expected
 
 
+@pytest.mark.usefixtures("only_thread")
 def test_a_seed_holds_inside_alone_and_also_after_an_error() -> None:
     seed(3)
     expected = draw()
@@ -50,25 +73,43 @@ def test_a_seed_holds_inside_alone_and_also_after_an_error() -> None:
     assert draw() == expected
 
 
-def test_no_garbage_is_collected_while_a_state_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would let go of the interpreter while torch holds its generator, and lock with who sets it next."""
-    collecting, read = [], torch.get_rng_state
-
-    def watched() -> torch.Tensor:
-        collecting.append(gc.isenabled())
-        return read()
-
-    monkeypatch.setattr(torch, "get_rng_state", watched)
+@pytest.mark.usefixtures("company")
+def test_among_threads_a_seed_holds_for_torch_and_no_shared_generator_is_touched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with keep_random_state():
-        assert gc.isenabled()
-    gc.disable()
-    with keep_random_state():
-        assert not gc.isenabled()
-    gc.enable()
-    assert collecting == [False, False]
+        torch.rand(3)  # torch loads parts of itself, which import what is taken away below
+    seed(3)
+    torch_state, python, numpy = torch.get_rng_state(), random.getstate(), np.random.get_state(legacy=False)
+    for name in ("get_rng_state", "set_rng_state", "manual_seed"):
+        monkeypatch.delattr(torch, name)
+    inside = []
+    for number in (7, 7, None, None):
+        with keep_random_state(number):
+            inside.append(float(torch.rand(())))
+    monkeypatch.undo()
+    assert inside[0] == inside[1] != inside[2] == inside[3]
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert random.getstate() == python
+    assert repr(np.random.get_state(legacy=False)) == repr(numpy)
 
 
-def test_threads_keep_states_at_once_and_garbage_is_collected_afterwards() -> None:
+@pytest.mark.usefixtures("company")
+def test_among_threads_what_others_drew_meanwhile_is_not_drawn_again() -> None:
+    seed(3)
+    expected = [draw(), draw()]
+    seed(3)
+    drawn = []
+    other = threading.Thread(target=lambda: drawn.append(draw()))
+    with keep_random_state(7):
+        torch.rand(3)
+        other.start()
+        other.join()
+    drawn.append(draw())
+    assert drawn == expected
+
+
+def test_threads_keep_states_at_once() -> None:
     def work() -> None:
         for number in range(50):
             torch.manual_seed(number)

@@ -129,7 +129,19 @@ class Spool:
             raise zoo_unusable(str(self.folder), text, advice, problem) from problem
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+        self._forget_versions_before(identity, registration)
         return Entry(place, waiting)
+
+    def _forget_versions_before(self, identity: str, registration: Registration) -> None:
+        """Forget earlier versions of a training that wait: a later one takes their place."""
+        if not registration.run:
+            return
+        for entry in self.entries():
+            request = entry.waiting.request
+            if request.registration.run == registration.run and request.id != identity:
+                with entry.alone() as free:
+                    if free:
+                        entry.forget()
 
     def entries(self) -> list[Entry]:
         """All that waits, the oldest first."""

@@ -135,13 +135,13 @@ def _prepare(
     engine, parent, lent = models.engine, models.parent, models.parent_tensors
     if foreign:
         check_run(engine, parent, lent, few)
-    weights, tasks = planner.start(pivots(engine, parent, lent, planner.reads, few))
+    weights, tasks, frozen = planner.start(pivots(engine, parent, lent, planner.reads, few))
     end = began + (STEPS * STEP * cost.child * BATCH if budget.seconds is None else budget.seconds)
     left = max(0.0, end - time.perf_counter())
     count = min(room, max(BATCH, int(left / 2 / (cost.child + cost.parent))))
     plain = models.child_tensors
     start = plain | {name: np.asarray(array).astype(plain[name].dtype) for name, array in weights.items()}
-    run = Fitting(models, start, examples, count, end)
+    run = Fitting(models, start, examples, count, end, frozen)
     return _Job(run, tasks, weights.keys(), count, count * cost.memory)
 
 

@@ -27,7 +27,9 @@ class Norms(SideBySide):
         """Set the running statistics of batch norms before a step, unless a fit has, from their inputs."""
         for number in self._norms:
             names = self._statistics_of(number)
-            if number < end and number not in self._seen_to and names is not None:
+            if names is None or not self._frozen.isdisjoint(names):
+                continue
+            if number < end and number not in self._seen_to:
                 self._seen_to.add(number)
                 self._advance(number)
                 for name, value in zip(names, self._seen(number), strict=True):

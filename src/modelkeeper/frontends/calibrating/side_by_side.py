@@ -66,7 +66,13 @@ class SideBySide:
     """Both models, side by side, as far as they have come."""
 
     def __init__(
-        self, models: Models, start: dict[str, Array], examples: Examples, count: int, end: float
+        self,
+        models: Models,
+        start: dict[str, Array],
+        examples: Examples,
+        count: int,
+        end: float,
+        frozen: frozenset[str] = frozenset(),
     ) -> None:
         """Split the examples into some to fit on and some held out; no step has run.
 
@@ -76,12 +82,13 @@ class SideBySide:
             examples: For both models.
             count: So many of the examples are used.
             end: After this moment (of `time.perf_counter`) nothing more is fitted.
+            frozen: Tensors of the child that keep their values.
         """
         self.program, self.parent, self._engine = models.child, models.parent, models.engine
         self._plain, self._parent_tensors = models.child_tensors, models.parent_tensors
         self.tensors, self.changed = dict(start), set[str]()
         child_inputs, parent_inputs = models.child_inputs, models.parent_inputs
-        self._end = end
+        self._end, self._frozen = end, frozen
         order = np.random.default_rng(0).permutation(len(examples))[:count]
         held = max(1, int(HELD_OUT * count))
         self._labels = examples.labels

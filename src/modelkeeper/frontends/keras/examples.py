@@ -21,6 +21,7 @@ from modelkeeper.errors import CannotCalibrate
 from modelkeeper.frontends.calibrating.examples import Batch, Examples, gather
 from modelkeeper.frontends.keras.inputs import declared_inputs
 from modelkeeper.frontends.keras.numbers import to_numpy
+from modelkeeper.frontends.keras.random_state import keep_random_state
 from modelkeeper.frontends.keras.record_program import names_in
 from modelkeeper.weights import Array
 
@@ -35,12 +36,13 @@ def collect(batches: Any, labels: Any, most: int) -> Examples:
     """
     if isinstance(batches, Examples):
         return batches
-    try:
-        given = batches_in(batches)
-    except TypeError:
-        problem = f"{type(batches).__name__} is no collection of batches"
-        raise CannotCalibrate(problem, ADVICE) from None
-    return gather(_taken_apart(given, labels), most, _rebuilt)
+    with keep_random_state():  # a loader that shuffles draws
+        try:
+            given = batches_in(batches)
+        except TypeError:
+            problem = f"{type(batches).__name__} is no collection of batches"
+            raise CannotCalibrate(problem, ADVICE) from None
+        return gather(_taken_apart(given, labels), most, _rebuilt)
 
 
 def example_of(model: Any, inputs: Any) -> Any:

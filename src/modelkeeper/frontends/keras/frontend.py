@@ -11,7 +11,7 @@ import keras
 
 from modelkeeper.frontends.keras.describe import trace_model
 from modelkeeper.frontends.keras.inputs import symbolic
-from modelkeeper.frontends.keras.read_load import layouts, load, read
+from modelkeeper.frontends.keras.read_load import frozen, layouts, load, read
 from modelkeeper.frontends.keras.runner import KerasRunner
 from modelkeeper.frontends.keras.trials import KerasTrials
 from modelkeeper.layouts import Layout
@@ -19,7 +19,8 @@ from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Arranged, Frontend
+    from modelkeeper.frontends.abilities import Arranged, Freezing
+    from modelkeeper.frontends.protocol import Frontend
 
 M = TypeVar("M")
 
@@ -52,6 +53,10 @@ class KerasFrontend:
         """How the model stores its tensors, by name."""
         return layouts(model)
 
+    def frozen(self, model: Any) -> frozenset[str]:
+        """The names of tensors of layers that are not trainable."""
+        return frozen(model)
+
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Any:
         """A symbolic tensor."""
         return symbolic(shape, dtype)
@@ -61,4 +66,5 @@ FRONTEND = KerasFrontend()
 
 if TYPE_CHECKING:
     _arranged: Arranged = FRONTEND
+    _freezing: Freezing = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so

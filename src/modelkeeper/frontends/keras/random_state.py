@@ -1,7 +1,6 @@
 """How do random generators, and Keras' counters of names, go on as if nothing had happened?"""
 
 import importlib
-import random
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -10,6 +9,7 @@ import numpy as np
 from keras.src.backend.common import global_state
 
 from modelkeeper.frontends.keras.numbers import to_numpy
+from modelkeeper.frontends.python_random import keep_python_random
 
 _SEEDS = "global_seed_generator"  # where Keras keeps the generator of those who name no seed
 _UIDS = "object_name_uids"  # where Keras counts names
@@ -17,11 +17,13 @@ _UIDS = "object_name_uids"  # where Keras counts names
 
 @contextmanager
 def keep_random_state(seed: int | None = None) -> Iterator[None]:
-    """Put back the state of all random generators afterwards. `seed`: draw from this one meanwhile.
+    """Run what may draw random numbers, and let all generators go on as if it had not.
 
-    Those of Python, of NumPy, of Keras, and of PyTorch if that is the backend: dropout draws from it there.
+    Those of Keras, which each thread has for itself; of PyTorch if that is the backend, since dropout draws
+    from it there; and of Python and NumPy, as far as that can be: see `frontends.python_random`.
+    `seed`: draw from this one meanwhile.
     """
-    with _backend(seed), _kept(seed):
+    with keep_python_random(seed), _backend(seed), _kept(seed):
         yield
 
 
@@ -35,19 +37,13 @@ def _backend(seed: int | None) -> AbstractContextManager[None]:
 
 @contextmanager
 def _kept(seed: int | None) -> Iterator[None]:
-    python, numpy = random.getstate(), np.random.get_state()
     seeds = global_state.get_global_attribute(_SEEDS)
     state = None if seeds is None else np.array(to_numpy(seeds.state))
     try:
-        if seed is not None:
-            random.seed(seed)
-            np.random.seed(seed)
-            if seeds is not None and state is not None:
-                seeds.state.assign(np.array([seed, 0], state.dtype))
+        if seed is not None and seeds is not None and state is not None:
+            seeds.state.assign(np.array([seed, 0], state.dtype))
         yield
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
         if seeds is not None and state is not None and not np.array_equal(state, to_numpy(seeds.state)):
             seeds.state.assign(state)
         global_state.set_global_attribute(_SEEDS, seeds)

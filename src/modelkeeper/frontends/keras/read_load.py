@@ -14,6 +14,7 @@ from modelkeeper.errors import InvalidWeights
 from modelkeeper.frontends.keras.describe import pieces_of
 from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.frontends.keras.pieces import Piece
+from modelkeeper.frontends.keras.variables import Variables
 from modelkeeper.layouts import Laid, Layout
 from modelkeeper.weights import Array
 
@@ -43,6 +44,12 @@ def layouts(model: Any) -> dict[str, Layout]:
         for piece in pieces_of(model)
         if piece.variable.stored and piece.row is None and not piece.added
     }
+
+
+def frozen(model: Any) -> frozenset[str]:
+    """The names of the tensors that the user has frozen: see `Variables`."""
+    still = {id(named.variable) for named in Variables(model) if named.frozen}
+    return frozenset(piece.name for piece in pieces_of(model) if id(piece.variable.variable) in still)
 
 
 def load(model: Any, weights: Mapping[str, Any]) -> None:

@@ -29,6 +29,7 @@ class NamedVariable:
     parameter: bool
     trainable: bool
     stored: bool = True
+    frozen: bool = False  # the user does not want it trained
 
 
 class Variables:
@@ -50,15 +51,21 @@ class Variables:
     def add(self, layer: Any) -> None:
         """Take in the variables that a layer has itself."""
         stored = not isinstance(layer, ADAPTED)
+        learns = bool(layer.trainable)
+        own = layer._trainable_variables
+        still = not learns or (bool(own) and not any(variable.trainable for variable in own))
         for parameter, variables in (
             (True, layer._trainable_variables),
             (False, layer._non_trainable_variables),
         ):
             for variable in variables:
                 if id(variable) not in self._known:
-                    self._take(variable, parameter, stored, bool(layer.trainable))
+                    frozen = still or (parameter and not variable.trainable)
+                    self._take(variable, parameter, stored, learns, frozen)
 
-    def _take(self, variable: Any, parameter: bool, stored: bool, learns: bool) -> NamedVariable:
+    def _take(
+        self, variable: Any, parameter: bool, stored: bool, learns: bool, frozen: bool = False
+    ) -> NamedVariable:
         path = variable.path.replace("/", ".")
         name, count = path, 1
         while name in self._names:
@@ -73,6 +80,7 @@ class Variables:
             parameter=parameter,
             trainable=parameter and learns and bool(variable.trainable),
             stored=stored,
+            frozen=frozen,
         )
         return known
 

@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.torch.describe import pick_outputs
 from modelkeeper.frontends.torch.inputs import Inputs, candidates
+from modelkeeper.frontends.torch.private_random import PrivateRandom
+from modelkeeper.frontends.torch.random_state import keep_random_state
 from modelkeeper.frontends.torch.recorder import map_tensors, tensors_in
-from modelkeeper.frontends.torch.side_effects import unwrap, without_side_effects
+from modelkeeper.frontends.torch.side_effects import InParts, unwrap, without_side_effects
 
 TOKENS = 8  # random tokens are drawn from the first few: every vocabulary has them
 
@@ -31,7 +33,8 @@ def run_on_random(model: nn.Module, example_inputs: Any = None, seed: int = 0) -
         for inputs in given:
             filled = _filled(inputs, seed)
             try:
-                returned = bare(*filled.args, **dict(filled.kwargs))
+                with InParts(), PrivateRandom(seed):
+                    returned = bare(*filled.args, **dict(filled.kwargs))
             except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
                 problem = problem or error
                 continue
@@ -89,7 +92,7 @@ def recalibrate(model: nn.Module, batches: Iterable[Any]) -> int:
             norm.reset_running_stats()
             norm.momentum = None  # a plain average over all batches
             norm.train()
-        with torch.no_grad():
+        with keep_random_state(), torch.no_grad():
             for batch in itertools.chain([first], batches):
                 if isinstance(batch, dict):
                     bare(**batch)

@@ -23,7 +23,7 @@ from modelkeeper.frontends.torch.read_load import as_array, load
 from modelkeeper.frontends.torch.record_program import record_program
 from modelkeeper.frontends.torch.recorder import map_tensors
 from modelkeeper.frontends.torch.run_program import ENGINE
-from modelkeeper.frontends.torch.side_effects import unwrap
+from modelkeeper.frontends.torch.side_effects import own_forward, unwrap
 
 EXAMPLES = Budget.examples
 
@@ -73,7 +73,11 @@ def calibrate(
 def example_of(model: nn.Module, inputs: Inputs) -> Inputs:
     """Inputs to describe or record on: two examples, and no caches that a language model would hand out."""
     few = map_tensors(inputs.args, lambda t: t[:2]), map_tensors(dict(inputs.kwargs), lambda t: t[:2])
-    extra = {"use_cache": False} if "use_cache" in inspect.signature(unwrap(model).forward).parameters else {}
+    extra = (
+        {"use_cache": False}
+        if "use_cache" in inspect.signature(own_forward(unwrap(model))).parameters
+        else {}
+    )
     return Inputs(few[0], tuple({**extra, **few[1]}.items()))
 
 

@@ -7,6 +7,7 @@ cannot run on shapes, the model runs once for real on the CPU.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.torch.inputs import Inputs, candidates
+from modelkeeper.frontends.torch.materialise import fill_tables
 from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.recorder import (
     CPU,
@@ -25,7 +27,8 @@ from modelkeeper.frontends.torch.recorder import (
     map_tensors,
     tensors_in,
 )
-from modelkeeper.frontends.torch.side_effects import without_side_effects
+from modelkeeper.frontends.torch.shards import stand_in_whole
+from modelkeeper.frontends.torch.side_effects import InParts, modules_by_name, without_side_effects
 from modelkeeper.frontends.torch.trace import TorchTrace, make_trace, owned_tensor
 from modelkeeper.graph import Graph, Note
 from modelkeeper.text import first_line
@@ -89,16 +92,25 @@ def listen(
     model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None, real: bool = False
 ) -> TorchTrace:
     """Trace a model's forward pass, and keep the tensors and operators of torch beside the trace."""
-    owned = named_tensors(model)
     with without_side_effects(model) as bare:
+        fill_tables(bare)
+        owned = named_tensors(bare)
+        stand_in_whole(owned, [module for _, module in modules_by_name(bare)])
         recording, inputs, returned, notes = _run(bare, owned, example_inputs, real)
-        tensors = list(tensors_in((inputs.args, dict(inputs.kwargs))))
-        traced = make_trace(recording, tensors, tensors_in(pick_outputs(returned, outputs)))
+        traced = _traced(recording, inputs, pick_outputs(returned, outputs))
+        if any(constant.unseen for constant in traced.used_constants()):
+            recording, inputs, returned = _record(bare, owned, inputs, real=False, in_parts=True)
+            traced = _traced(recording, inputs, pick_outputs(returned, outputs))
     traced.trace.tensors = [owned_tensor(tensor) for tensor in owned]
     traced.trace.input_names = _input_names(inputs)
     traced.trace.notes, traced.trace.ran_on = notes, inputs
     traced.tensors = {tensor.names[0]: tensor.tensor for tensor in owned}
     return traced
+
+
+def _traced(recording: Recording, inputs: Inputs, picked: Any) -> TorchTrace:
+    tensors = list(tensors_in((inputs.args, dict(inputs.kwargs))))
+    return make_trace(recording, tensors, tensors_in(picked))
 
 
 def example(shape: Iterable[int], dtype: str = "float32") -> Tensor:
@@ -134,13 +146,16 @@ def _run(
     raise CannotDescribe(name, f"it did not run {tried}: {first_line(cause)}", _ADVICE) from cause
 
 
-def _record(model: nn.Module, owned: list[NamedTensor], inputs: Inputs, *, real: bool) -> _Ran:
+def _record(
+    model: nn.Module, owned: list[NamedTensor], inputs: Inputs, *, real: bool, in_parts: bool = False
+) -> _Ran:
     for tensor in owned:
         tensor.stand_in = None
     change = _real if real else _shape
     inputs = Inputs(map_tensors(inputs.args, change), tuple(map_tensors(dict(inputs.kwargs), change).items()))
     recorder = Recorder(owned, real=real)
-    with recorder:
+    # On shapes attention comes in its parts anyway; it takes time to listen to every function.
+    with InParts() if real or in_parts else nullcontext(), recorder:
         returned = model(*inputs.args, **dict(inputs.kwargs))
     return recorder.recording, inputs, returned
 
@@ -157,8 +172,14 @@ def _real(tensor: Tensor) -> Tensor:
 
 def _needs_values(error: Exception) -> bool:
     """Does the error say that shapes were not enough, rather than that they were wrong?"""
-    text = str(error)
-    return isinstance(error, NotImplementedError) or "meta" in text.lower() or "data-dependent" in text
+    text = str(error).lower()
+    words = (
+        "meta",
+        "data-dependent",
+        "dtype",
+        "input type",
+    )  # types: a model's own autocast casts only numbers
+    return isinstance(error, NotImplementedError) or any(word in text for word in words)
 
 
 def pick_outputs(returned: Any, outputs: Outputs = None) -> Any:

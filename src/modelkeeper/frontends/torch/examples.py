@@ -16,6 +16,7 @@ from torch import Tensor
 from modelkeeper.errors import CannotCalibrate
 from modelkeeper.frontends.calibrating.examples import Batch, Examples, gather
 from modelkeeper.frontends.torch.inputs import Inputs
+from modelkeeper.frontends.torch.random_state import keep_random_state
 from modelkeeper.frontends.torch.read_load import as_array, as_tensor
 from modelkeeper.frontends.torch.recorder import map_tensors, tensors_in
 from modelkeeper.weights import Array
@@ -29,12 +30,15 @@ def collect(batches: Any, labels: Any, most: int) -> Examples:
     """
     if isinstance(batches, Examples):
         return batches
-    try:
-        given = batches_in(batches)
-    except TypeError:
-        problem = f"{type(batches).__name__} is no collection of batches"
-        raise CannotCalibrate(problem, "Give a DataLoader, or a list of tensors, pairs or dicts") from None
-    return gather(_taken_apart(given, labels), most, _rebuilt)
+    with keep_random_state():  # a loader that shuffles draws
+        try:
+            given = batches_in(batches)
+        except TypeError:
+            problem = f"{type(batches).__name__} is no collection of batches"
+            raise CannotCalibrate(
+                problem, "Give a DataLoader, or a list of tensors, pairs or dicts"
+            ) from None
+        return gather(_taken_apart(given, labels), most, _rebuilt)
 
 
 def _taken_apart(batches: Iterator[Any], labels: Any) -> Iterator[Batch]:

@@ -1,53 +1,57 @@
 """How does every random generator go on as if nothing had been drawn? Also with several threads at once.
 
+    alone              all generators are noted, seeded if that is wished, and put back
+    among threads      torch draws from private generators, so that nothing has to be put back; the generators
+                       of Python and NumPy are left alone: see `frontends.python_random`
+
 torch locks its generator while it makes a tensor of the state. If garbage is collected just then, and frees a
-tensor, the collector lets go of the interpreter with the generator still locked; whoever seeds or sets the
-generator next waits for it and holds the interpreter, and both wait for ever. So nothing is collected while a
-state is read, and one thread reads at a time.
+tensor, the collector lets go of the interpreter with the generator still locked; another thread that seeds
+the generator waits for it and holds the interpreter, and both wait for ever. So states are read only when
+alone.
 """
 
-import gc
-import random
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
 import torch
-from torch import Tensor
 
-_READING = threading.Lock()
+from modelkeeper.frontends.python_random import alone, keep_python_random
+from modelkeeper.frontends.torch.private_random import PrivateRandom
 
 
 @contextmanager
-def keep_random_state(seed: int | None = None, *, devices: bool = True) -> Iterator[None]:
-    """Put back the state of all random generators afterwards.
+def keep_random_state(seed: int | None = None) -> Iterator[None]:
+    """Run what may draw random numbers, and let all generators go on as if it had not.
 
-    `seed`: draw from this one meanwhile. `devices`: those of accelerators, too.
+    `seed`: draw from this one meanwhile. Default: alone, what would have been drawn anyway; among threads,
+    numbers that follow from the seed that torch was last given.
     """
-    numpy_state, python_state, torch_state = np.random.get_state(), random.getstate(), _torch_state()
-    on_devices = torch.cuda.get_rng_state_all() if devices and torch.cuda.is_available() else None
+    if not alone():
+        with PrivateRandom(torch.initial_seed() if seed is None else seed):
+            yield
+        return
+    on_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
     try:
-        if seed is not None:
-            torch.manual_seed(seed)
-            np.random.seed(seed)
-            random.seed(seed)
-        yield
+        with keep_state_if_alone(seed):
+            if seed is not None and on_devices is not None:
+                torch.cuda.manual_seed_all(seed)
+            yield
     finally:
-        torch.set_rng_state(torch_state)
         if on_devices is not None:
             torch.cuda.set_rng_state_all(on_devices)
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
 
 
-def _torch_state() -> Tensor:
-    """The state of torch's generator on the CPU, read while no garbage is collected."""
-    with _READING:
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            return torch.get_rng_state()
-        finally:
-            if collecting:
-                gc.enable()
+@contextmanager
+def keep_state_if_alone(seed: int | None = None) -> Iterator[None]:
+    """The same for what runs on the CPU and draws privately, unless the user's own code seeds torch."""
+    if not alone():
+        yield
+        return
+    state = torch.get_rng_state()
+    try:
+        with keep_python_random(seed):
+            if seed is not None:
+                torch.default_generator.manual_seed(seed)
+            yield
+    finally:
+        torch.set_rng_state(state)

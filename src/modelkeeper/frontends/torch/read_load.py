@@ -14,8 +14,10 @@ from torch import Tensor, nn
 
 from modelkeeper import _native
 from modelkeeper.errors import InvalidWeights
+from modelkeeper.frontends.torch.materialise import is_deferred, materialise
 from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.recorder import CPU, NamedTensor
+from modelkeeper.frontends.torch.shards import is_part, whole_of, write_part
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Module = TypeVar("Module", bound=nn.Module)
@@ -35,19 +37,23 @@ _TORCH = {numpy: (carrier, dtype) for dtype, (carrier, numpy) in _FOREIGN.items(
 def read(model: nn.Module) -> Iterator[tuple[str, Array]]:
     """Every stored tensor by name. Arrays share memory with tensors on the CPU: copy what you keep.
 
+    Of a model that is divided among processes, all of them must read at the same time.
+
     Raises:
         InvalidWeights: A tensor is on the meta device, quantised or sparse: it has no plain numbers.
     """
     for named in named_tensors(model):
         if named.stored:
-            yield named.names[0], as_array(named.names[0], named.tensor)
+            tensor = whole_of(named.tensor) if is_part(named.tensor) else named.tensor
+            yield named.names[0], as_array(named.names[0], tensor)
 
 
 def load(model: Module, weights: Mapping[str, Any]) -> Module:
     """Write weights into a model, in place, and return it: optimizers built on its parameters stay valid.
 
     Every name and shape is checked before the first number is written. Dtype and device of the model are
-    kept; tensors that `weights` does not name are left alone.
+    kept; tensors that `weights` does not name are left alone. A model on the meta device gets memory, and
+    initial values for what `weights` does not name: its parameters are then new ones (see `materialise`).
 
     Args:
         model: Any module, wrapped or not.
@@ -56,7 +62,41 @@ def load(model: Module, weights: Mapping[str, Any]) -> Module:
     Raises:
         InvalidWeights: A name is unknown or given twice, or a shape or kind of number does not fit. The
             model is then unchanged.
+        CannotMaterialise: The model is on the meta device, and nothing says how the rest is initialised. It
+            is then unchanged, too.
     """
+    planned = targets(model, weights)
+    if not is_deferred(model):
+        _write(planned)
+        return model
+    undo = materialise(model, planned)
+    try:
+        _write(targets(model, {name: value for name, (_, value) in planned.items()}))
+    except BaseException:
+        undo()
+        raise
+    return model
+
+
+def _write(planned: Mapping[str, tuple[Tensor, Any]]) -> None:
+    """Write values into tensors, by name: all of them have been checked."""
+    moved = {name: way for name, pair in planned.items() if (way := _as_bytes(*pair)) is not None}
+    sources, outs = [source for source, _ in moved.values()], [out for _, out in moved.values()]
+    _native.copy(sources, outs, torch.get_num_threads())
+    torch.autograd.graph.increment_version([planned[name][0] for name in moved])
+    with torch.no_grad():
+        for name, (target, value) in planned.items():
+            if name not in moved:
+                source = as_tensor(name, value)
+                if is_part(target):
+                    write_part(target, source)
+                    continue
+                shared = source.device == target.device and _place(source) == _place(target)
+                target.copy_(source.clone() if shared else source)  # what overlaps cannot be copied as it is
+
+
+def targets(model: nn.Module, weights: Mapping[str, Any]) -> dict[str, tuple[Tensor, Any]]:
+    """Where each weight goes, with the weight, by the first name of its tensor; checked, as `load` says."""
     homes = {name: named for named in named_tensors(model) if named.stored for name in named.names}
     planned: dict[str, tuple[Tensor, Any]] = {}
     for name, value in weights.items():
@@ -66,17 +106,7 @@ def load(model: Module, weights: Mapping[str, Any]) -> Module:
         if home.names[0] in planned:
             raise InvalidWeights(name, f"it is tied to {home.names[0]!r}, which is given too")
         planned[home.names[0]] = (home.tensor, _fitting(name, value, home.tensor))
-    moved = {name: way for name, pair in planned.items() if (way := _as_bytes(*pair)) is not None}
-    sources, outs = [source for source, _ in moved.values()], [out for _, out in moved.values()]
-    _native.copy(sources, outs, torch.get_num_threads())
-    torch.autograd.graph.increment_version([planned[name][0] for name in moved])
-    with torch.no_grad():
-        for name, (target, value) in planned.items():
-            if name not in moved:
-                source = as_tensor(name, value)
-                shared = source.device == target.device and _place(source) == _place(target)
-                target.copy_(source.clone() if shared else source)  # what overlaps cannot be copied as it is
-    return model
+    return planned
 
 
 def _place(tensor: Tensor) -> int:
@@ -107,6 +137,8 @@ def as_array(name: str, tensor: Tensor) -> Array:
     tensor = tensor.detach()
     if tensor.is_meta:
         raise InvalidWeights(name, "it is on the meta device and has no numbers")
+    if is_part(tensor):
+        raise InvalidWeights(name, "only a part of it is in this process")
     if tensor.layout != torch.strided or tensor.is_quantized:
         raise InvalidWeights(
             name, f"it is {'quantised' if tensor.is_quantized else 'sparse'}; make it dense first"
@@ -122,8 +154,6 @@ def as_array(name: str, tensor: Tensor) -> Array:
 def _fitting(name: str, value: Any, target: Tensor) -> Any:
     """Check that a value fits a model's tensor in shape and dtype; its numbers are not touched."""
     value = value.detach() if isinstance(value, Tensor) else np.asarray(value)
-    if target.is_meta:
-        raise InvalidWeights(name, "the model is on the meta device; materialise it first (model.to_empty)")
     if isinstance(value, Tensor) and value.is_meta:
         raise InvalidWeights(name, "the weight is on the meta device and has no numbers")
     if tuple(value.shape) != tuple(target.shape):

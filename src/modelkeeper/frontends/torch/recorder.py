@@ -9,7 +9,8 @@ Two ways to run:
     on shapes     the stand-ins and the inputs are meta tensors: no weight is read, nothing is computed.
                   Small constants (masks, positions) stay real, so that code which looks at their values
                   still runs. What an operation returns for given shapes is worked out once per call.
-    for real      CPU tensors, where an operation has no meta kernel or code looks at activations.
+    for real      CPU tensors, where an operation has no meta kernel or code looks at activations. Random
+                  numbers are drawn from a generator of the recorder's own, always the same ones.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modelkeeper.frontends.torch.aten import AtenOperator, aten_operator
+from modelkeeper.frontends.torch.known_shapes import known_shape
+from modelkeeper.frontends.torch.private_random import PrivateRandom
 from modelkeeper.graph.vocabulary import BATCH_NORM, GROUP_NORM, LAYER_NORM
 
 META = torch.device("meta")
@@ -87,6 +90,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         }
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}  # a foreign tensor and its meta twin
         self._results: dict[Any, Any] = {}
+        self._random = PrivateRandom()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise torch imports its compiler, which takes seconds, to keep away from it
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -110,7 +118,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args, kwargs = map_tensors(args, self._lift), map_tensors(kwargs, self._lift)
         if kwargs.get("device") is not None:
             kwargs["device"] = CPU if self._real else META
-        if ordinary:  # a view of a tensor made outside inference mode has to be one, too
+        if self._real and operator.random:
+            with self._random:
+                out = func(*args, **kwargs)
+        elif ordinary:  # a view of a tensor made outside inference mode has to be one, too
             with torch.inference_mode(False), torch.no_grad():
                 out = func(*args, **kwargs)
         else:
@@ -142,6 +153,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         if func._schema.name in _KEEP_SHAPE:
             return torch.empty_strided(args[0].shape, args[0].stride(), dtype=args[0].dtype, device=META)
+        made = known_shape(func, operator, args) if not kwargs else None
+        if made is not None:
+            return made
         key = (func, _key(args), _key(tuple(kwargs.items())))
         known = self._results.get(key)
         if known is not None:

@@ -21,6 +21,7 @@ from torch._ops import OpOverload
 
 from modelkeeper.frontends.torch.aten import plain_arguments
 from modelkeeper.frontends.torch.recorder import Call, NamedTensor, Recording, tensors_in
+from modelkeeper.tracing.constants import MOST_NUMBERS, numbers_text
 from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value, live_steps
 
 WRITE = "write"
@@ -39,6 +40,11 @@ class Constant:
     tensor: Tensor
     made: Step | None = None  # what computed it, if an operation did
     final: bool = True  # the numbers were not written over afterwards
+
+    @property
+    def unseen(self) -> bool:
+        """Was it made out of sight, and has no numbers?"""
+        return self.made is None and self.tensor.is_meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +108,31 @@ def make_trace(recording: Recording, inputs: Sequence[Tensor], outputs: Iterable
     given = [values.read(tensor) for tensor in outputs]
     values.close()
     steps = live_steps(values.steps, given)
+    _write_numbers(steps, values.constants, recording)
     trace = Trace("torch", taken, given, steps, touched=frozenset(recording.touched))
     return TorchTrace(trace, values.calls, values.constants)
+
+
+def _write_numbers(steps: Iterable[Step], constants: dict[int, Constant], recording: Recording) -> None:
+    """Write down what constants are, and what the tensors are that the model keeps out of its weights."""
+    owned = {named.names[0]: named.tensor for named in recording.owners.values() if not named.stored}
+    for step in steps:
+        for value in step.inputs:
+            constant = constants.get(value.number)
+            if constant is not None and constant.final and not value.numbers:
+                value.numbers = _numbers(constant.tensor)
+            elif value.owner is not None and value.step is None and value.owner.names[0] in owned:
+                value.numbers = value.numbers or _numbers(owned[value.owner.names[0]])
+
+
+def _numbers(tensor: Tensor) -> str:
+    """The numbers of a tensor in a few characters; empty if it has none, or none that count."""
+    if tensor.is_meta or tensor.layout != torch.strided or not 0 < tensor.numel() <= MOST_NUMBERS:
+        return ""
+    plain = tensor.detach().cpu()
+    if plain.is_floating_point():
+        plain = plain.double() if plain.dtype == torch.float64 else plain.float()
+    return "" if plain.is_complex() or plain.is_quantized else numbers_text(plain.numpy())
 
 
 class _Values:

@@ -80,4 +80,6 @@ MAKERS, NEUTRAL, SUMS = kinds_with("makes"), kinds_with("neutral"), kinds_with("
 COMMUTATIVE, CHANNEL_NORMS = kinds_with("commutative"), kinds_with("channels")
 GATES = {kind.name: kind.gates for kind in KINDS.values() if kind.gates}
 COUNT = "count"  # the role of a tensor that only counts: it is no part of an architecture
+THROUGH = "through"  # the attribute that says what is done to a layer's tensors on their way into it
+CONSTANTS = "constants"  # the topic of the note that says which numbers a model has in its code
 USUAL_EPSILON = {LAYER_NORM: 1e-5, GROUP_NORM: 1e-5}  # what they add to variances if it is not said

@@ -70,7 +70,8 @@ async def checksum(
 def _checked(asked: Query) -> Query:
     """The same query, if it holds what `read_query` would let through."""
     fields = msgspec.structs.asdict(asked)
-    return read_query(
-        {key: value or None for key, value in fields.items() if key != "minimum_similarity"}
-        | {"minimum_similarity": asked.minimum_similarity}
-    )
+    said = {
+        key: value or None for key, value in fields.items() if key not in ("minimum_similarity", "frozen")
+    }
+    query = read_query(said | {"minimum_similarity": asked.minimum_similarity})
+    return msgspec.structs.replace(query, frozen=asked.frozen)
