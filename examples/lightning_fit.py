@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-import lightning as L
+import lightning.pytorch as pl
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
@@ -17,12 +17,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from modelkeeper.integrations.lightning import WarmStart
 
-QUIET: Any = dict.fromkeys(
-    ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
-)
+QUIET: Any = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
 
 
-class Classifier(L.LightningModule):
+class Classifier(pl.LightningModule):
     """A network of two hidden layers, and what trains it."""
 
     def __init__(self, width: int) -> None:
@@ -54,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     train, valid = torch.utils.data.random_split(data, [0.7, 0.3], torch.Generator().manual_seed(0))
     warm = WarmStart(chosen.zoo, {"data": "digits", "task": "classification"})
     for width, epochs, callbacks in ((32, chosen.epochs, [warm]), (48, 1, []), (48, 1, [warm])):
-        L.seed_everything(1, verbose=False)
-        trainer = L.Trainer(max_epochs=epochs, callbacks=callbacks, **QUIET)
+        pl.seed_everything(1, verbose=False)
+        trainer = pl.Trainer(max_epochs=epochs, callbacks=callbacks, **QUIET)
         trainer.fit(Classifier(width), DataLoader(train, 64, shuffle=True), DataLoader(valid, 512))
         start = warm.facts()["modelkeeper.start"] if callbacks else "cold, without the keeper"
         print(f"width {width}, {epochs} epochs, {start}: {trainer.callback_metrics['val_acc']:.3f}")
