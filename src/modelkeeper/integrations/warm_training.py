@@ -11,7 +11,10 @@ Once it is made nothing of it raises, unless the client was made with on_error="
 training. It can be pickled, for tools that send callbacks to other processes; the copy has not begun.
 """
 
+import contextlib
 import os
+import secrets
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +24,14 @@ from modelkeeper.faults import warn
 from modelkeeper.integrations.tracking import facts_of, log_facts, trackers
 from modelkeeper.meta import read_training
 from modelkeeper.policy.objective import Objective, by_name, by_rule, numbers
+from modelkeeper.policy.quality import Metric
 from modelkeeper.run import EVERY, Run
 
 if TYPE_CHECKING:
     from modelkeeper.warmstart.answer import Answer
     from modelkeeper.zoo.records import Record
 
+_NOT_BEGUN: dict[str, Any] = {"run": None, "began": False, "key": "", "parent": ""}
 Where = ModelKeeperClient | str | os.PathLike[str] | None  # a client, or where the zoo is
 
 
@@ -75,6 +80,9 @@ class WarmTraining:
         self._trackers = trackers(track)
         self.run: Run[Any] | None = None
         self.began = False  # a training; whether the keeper was asked is another question
+        self.key = self.parent = ""  # what the training is called, and what it started from: see `begin`
+        # The trainings of models that have begun, and their parents: see `knows`.
+        self._known: weakref.WeakKeyDictionary[Any, tuple[str, str]] = weakref.WeakKeyDictionary()
 
     @property
     def answer(self) -> "Answer | None":
@@ -86,31 +94,55 @@ class WarmTraining:
         """What is in the zoo of it."""
         return None if self.run is None else self.run.record
 
+    def knows(self, model: Any) -> bool:
+        """Has a training of this model begun before? Then a further one goes on: it is resumed."""
+        try:
+            return model in self._known
+        except TypeError:  # it cannot be referred to weakly
+            return False
+
     def begin(
-        self, model: Any, *, key: str = "", resumed: bool = False, meta: Mapping[str, Any] | None = None
+        self,
+        model: Any,
+        *,
+        key: str = "",
+        parent: str = "",
+        resumed: bool = False,
+        meta: Mapping[str, Any] | None = None,
+        example_inputs: Any = None,
     ) -> "Answer | None":
         """A training begins: load the most fitting known weights into the model.
 
         Args:
             model: Before an optimizer is built on it, and before it is wrapped.
             key: What the tool calls the training, if it may go on later: see `ModelKeeperClient.start`.
-            resumed: It goes on from a checkpoint: the model is left as it is.
+            parent: What a training that goes on had started from.
+            resumed: It goes on, from a checkpoint, or with a model that this `knows` (which keeps its key and
+                its parent): the model is left as it is.
             meta: What is known of this training besides, e.g. its name.
+            example_inputs: What this model runs on, unless that was said when this was made.
 
         Returns:
             What was done; None if the keeper could not even be asked.
         """
+        self.stop()  # one that has not ended: its tool failed without telling
+        known = self._known[model] if resumed and self.knows(model) else ("", "")
         self.run, self.began = None, True
+        self.key, self.parent = key or known[0] or secrets.token_hex(8), parent or known[1]
+        inputs = example_inputs if self._example_inputs is None else self._example_inputs
         with self.client.faults.guard("The model starts cold", ()):
             self.run = self.client.start(
                 model,
-                {**self.meta, **(meta or {})},
-                key=key,
+                {"parent": self.parent, **self.meta, **(meta or {})},
+                key=self.key,
                 resumed=resumed,
-                example_inputs=self._example_inputs,
+                example_inputs=inputs,
                 **self._arguments,
                 **self._query,
             )
+            self.parent = self.parent or self.run.answer.parent or ""
+            with contextlib.suppress(TypeError):  # it cannot be referred to weakly
+                self._known[model] = self.key, self.parent
         with self.client.faults.guard("How the training starts was not logged", ()):
             if self.run is not None:
                 log_facts(self.facts(), self._trackers)
@@ -131,10 +163,15 @@ class WarmTraining:
         if self.run is None or not self._register:
             return
         with self.client.faults.guard("This state of the model is not kept", ()):
-            if self._objective is None:
-                self._objective = by_rule(given)
-            known = self._objective is not None and self._objective.measure(given) is not None
-            self.run.report(given, step=step, model=model if known else None)
+            known, given = self.measured(metrics)
+            self.run.report(given, step=step, model=None if known is None else model)
+
+    def measured(self, metrics: Mapping[str, Any]) -> tuple[Metric | None, dict[str, float]]:
+        """What is compared by, as these metrics of the tool say it, and all of them that are numbers."""
+        given = numbers(metrics)
+        if self._objective is None:
+            self._objective = by_rule(given)
+        return None if self._objective is None else self._objective.measure(given), given
 
     def finish(self, metrics: Mapping[str, Any] | None = None, model: Any = None) -> "Record | None":
         """The training has ended: register it. Twice is once."""
@@ -164,4 +201,11 @@ class WarmTraining:
         return {} if self.answer is None else facts_of(self.answer)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"run": None, "began": False, "_trackers": []}
+        return (
+            {name: value for name, value in self.__dict__.items() if name != "_known"}
+            | _NOT_BEGUN
+            | {"_trackers": []}
+        )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state | {"_known": weakref.WeakKeyDictionary()}

@@ -26,8 +26,9 @@ import msgspec
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.frontends import describe
+from modelkeeper.frontends.abilities import frozen_of, layouts_of, materialise
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, Progress
-from modelkeeper.frontends.protocol import Examples, Frontend, frozen_of, layouts_of, runner_of
+from modelkeeper.frontends.protocol import Examples, Frontend, runner_of
 from modelkeeper.graph import Graph
 from modelkeeper.layouts import Laid
 from modelkeeper.transform import apply
@@ -204,6 +205,8 @@ class _Start(Generic[L_co]):
 
     def run(self) -> Outcome[L_co]:
         request, begun = self._request, time.perf_counter()
+        if request.probe is not None or request.shrink_perturb is not None:  # its own values count as well
+            materialise(request.frontend, request.model)
         with ExitStack() as stack:
             lender = self._lender(stack)
             weights: Mapping[str, Array | Laid]
