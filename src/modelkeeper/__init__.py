@@ -9,14 +9,24 @@ from modelkeeper.errors import ModelKeeperError
 
 if TYPE_CHECKING:
     from modelkeeper.client import KeeperWarning, ModelKeeperClient
+    from modelkeeper.importing.bulk import import_models
     from modelkeeper.warmstart.transfer import Report, transfer
 
-__all__ = ["KeeperWarning", "ModelKeeperClient", "ModelKeeperError", "Report", "__version__", "transfer"]
+__all__ = [
+    "KeeperWarning",
+    "ModelKeeperClient",
+    "ModelKeeperError",
+    "Report",
+    "__version__",
+    "import_models",
+    "transfer",
+]
 
 _HOMES = {
     "KeeperWarning": "modelkeeper.client",
     "ModelKeeperClient": "modelkeeper.client",
     "Report": "modelkeeper.warmstart.transfer",
+    "import_models": "modelkeeper.importing.bulk",
     "transfer": "modelkeeper.warmstart.transfer",
 }
 

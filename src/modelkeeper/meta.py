@@ -24,7 +24,7 @@ EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
 _BOTH = ("data", "fold", "task", "tags")
 ONLY_QUERY = ("parents", "exclude", "minimum_similarity", "policy")
 _QUERY = (*_BOTH, *ONLY_QUERY)
-_REGISTER = (*_BOTH, "accuracy", "metric", "metrics", "name", "project", "visibility", "parent")
+REGISTRATION_KEYS = (*_BOTH, "accuracy", "metric", "metrics", "name", "project", "visibility", "parent")
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ def read_training(meta: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[
     Raises:
         InvalidMeta: A key is unknown, or a value cannot be so: said before the training, not after it.
     """
-    given = dict(_known(meta, (*_REGISTER, *ONLY_QUERY)))
+    given = dict(_known(meta, (*REGISTRATION_KEYS, *ONLY_QUERY)))
     asked = {key: given[key] for key in _BOTH if key in given}
     asked |= {key: given.pop(key) for key in ONLY_QUERY if key in given}
     read_query(asked)
@@ -101,7 +101,7 @@ def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bo
         InvalidMeta: A key is unknown, or a value cannot be so.
         InvalidMetric: It is not said how good the model is, or the number cannot be so.
     """
-    given = _known(meta, _REGISTER)
+    given = _known(meta, REGISTRATION_KEYS)
     metrics = given.get("metrics") or {}
     if not isinstance(metrics, Mapping):
         raise InvalidMeta("metrics", repr(metrics)[:80], 'give a dict, e.g. {"val_accuracy": 0.93}')

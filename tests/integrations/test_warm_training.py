@@ -79,3 +79,35 @@ def test_a_copy_in_another_process_has_not_begun(tmp_path: Path) -> None:
     again.begin(net())
     again.report({"val_loss": 0.5}, net())
     assert again.finish().value == 0.5
+
+
+def test_a_model_that_has_begun_goes_on_as_one_training_with_its_parent(tmp_path: Path) -> None:
+    first = WarmTraining(tmp_path, META)
+    parent = net()
+    first.begin(parent)
+    first.report({"accuracy": 0.8}, parent)
+    started = first.finish()
+    assert started is not None
+    warm, model = WarmTraining(tmp_path, META), net()
+    assert not warm.knows(model)
+    warm.begin(model)
+    key = warm.key
+    warm.report({"accuracy": 0.85}, model)
+    warm.stop()
+    assert warm.knows(model)
+    answer = warm.begin(model, resumed=warm.knows(model))
+    assert answer is not None
+    assert answer.cold  # it was not asked
+    warm.report({"accuracy": 0.9}, model)
+    record = warm.finish()
+    assert record is not None
+    assert (warm.key, warm.parent, record.parent) == (key, started.id, started.id)
+    assert warm.client.coordinator.count() == 2
+
+
+def test_what_a_model_runs_on_can_be_said_when_it_begins(tmp_path: Path) -> None:
+    warm = WarmTraining(tmp_path, META)
+    model = torch.nn.Bilinear(3, 4, 5)  # takes two
+    warm.begin(model, example_inputs=(torch.zeros(1, 3), torch.zeros(1, 4)))
+    warm.report({"accuracy": 0.8}, model)
+    assert warm.finish() is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from modelkeeper.cli import describing, keeping, querying, serving
+from modelkeeper.cli import describing, importing, keeping, querying, serving
 from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting, ModelKeeperError, ModelRefused
 from modelkeeper.text import printable
 
@@ -54,12 +54,18 @@ def main() -> None:
     \b
     Exit codes:
       0  done
-      1  it failed; standard error says why
+      1  it failed, or a part of it; standard error or the table says why
       2  the call is wrong
       3  query, explain: a cold start, no model of the zoo is near enough
       4  register: the zoo refused the model
     """
 
 
-for _command in (*keeping.COMMANDS, *querying.COMMANDS, *describing.COMMANDS, *serving.COMMANDS):
+for _command in (
+    *keeping.COMMANDS,
+    *querying.COMMANDS,
+    *importing.COMMANDS,
+    *describing.COMMANDS,
+    *serving.COMMANDS,
+):
     main.add_command(_command)

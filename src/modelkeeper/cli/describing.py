@@ -1,9 +1,14 @@
 """Commands about models alone: `describe` one, `diff` two."""
 
+from typing import TYPE_CHECKING
+
 import click
 
-from modelkeeper.cli.model_argument import Shape, described, graph_of, load_model, shapes_option, users_code
+from modelkeeper.cli.model_argument import Given, graph_of, open_model, shapes_option, trust_option
 from modelkeeper.cli.options import console, echo_json, json_option
+
+if TYPE_CHECKING:
+    from modelkeeper.importing.things import Shape
 
 
 @click.command()
@@ -13,22 +18,26 @@ from modelkeeper.cli.options import console, echo_json, json_option
     "The shape of an example input, e.g. 1,3,32,32 or int64:1,16; once for each input. "
     "Default: found from the model."
 )
-def describe(factory: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
-    """Print the graph of the model that FACTORY makes.
+@click.option("--model", "architecture", metavar="QUERY", help="Of a file of weights, its factory.")
+@trust_option
+def describe(
+    factory: str, as_json: bool, shapes: "tuple[Shape, ...]", architecture: str | None, trust: bool
+) -> None:
+    """Print the graph of the model that FACTORY makes, or that lies in a file or folder.
 
-    FACTORY is module:name or module:name(arguments), or an ONNX file. The module is looked for in the
-    current folder too; the name is a model, a class, or a function that returns a model; the arguments are
-    Python literals.
+    FACTORY is module:name or module:name(arguments). The module is looked for in the current folder too; the
+    name is a model, a class, or a function that returns a model; the arguments are Python literals. Or it is
+    a path: an ONNX, .keras or .pt2 file, a folder of Hugging Face or MLflow; with --model, of weights.
 
     \b
       modelkeeper describe my_models:resnet20
       modelkeeper describe "my_models:make(width=64)" --input 1,3,32,32
       modelkeeper describe model.onnx
+      modelkeeper describe ~/.cache/huggingface/hub/models--org--name
     """
     from modelkeeper.graph import to_json
 
-    with users_code():
-        graph = described(load_model(factory), shapes)
+    graph = open_model(factory, Given(shapes, trust, architecture), program=False).graph
     if as_json:
         click.echo(to_json(graph))
     else:
@@ -42,10 +51,11 @@ def describe(factory: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
 @click.argument("child")
 @json_option("Print the alignment as JSON.")
 @shapes_option("The shape of an example input of both models; see `modelkeeper describe`.")
-def diff(parent: str, child: str, as_json: bool, shapes: tuple[Shape, ...]) -> None:
+@trust_option
+def diff(parent: str, child: str, as_json: bool, shapes: "tuple[Shape, ...]", trust: bool) -> None:
     """Align two models, layer against layer: what could PARENT lend to CHILD?
 
-    PARENT and CHILD are factories or ONNX files, as for `modelkeeper describe`, or files that it wrote with
+    PARENT and CHILD are factories or paths, as for `modelkeeper describe`, or files that it wrote with
     --json.
 
     \b
@@ -56,8 +66,8 @@ def diff(parent: str, child: str, as_json: bool, shapes: tuple[Shape, ...]) -> N
     from modelkeeper.display.comparison import side_by_side, to_dict
     from modelkeeper.matching import align
 
-    with users_code():
-        first, second = graph_of(parent, shapes), graph_of(child, shapes)
+    given = Given(shapes, trust)
+    first, second = graph_of(parent, given), graph_of(child, given)
     alignment = align(first, second)
     if as_json:
         echo_json(to_dict(first, second, alignment))

@@ -1,39 +1,37 @@
 """Which model does a user mean on the command line?
 
-    load_model("my_models:make(width=64)")    the model that the user's own code makes
-    load_model("trained.onnx")                the model in an ONNX file
-    graph_of("trained.json", shapes)          its graph, or the graph in a file
+    open_model("my_models:make(width=64)", given)    the model that the user's own code makes, described
+    open_model("trained.onnx", given)                the model in a file or a folder, of whatever kind
+    graph_of("trained.json", given)                  its graph, or the graph in a file
 
-Only what the user's own module does is run: arguments are read as literals, never evaluated.
+What is no `module:name` is a path. Only what the user's own module does is run, unless --trust says more.
 """
 
-import ast
 import contextlib
-import difflib
-import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from modelkeeper.errors import CannotLoadFactory, InvalidModelFile, ModelKeeperError, UnknownFramework
+from modelkeeper.errors import InvalidModelFile
 
 if TYPE_CHECKING:
     from modelkeeper.graph import Graph
+    from modelkeeper.importing.things import Opened, Shape, Source, Terms
     from modelkeeper.weights import Array
 
+ONNX = ".onnx"  # how the names of files end that can be written again with other weights
 
-ONNX = ".onnx"  # how the names of files end that hold a model with its weights
-
-
-class Shape(NamedTuple):
-    """An input to make up: its sizes and its dtype."""
-
-    sizes: tuple[int, ...]
-    dtype: str
+trust_option = click.option(
+    "--trust",
+    is_flag=True,
+    help="Run code that lies in files: pickled models, .pt2 programs, lambdas of Keras. Only for files that "
+    "you know where they come from.",
+)
 
 
 def shapes_option(text: str) -> Callable[[Any], Any]:
@@ -41,9 +39,12 @@ def shapes_option(text: str) -> Callable[[Any], Any]:
     return click.option("--input", "shapes", callback=_shapes, multiple=True, metavar="SHAPE", help=text)
 
 
-def _shapes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Shape, ...]:
+def _shapes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> "tuple[Shape, ...]":
     """Read `1,3,32,32`, or with a dtype `int64:1,16`."""
+    if not values:
+        return ()
     from modelkeeper.graph.rules import DTYPES
+    from modelkeeper.importing.things import Shape
 
     known = sorted(DTYPES - {"opaque"})
     shapes = []
@@ -58,19 +59,42 @@ def _shapes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return tuple(shapes)
 
 
-def graph_of(source: str, shapes: tuple[Shape, ...]) -> "Graph":
-    """The graph in a file, or of the model that a factory makes."""
-    return read_graph(source) if is_graph(source) else described(load_model(source), shapes)
+class Given(NamedTuple):
+    """What a user says beside the model, on how it is to be opened."""
+
+    shapes: "tuple[Shape, ...]" = ()
+    trust: bool = False
+    architecture: str | None = None  # of weights: a factory, a file of a graph, or an ONNX file
+
+    def terms(self) -> "Terms":
+        """The same, understood."""
+        from modelkeeper.importing.factories import Factory
+        from modelkeeper.importing.things import Terms
+
+        if self.architecture is None:
+            return Terms(shapes=self.shapes, trust=self.trust)
+        if is_path(self.architecture):
+            graph = graph_of(self.architecture, Given(self.shapes, self.trust))
+            return Terms(graph=graph, shapes=self.shapes, trust=self.trust)
+        return Terms(Factory(self.architecture), shapes=self.shapes, trust=self.trust)
+
+
+def is_path(source: str) -> bool:
+    """Does it name a file or a folder, and no factory?"""
+    if os.path.exists(source):
+        return True
+    from modelkeeper.importing.contents import SUFFIXES
+
+    return ":" not in source and (os.sep in source or Path(source).suffix.lower() in {*SUFFIXES, ".json"})
 
 
 def is_graph(source: str) -> bool:
     """Is it a file of a graph, and no model?"""
-    return os.path.isfile(source) and not is_model_file(source)
+    if not os.path.isfile(source):
+        return False
+    from modelkeeper.importing.contents import JSON, content_of
 
-
-def is_model_file(source: str) -> bool:
-    """Does it name a file that holds a whole model?"""
-    return source.lower().endswith(ONNX) and ":" not in os.path.basename(source)
+    return content_of(Path(source)) == JSON and not source.endswith(".index.json")
 
 
 def read_graph(path: str) -> "Graph":
@@ -81,13 +105,9 @@ def read_graph(path: str) -> "Graph":
         return from_json(file.read())
 
 
-def described(model: object, shapes: tuple[Shape, ...]) -> "Graph":
-    """The graph of a model, run on inputs of these shapes if there are any."""
-    from modelkeeper.frontends import describe, frontend_for
-
-    frontend = frontend_for(model)
-    inputs = tuple(frontend.example(shape.sizes, shape.dtype) for shape in shapes)
-    return describe(frontend, model, inputs or None)
+def graph_of(source: str, given: Given) -> "Graph":
+    """The graph in a file, or of the model that a file holds or a factory makes."""
+    return read_graph(source) if is_graph(source) else open_model(source, given, program=False).graph
 
 
 def users_code() -> contextlib.AbstractContextManager[Any]:
@@ -95,98 +115,40 @@ def users_code() -> contextlib.AbstractContextManager[Any]:
     return contextlib.redirect_stdout(sys.stderr)
 
 
-def load_model(factory: str) -> object:
-    """The model that `module:name` or `module:name(literals)` names, or that is in an ONNX file."""
-    from modelkeeper.frontends import frontend_for
+def open_model(source: str, given: Given, *, program: bool = True) -> "Opened":
+    """The model that a factory makes or that a path holds, described."""
+    from modelkeeper.importing.opening import described
 
-    if is_model_file(factory):
-        return open_model_file(factory)
-    module_name, path, call = _parse(factory)
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # as `python -m` does: the current folder
-    with _blame(factory, f"importing {module_name} raised"):
-        try:
-            named: Any = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-                raise  # the module is there; something that it imports is not
-            raise CannotLoadFactory(
-                factory, f"no module {error.name!r} is installed or in {os.getcwd()}"
-            ) from error
-    for name in path:
-        if not hasattr(named, name):
-            near = difflib.get_close_matches(name, dir(named), n=1)
-            hint = f" (but {near[0]!r})" if near else ""
-            raise CannotLoadFactory(factory, f"{getattr(named, '__name__', named)} has no {name!r}{hint}")
-        named = getattr(named, name)
-    if call is None:
-        with contextlib.suppress(UnknownFramework):
-            frontend_for(named)
-            return named  # a model already
-        if not callable(named):
-            return named  # no model, as the caller will find
-        call = (), {}
-    with _blame(factory, "calling it raised"):
-        return named(*call[0], **call[1])
+    with users_code():
+        return described(_read(source, given), given.terms(), program=program)
 
 
-def open_model_file(path: str) -> Any:
-    """The model in an ONNX file: `OnnxModel` of the ONNX front end.
+def _read(source: str, given: Given) -> "Source":
+    from modelkeeper.importing.factories import Factory
+    from modelkeeper.importing.opening import only_thing, read_thing
+    from modelkeeper.importing.things import WEIGHTS, Source
 
-    Raises:
-        InvalidModelFile: It holds no model, or there is no package to read it with.
-    """
-    try:
-        from modelkeeper.frontends.onnx import OnnxModel
-    except ModuleNotFoundError as error:
-        problem = f"the package {error.name} is not installed"
-        raise InvalidModelFile(path, problem, "Install it: pip install modelkeeper[onnx]") from error
-    return OnnxModel(path)
+    if is_path(source):
+        thing = only_thing(Path(source).expanduser())
+        if given.architecture is not None and thing.kind != WEIGHTS and not thing.problem:
+            raise click.UsageError(f"--model goes with a file of weights; {source} is a model already.")
+        return read_thing(thing, given.terms())
+    if given.architecture is not None:
+        raise click.UsageError("--model goes with a file of weights; a factory is the model already.")
+    return Source(model=Factory(source).make())
 
 
 def save_model_file(model: Any, path: str, weights: "Iterable[tuple[str, Array]]") -> None:
-    """Write a model that came from a file to another one, with other weights."""
-    from modelkeeper.frontends.onnx import save
+    """Write a model that came from an ONNX file to another one, with other weights.
 
+    Raises:
+        InvalidModelFile: It came from no such file.
+    """
+    try:
+        from modelkeeper.frontends.onnx import OnnxModel, save
+    except ModuleNotFoundError as error:
+        problem = f"the package {error.name} is not installed"
+        raise InvalidModelFile(path, problem, "Install it: pip install modelkeeper[onnx]") from error
+    if not isinstance(model, OnnxModel):
+        raise InvalidModelFile(path, "the model came from no ONNX file", "Name a .safetensors file")
     save(model, path, weights)
-
-
-Call = tuple[tuple[object, ...], dict[str, object]]
-
-
-def _parse(factory: str) -> tuple[str, list[str], Call | None]:
-    """Module, attribute path and arguments (None: not called) of `module:a.b(1, x=2)`."""
-    module, colon, text = factory.partition(":")
-    if not colon or not all(part.isidentifier() for part in module.split(".")):
-        raise CannotLoadFactory(factory, "there is no module before a colon")
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-        call: Call | None = None
-        if isinstance(node, ast.Call):
-            keywords = {
-                keyword.arg: ast.literal_eval(keyword.value) for keyword in node.keywords if keyword.arg
-            }
-            if len(keywords) < len(node.keywords):
-                raise ValueError("**")
-            call = tuple(ast.literal_eval(argument) for argument in node.args), keywords
-            node = node.func
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError) as error:
-        raise CannotLoadFactory(factory, "after the colon there is no name with literal arguments") from error
-    path: list[str] = []
-    while isinstance(node, ast.Attribute):
-        path.insert(0, node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        raise CannotLoadFactory(factory, "after the colon there is no name with literal arguments")
-    return module, [node.id, *path], call
-
-
-@contextlib.contextmanager
-def _blame(factory: str, what: str) -> Iterator[None]:
-    """Turn whatever the user's code raises into CannotLoadFactory."""
-    try:
-        yield
-    except ModelKeeperError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise CannotLoadFactory(factory, f"{what} {type(error).__name__}: {error}") from error

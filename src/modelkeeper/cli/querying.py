@@ -1,6 +1,5 @@
 """Commands about one model and the zoo: `query` for a parent, `explain` the choice, `register` a model."""
 
-import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -10,30 +9,26 @@ import click
 
 from modelkeeper.cli.model_argument import (
     ONNX,
-    Shape,
-    described,
+    Given,
     is_graph,
-    is_model_file,
-    load_model,
+    open_model,
     read_graph,
     save_model_file,
     shapes_option,
-    users_code,
+    trust_option,
 )
-from modelkeeper.cli.options import console, echo_json, json_option, opened, progress, zoo_option
-from modelkeeper.errors import InvalidMeta, InvalidWeights
+from modelkeeper.cli.options import console, echo_json, json_option, progress, zoo_option
+from modelkeeper.cli.options import opened as opened_zoo
+from modelkeeper.errors import InvalidMeta
 from modelkeeper.plugins import POLICIES
 
 if TYPE_CHECKING:
     from modelkeeper.graph import Graph
+    from modelkeeper.importing.things import Shape
     from modelkeeper.warmstart.loan import Loan
-    from modelkeeper.weights import Array, Weights
-    from modelkeeper.zoo.records import Registration
-
-    Trained = tuple[Graph, Registration, Iterable[tuple[str, Array]]]  # what is registered
+    from modelkeeper.weights import Array
 
 COLD_START = 3  # exit code of a query that found no parent
-_WEIGHTS, _GRAPH, _CONFIG = "model.safetensors", "graph.json", "config.json"  # as in a folder of the zoo
 
 _INPUT = "The shape of an example input; see `modelkeeper describe`."
 _QUERY = (
@@ -54,7 +49,9 @@ _QUERY = (
         "--policy",
         help=f"How a parent is chosen: {' or '.join(POLICIES.built_in)}. Default: as the zoo is set.",
     ),
+    click.option("--model", "architecture", metavar="FACTORY", help="Of a file of weights, its factory."),
     shapes_option(_INPUT),
+    trust_option,
     zoo_option,
     json_option("Print the answer as JSON."),
 )
@@ -82,14 +79,16 @@ def query(
     model: str,
     output: str | None,
     dry_run: bool,
-    shapes: tuple[Shape, ...],
+    shapes: "tuple[Shape, ...]",
+    architecture: str | None,
+    trust: bool,
     zoo: str | None,
     as_json: bool,
     **meta: Any,
 ) -> None:
     """Find a parent for a model, and say what it would lend.
 
-    QUERY is a factory or an ONNX file, as for `modelkeeper describe`, or a file that it wrote with --json.
+    QUERY is a factory or a path, as for `modelkeeper describe`, or a file that it wrote with --json.
     With --output, the weights to start from are written. From a model the file is whole: what the parent does
     not lend has the model's own initial values. From a file of a graph, what is not lent is left out.
 
@@ -101,14 +100,23 @@ def query(
       modelkeeper query model.onnx -o warmed.onnx
       modelkeeper query resnet20.json --dry-run --json
     """
-    loan = _ask(model, shapes, zoo, meta, output=None if dry_run else output)
+    given = Given(shapes, trust, architecture)
+    loan = _ask(model, given, zoo, meta, output=None if dry_run else output)
     _report(loan, as_json)
 
 
 @click.command()
 @click.argument("model", metavar="QUERY")
 @_query_options
-def explain(model: str, shapes: tuple[Shape, ...], zoo: str | None, as_json: bool, **meta: Any) -> None:
+def explain(
+    model: str,
+    shapes: "tuple[Shape, ...]",
+    architecture: str | None,
+    trust: bool,
+    zoo: str | None,
+    as_json: bool,
+    **meta: Any,
+) -> None:
     """Explain which parent a model would get, and why the others would not be it.
 
     QUERY is as for `modelkeeper query`. Nothing is written or counted; more candidates are looked at than
@@ -118,12 +126,13 @@ def explain(model: str, shapes: tuple[Shape, ...], zoo: str | None, as_json: boo
       modelkeeper explain my_models:resnet20 --task classification
       modelkeeper explain resnet20.json --policy buckets
     """
-    _report(_ask(model, shapes, zoo, meta, runners_up=True), as_json, most=20)
+    given = Given(shapes, trust, architecture)
+    _report(_ask(model, given, zoo, meta, runners_up=True), as_json, most=20)
 
 
 def _ask(
     source: str,
-    shapes: tuple[Shape, ...],
+    given: Given,
     zoo: str | None,
     meta: dict[str, Any],
     *,
@@ -135,15 +144,14 @@ def _ask(
 
     asked = read_query({key: value for key, value in meta.items() if value not in (None, ())})
     model: object = None
-    if output is not None and output.lower().endswith(ONNX) and not is_model_file(source):
+    if output is not None and output.lower().endswith(ONNX) and not source.lower().endswith(ONNX):
         raise click.UsageError(f"{source} is no ONNX file, so none can be written: name a .safetensors file.")
     if is_graph(source):
         graph = read_graph(source)
     else:
-        with users_code():
-            model = load_model(source)
-            graph = described(model, shapes)
-    with opened(zoo, make=True) as coordinator:
+        opened = open_model(source, given, program=False)
+        model, graph = opened.model, opened.graph
+    with opened_zoo(zoo, make=True) as coordinator:
         loan = coordinator.query(graph, asked, dry_run=output is None, runners_up=runners_up)
         if output is not None and not loan.answer.cold:
             _write(output, graph, loan, model)
@@ -214,21 +222,26 @@ def _write(path: str, graph: "Graph", loan: "Loan", model: object) -> None:
 @click.option("--project", help="The project that it belongs to.")
 @click.option("--visibility", help="Who may see it: public, project or private.")
 @shapes_option(_INPUT)
+@trust_option
 @zoo_option
 @json_option("Print what became of it as JSON.")
 def register(
     model: str,
     architecture: str | None,
     metrics: tuple[str, ...],
-    shapes: tuple[Shape, ...],
+    shapes: "tuple[Shape, ...]",
+    trust: bool,
     zoo: str | None,
     as_json: bool,
     **meta: Any,
 ) -> None:
     """Take a trained model into the zoo.
 
-    MODEL is a safetensors file of its weights, a folder with model.safetensors and graph.json in it (as
-    those of a zoo), an ONNX file, or a factory, as for `modelkeeper describe`, that makes a trained model.
+    MODEL is a file of its weights (safetensors, or of torch.save: a state_dict or a checkpoint), with --model
+    for its architecture; a whole model (.onnx, .keras, .pt2, a folder of Hugging Face, MLflow or a zoo); or a
+    factory, as for `modelkeeper describe`, that makes a trained model. Many at once: `modelkeeper import`.
+
+    How good it is should be said, or lie beside it: a model of unknown quality is rarely chosen.
 
     A model that is far below its peers is refused: exit code 4.
 
@@ -236,60 +249,37 @@ def register(
       modelkeeper register trained.safetensors --model my_models:resnet20 --data Flowers102 \\
           --task classification --accuracy 0.93
       modelkeeper register my_models:trained --metric val_loss=0.31 --tag nightly
+      modelkeeper register checkpoint.pt --model my_models:resnet20 --accuracy 0.93
       modelkeeper register model.onnx --accuracy 0.9 --data Flowers102
       modelkeeper register other_zoo/models/3fa9c2d1e0b4a567
     """
-    from modelkeeper.client import login
+    from modelkeeper.connection import login
+    from modelkeeper.meta import read_registration
     from modelkeeper.weights import Header
     from modelkeeper.zoo.zoo import stored_tensors
 
-    given = {key: value for key, value in meta.items() if value not in (None, ())} | _measured(metrics)
-    path = Path(model)
-    whole = is_model_file(model)
-    if not whole and (path.exists() or model.endswith(".safetensors")):
-        graph, registration, tensors = _from_file(path, given, architecture, shapes)
-    elif architecture is None:
-        graph, registration, tensors = _from_factory(model, given, shapes)
-    else:
-        kind = "an ONNX file" if whole else "a factory"
-        raise click.UsageError(f"--model goes with a file of weights; {kind} is the model already.")
-    total = Header.of(stored_tensors(graph)).data_bytes
-    with opened(zoo, make=True) as coordinator, progress("registering", in_bytes=True) as bar:
-        registered = coordinator.register(graph, registration, _counted(tensors, total, bar), owner=login())
+    said = {key: value for key, value in meta.items() if value not in (None, ())} | _measured(metrics)
+    opened = open_model(model, Given(shapes, trust, architecture))
+    found = opened.meta
+    if set(said) & {"accuracy", "metric", "metrics"}:
+        found = {key: value for key, value in found.items() if key not in ("metric", "metrics")}
+    registration = read_registration(found | said, opened.name, measured=False)
+    total = Header.of(stored_tensors(opened.graph)).data_bytes
+    tensors = opened.tensors
+    with opened_zoo(zoo, make=True) as coordinator, progress("registering", in_bytes=True) as bar:
+        registered = coordinator.register(
+            opened.graph,
+            registration,
+            _counted(tensors, total, bar),
+            owner=login(),
+            program=opened.program,
+        )
     if as_json:
         echo_json(registered.to_dict())
     else:
         from modelkeeper.cli import tables
 
-        console().print(tables.registered(registered))
-
-
-def _from_file(
-    path: Path, given: dict[str, Any], architecture: str | None, shapes: tuple[Shape, ...]
-) -> "Trained":
-    """A trained model from a file of weights, or from a folder as those of a zoo."""
-    from modelkeeper.meta import read_registration
-    from modelkeeper.weights import open_file
-
-    file = path / _WEIGHTS if path.is_dir() else path
-    weights = open_file(file)
-    given = _beside(file, bool(set(given) & {"accuracy", "metric", "metrics"})) | given
-    name = file.parent.absolute().name if path.is_dir() else file.stem
-    registration = read_registration(given, name)
-    graph, tensors = _fitted(file, weights, architecture, shapes)
-    return graph, registration, tensors
-
-
-def _from_factory(factory: str, given: dict[str, Any], shapes: tuple[Shape, ...]) -> "Trained":
-    """A trained model that the user's own code makes, or that is in a file."""
-    from modelkeeper.frontends import frontend_for
-    from modelkeeper.meta import read_registration
-
-    with users_code():
-        model = load_model(factory)
-        name = Path(factory).stem if is_model_file(factory) else type(model).__name__
-        registration = read_registration(given, name)
-        return described(model, shapes), registration, frontend_for(model).read(model)
+        console().print(tables.registered(registered, opened.notes))
 
 
 def _measured(metrics: tuple[str, ...]) -> dict[str, Any]:
@@ -311,54 +301,6 @@ def _measured(metrics: tuple[str, ...]) -> dict[str, Any]:
         else:
             meta.setdefault("metrics", {})[name] = number
     return meta
-
-
-def _beside(file: Path, measured: bool) -> dict[str, Any]:
-    """What the config.json beside a file of weights says of it, if a zoo wrote it."""
-    path = file.parent / _CONFIG
-    if file.name != _WEIGHTS or not path.is_file():
-        return {}
-    try:
-        config = json.loads(path.read_bytes())
-    except (OSError, ValueError) as problem:
-        raise InvalidMeta("config.json", str(path), f"it cannot be read: {problem}") from problem
-    if not isinstance(config, dict) or config.get("format") != "modelkeeper.model":
-        return {}
-    meta = {key: config.get(key) for key in ("name", "data", "task", "tags")}
-    if not measured:
-        meta["metrics"] = config.get("metrics")
-        if config.get("value") is not None:
-            meta["metric"] = {
-                "name": config.get("metric"),
-                "value": config["value"],
-                "lower_is_better": config.get("lower_is_better"),
-            }
-    return meta
-
-
-def _fitted(
-    file: Path, weights: "Weights", architecture: str | None, shapes: tuple[Shape, ...]
-) -> "tuple[Graph, Iterable[tuple[str, Array]]]":
-    """The graph that a file's weights belong to, and the weights by the names of the graph."""
-    beside = file.parent / _GRAPH
-    if architecture is None and not beside.is_file():
-        advice = "say with --model which architecture it has (module:factory or a graph)"
-        raise InvalidWeights(str(file), f"there is no {_GRAPH} beside the file: {advice}")
-    source = architecture or str(beside)
-    if is_graph(source):
-        return read_graph(source), weights.items()
-    from modelkeeper.frontends import frontend_for
-    from modelkeeper.zoo.zoo import stored_tensors
-
-    with users_code():
-        model = load_model(source)
-        graph, frontend = described(model, shapes), frontend_for(model)
-    missing = [name for name, _, _ in stored_tensors(graph) if name not in weights]
-    # Every name and shape is checked; tied tensors go by any of their names.
-    model = frontend.load(model, weights)
-    if missing and len(weights) < len(list(stored_tensors(graph))):
-        raise InvalidWeights(missing[0], f"{file} does not hold it")
-    return graph, frontend.read(model)
 
 
 def _counted(

@@ -4,6 +4,7 @@ Nothing here prints or reads anything. Every text that came from a user is made 
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -14,11 +15,13 @@ from rich.text import Text
 from rich.tree import Tree
 
 from modelkeeper.coordinator.base import Lineage
+from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
 from modelkeeper.text import ago, count, printable, size
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
 from modelkeeper.zoo.zoo import Registered
 
+MOST_SHOWN = 200  # lines of an import
 _RIGHT = {"parameters", "size", "lent", "models", "similarity"}
 
 
@@ -92,15 +95,44 @@ def lineage(family: Lineage) -> RenderableType:
     return root or here
 
 
-def registered(outcome: Registered) -> RenderableType:
-    """What became of a registration."""
+def registered(outcome: Registered, notes: Iterable[str] = ()) -> RenderableType:
+    """What became of a registration, and what else to know of it."""
     model = outcome.record
-    lines = [f"Registered {model.name} as {model.id}: {quality(model)}, {size(model.bytes)}."]
+    known = quality(model) or "how good it is, is not known"
+    lines = [f"Registered {model.name} as {model.id}: {known}, {size(model.bytes)}."]
+    lines += [f"Note: {note}." for note in notes]
     if outcome.admission.verdict == "not_a_parent":
         lines.append(f"It lends to nobody: {outcome.admission.reason}.")
-    if outcome.evicted:
-        lines.append(f"To make room, these were evicted: {', '.join(outcome.evicted)}.")
+    if model.id in outcome.evicted:
+        lines.append("The zoo had no room for it: it was evicted at once. Raise the setting `capacity`.")
+    if others := [evicted for evicted in outcome.evicted if evicted != model.id]:
+        lines.append(f"To make room, these were evicted: {', '.join(others)}.")
     return _text("\n".join(lines))
+
+
+def imported(outcomes: Sequence[Outcome]) -> RenderableType:
+    """What became of an import: what came, at the end what failed, and why."""
+    counted = Counter(outcome.status for outcome in outcomes)
+    came = [outcome for outcome in outcomes if outcome.status != FAILED]
+    parts: list[RenderableType] = []
+    if came:
+        table = _table("id", "name", "kind", "quality", "parameters", "what")
+        for outcome in came[:MOST_SHOWN]:
+            known = f"{outcome.metric} {outcome.value:.4g}" if outcome.value is not None else ""
+            parameters = count(outcome.parameters) if outcome.parameters else ""
+            said = "; ".join((outcome.reason, *outcome.notes)) if outcome.reason else "; ".join(outcome.notes)
+            what = f"{outcome.status}: {said}" if said else outcome.status
+            _row(table, outcome.id, outcome.name, outcome.kind, known, parameters, what)
+        parts.append(table)
+    if failed := [outcome for outcome in outcomes if outcome.status == FAILED]:
+        table = _table("failed", "kind", "why")
+        for outcome in failed[:MOST_SHOWN]:
+            _row(table, outcome.path, outcome.kind, outcome.reason)
+        parts.append(table)
+    if max(len(came), len(failed)) > MOST_SHOWN:
+        parts.append(Text(f"Of each {MOST_SHOWN} are shown: --json shows all."))
+    said = ", ".join(f"{counted[status]:,} {status}" for status in STATUSES if counted[status])
+    return Group(*parts, Text(said or "there is no model of a known kind"))
 
 
 def swept(result: Swept) -> RenderableType:

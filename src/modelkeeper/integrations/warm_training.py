@@ -11,21 +11,27 @@ Once it is made nothing of it raises, unless the client was made with on_error="
 training. It can be pickled, for tools that send callbacks to other processes; the copy has not begun.
 """
 
+import contextlib
 import os
+import secrets
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from modelkeeper.client import ModelKeeperClient
 from modelkeeper.errors import InvalidMetric
 from modelkeeper.faults import warn
+from modelkeeper.integrations.tracking import facts_of, log_facts, trackers
 from modelkeeper.meta import read_training
 from modelkeeper.policy.objective import Objective, by_name, by_rule, numbers
+from modelkeeper.policy.quality import Metric
 from modelkeeper.run import EVERY, Run
 
 if TYPE_CHECKING:
     from modelkeeper.warmstart.answer import Answer
     from modelkeeper.zoo.records import Record
 
+_NOT_BEGUN: dict[str, Any] = {"run": None, "began": False, "key": "", "parent": ""}
 Where = ModelKeeperClient | str | os.PathLike[str] | None  # a client, or where the zoo is
 
 
@@ -43,6 +49,8 @@ class WarmTraining:
         every: Seconds between two versions that are written while the training goes on.
         register: Whether to register what was trained; False: only ask.
         example_inputs: What the model runs on, if that cannot be found from the model itself.
+        track: A SummaryWriter of TensorBoard, a run of MLflow or W&B, or several of these: they are told how
+            the training starts, as active runs of MLflow and W&B are in any case, and all that is reported.
         query: Further arguments of `ModelKeeperClient.query_for_model`: calibrate, labels, probe ...
 
     Raises:
@@ -60,6 +68,7 @@ class WarmTraining:
         every: float = EVERY,
         register: bool = True,
         example_inputs: Any = None,
+        track: Any = (),
         **query: Any,
     ) -> None:
         self.client = client if isinstance(client, ModelKeeperClient) else ModelKeeperClient(client)
@@ -68,8 +77,12 @@ class WarmTraining:
         self._objective: Objective | None = by_name(monitor, mode) if monitor else None
         self._arguments: dict[str, Any] = {"monitor": monitor, "mode": mode, "keep": keep, "every": every}
         self._query, self._example_inputs, self._register = query, example_inputs, register
+        self._trackers = trackers(track)
         self.run: Run[Any] | None = None
         self.began = False  # a training; whether the keeper was asked is another question
+        self.key = self.parent = ""  # what the training is called, and what it started from: see `begin`
+        # The trainings of models that have begun, and their parents: see `knows`.
+        self._known: weakref.WeakKeyDictionary[Any, tuple[str, str]] = weakref.WeakKeyDictionary()
 
     @property
     def answer(self) -> "Answer | None":
@@ -81,31 +94,58 @@ class WarmTraining:
         """What is in the zoo of it."""
         return None if self.run is None else self.run.record
 
+    def knows(self, model: Any) -> bool:
+        """Has a training of this model begun before? Then a further one goes on: it is resumed."""
+        try:
+            return model in self._known
+        except TypeError:  # it cannot be referred to weakly
+            return False
+
     def begin(
-        self, model: Any, *, key: str = "", resumed: bool = False, meta: Mapping[str, Any] | None = None
+        self,
+        model: Any,
+        *,
+        key: str = "",
+        parent: str = "",
+        resumed: bool = False,
+        meta: Mapping[str, Any] | None = None,
+        example_inputs: Any = None,
     ) -> "Answer | None":
         """A training begins: load the most fitting known weights into the model.
 
         Args:
             model: Before an optimizer is built on it, and before it is wrapped.
             key: What the tool calls the training, if it may go on later: see `ModelKeeperClient.start`.
-            resumed: It goes on from a checkpoint: the model is left as it is.
+            parent: What a training that goes on had started from.
+            resumed: It goes on, from a checkpoint, or with a model that this `knows` (which keeps its key and
+                its parent): the model is left as it is.
             meta: What is known of this training besides, e.g. its name.
+            example_inputs: What this model runs on, unless that was said when this was made.
 
         Returns:
             What was done; None if the keeper could not even be asked.
         """
+        self.stop()  # one that has not ended: its tool failed without telling
+        known = self._known[model] if resumed and self.knows(model) else ("", "")
         self.run, self.began = None, True
+        self.key, self.parent = key or known[0] or secrets.token_hex(8), parent or known[1]
+        inputs = example_inputs if self._example_inputs is None else self._example_inputs
         with self.client.faults.guard("The model starts cold", ()):
             self.run = self.client.start(
                 model,
-                {**self.meta, **(meta or {})},
-                key=key,
+                {"parent": self.parent, **self.meta, **(meta or {})},
+                key=self.key,
                 resumed=resumed,
-                example_inputs=self._example_inputs,
+                example_inputs=inputs,
                 **self._arguments,
                 **self._query,
             )
+            self.parent = self.parent or self.run.answer.parent or ""
+            with contextlib.suppress(TypeError):  # it cannot be referred to weakly
+                self._known[model] = self.key, self.parent
+        with self.client.faults.guard("How the training starts was not logged", ()):
+            if self.run is not None:
+                log_facts(self.facts(), self._trackers)
         return self.answer
 
     def report(self, metrics: Mapping[str, Any], model: Any = None, step: int | None = None) -> None:
@@ -116,14 +156,22 @@ class WarmTraining:
             model: The model as it was measured; see `Run.report`.
             step: When it was measured.
         """
+        given = numbers(metrics)
+        with self.client.faults.guard("This report was not logged", ()):
+            for tracker in self._trackers:
+                tracker.curve(given, step)
         if self.run is None or not self._register:
             return
         with self.client.faults.guard("This state of the model is not kept", ()):
-            given = numbers(metrics)
-            if self._objective is None:
-                self._objective = by_rule(given)
-            known = self._objective is not None and self._objective.measure(given) is not None
-            self.run.report(given, step=step, model=model if known else None)
+            known, given = self.measured(metrics)
+            self.run.report(given, step=step, model=None if known is None else model)
+
+    def measured(self, metrics: Mapping[str, Any]) -> tuple[Metric | None, dict[str, float]]:
+        """What is compared by, as these metrics of the tool say it, and all of them that are numbers."""
+        given = numbers(metrics)
+        if self._objective is None:
+            self._objective = by_rule(given)
+        return None if self._objective is None else self._objective.measure(given), given
 
     def finish(self, metrics: Mapping[str, Any] | None = None, model: Any = None) -> "Record | None":
         """The training has ended: register it. Twice is once."""
@@ -150,23 +198,14 @@ class WarmTraining:
 
     def facts(self) -> dict[str, str | float]:
         """How it started, as plain data under names that begin with `modelkeeper.`, for a tool that logs."""
-        answer = self.answer
-        if answer is None:
-            return {}
-        known: dict[str, str | float] = {
-            "start": "cold" if answer.cold else "warm",
-            "reason": answer.reason,
-            "advice": str(answer.advice),
-        }
-        if not answer.cold:
-            known |= {
-                "parent": answer.parent or "",
-                "parent_name": answer.parent_name,
-                "similarity": round(answer.similarity or 0.0, 6),
-                "exact": str(answer.exact).lower(),
-                "transferred": answer.transferred,
-            }
-        return {f"modelkeeper.{name}": value for name, value in known.items()}
+        return {} if self.answer is None else facts_of(self.answer)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"run": None, "began": False}
+        return (
+            {name: value for name, value in self.__dict__.items() if name != "_known"}
+            | _NOT_BEGUN
+            | {"_trackers": []}
+        )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state | {"_known": weakref.WeakKeyDictionary()}

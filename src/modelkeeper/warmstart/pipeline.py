@@ -26,16 +26,9 @@ import msgspec
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.frontends import describe
+from modelkeeper.frontends.abilities import frozen_of, layouts_of, materialise, trained_signs
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, Progress
-from modelkeeper.frontends.protocol import (
-    Examples,
-    Frontend,
-    frozen_of,
-    layouts_of,
-    materialise,
-    runner_of,
-    trained_signs,
-)
+from modelkeeper.frontends.protocol import Examples, Frontend, runner_of
 from modelkeeper.graph import Graph
 from modelkeeper.layouts import Laid
 from modelkeeper.transform import apply

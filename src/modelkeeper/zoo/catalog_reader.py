@@ -19,7 +19,7 @@ from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo.database import Database
 from modelkeeper.zoo.records import MAX_NAME, STORED, Event, Filter, Record, Viewer, is_id
 from modelkeeper.zoo.rows import FIELDS, batches, passing, records_of, shown, visible
-from modelkeeper.zoo.schema import clock, events, graphs, models
+from modelkeeper.zoo.schema import clock, events, graphs, models, tags
 
 if TYPE_CHECKING:
     import numpy as np
@@ -220,6 +220,18 @@ class CatalogReader:
         )
         with self.database.reading() as connection:
             return [float(value) for value in connection.execute(chosen).scalars()]
+
+    def words(self, wanted: Filter) -> tuple[dict[str, int], dict[str, int]]:
+        """The tasks and the tags of the models that pass a filter, each with how many have it."""
+        passed = passing(wanted)
+        by_task = sa.select(models.c.task, sa.func.count()).where(*passed).group_by(models.c.task)
+        keys = sa.select(models.c.key).where(*passed)
+        by_tag = sa.select(tags.c.tag, sa.func.count()).where(tags.c.key.in_(keys)).group_by(tags.c.tag)
+        with self.database.reading() as connection:
+            return tuple(  # type: ignore[return-value]
+                {str(word): int(number) for word, number in connection.execute(chosen) if word}
+                for chosen in (by_task, by_tag)
+            )
 
     # -- counts and events ----------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Arranged, Freezing, Frontend, Judging
+    from modelkeeper.frontends.abilities import Arranged, Freezing, Judging
+    from modelkeeper.frontends.protocol import Frontend
 
 M = TypeVar("M")
 

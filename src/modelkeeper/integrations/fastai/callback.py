@@ -1,0 +1,119 @@
+"""WarmStart: how does `learn.fit` of fastai start warm, and keep what it trained?
+
+    warm = WarmStart("zoo/", {"data": "digits", "task": "classification"})
+    Learner(dls, model, metrics=accuracy, cbs=warm).fit_one_cycle(5)
+
+It asks in `before_fit`. fastai has made the optimizer by then, which stays right: weights are written in
+place, and it has not stepped yet. A second `fit` of the same model (`fine_tune` calls two), `start_epoch` and
+what was loaded with its optimizer go on with what they have. `lr_find` and `get_preds` are no trainings.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fastai.callback.core import Callback
+
+from modelkeeper.integrations.warm_training import WarmTraining, Where
+from modelkeeper.run import EVERY
+
+if TYPE_CHECKING:
+    from modelkeeper.warmstart.answer import Answer
+    from modelkeeper.zoo.records import Record
+
+_SETTINGS = {"do_wd", "force_train"}  # what an optimizer of fastai says of parameters before it steps
+
+
+class WarmStart(Callback):  # type: ignore[misc]  # fastai has no types
+    """A callback that starts trainings warm and registers them.
+
+    Args:
+        client: Of the zoo that lends, and that keeps what was trained; or where that zoo is: a folder, an
+            address. Default: as for `ModelKeeperClient`.
+        meta: data, task, tags, fold; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        monitor: The metric that epochs are compared by, as the recorder calls it: valid_loss, accuracy ...
+            Default: the accuracy; else the only other metric; else the loss of validation.
+        mode: "min" or "max", where the name of the metric does not tell.
+        keep: Of all epochs, register the "best" or the "last".
+        every: Seconds between two versions that are written while the training goes on.
+        register: Whether to register what was trained; False: only ask.
+        example_inputs: What the model runs on, if that cannot be found from the model itself.
+        query: Further arguments of `ModelKeeperClient.query_for_model`: calibrate, labels, probe ...
+
+    Raises:
+        InvalidMeta, InvalidSetting: `meta` or an argument cannot be so. Nothing is raised later.
+    """
+
+    order = 60  # after the recorder, which gathers the metrics of an epoch
+
+    def __init__(
+        self,
+        client: Where = None,
+        meta: Mapping[str, Any] | None = None,
+        *,
+        monitor: str = "",
+        mode: str = "auto",
+        keep: str = "best",
+        every: float = EVERY,
+        register: bool = True,
+        example_inputs: Any = None,
+        **query: Any,
+    ) -> None:
+        super().__init__()
+        self._warm = WarmTraining(
+            client,
+            meta,
+            monitor=monitor,
+            mode=mode,
+            keep=keep,
+            every=every,
+            register=register,
+            example_inputs=example_inputs,
+            **query,
+        )
+        self._monitor = monitor
+
+    @property
+    def answer(self) -> "Answer | None":
+        """What the keeper did for the last training; None before it."""
+        return self._warm.answer
+
+    @property
+    def record(self) -> "Record | None":
+        """What is in the zoo of the last training."""
+        return self._warm.record
+
+    def facts(self) -> dict[str, str | float]:
+        """How the last training started, as plain data, for who logs it."""
+        return self._warm.facts()
+
+    # -- events: fastai calls them, with `self.learn` set ----------------------------------------
+
+    def before_fit(self) -> None:
+        """When `fit` begins."""
+        learn = self.learn
+        self.run = not hasattr(learn, "lr_finder") and not hasattr(learn, "gather_preds")
+        if self.run:
+            model = learn.model
+            skips = any(type(other).__name__ == "SkipToEpoch" for other in learn.cbs)
+            self._warm.begin(model, resumed=skips or self._warm.knows(model) or _has_stepped(learn.opt))
+
+    def after_epoch(self) -> None:
+        """After each epoch and its validation."""
+        recorder = getattr(self.learn, "recorder", None)
+        if recorder is None or not recorder.values:
+            return
+        names = [name for name in recorder.metric_names if name not in ("epoch", "time")]
+        measured = dict(zip(names, recorder.values[-1], strict=False))
+        own = {name: value for name, value in measured.items() if not name.startswith("train_")}
+        chosen = measured if self._monitor.startswith("train_") else own
+        self._warm.report(chosen, self.learn.model, step=len(recorder.values))
+
+    def after_fit(self) -> None:
+        """When it has ended; callbacks that end it early end it, too."""
+        self._warm.finish()
+
+
+def _has_stepped(optimizer: Any) -> bool:
+    """Does an optimizer know more of parameters than how they are to be treated?"""
+    state = getattr(optimizer, "state", None) or {}
+    return any(set(known) - _SETTINGS for known in state.values())
