@@ -43,7 +43,7 @@ class _Training:
     ended: bool = False  # and still here: nothing had measured it
 
 
-class WarmStart(TrainerCallback):
+class WarmStart(TrainerCallback):  # type: ignore[misc]  # transformers have no types for us
     """A callback that starts trainings warm and registers them.
 
     Args:
