@@ -43,7 +43,7 @@ class _Training:
     ended: bool = False  # and still here: nothing had measured it
 
 
-class WarmStart(TrainerCallback):  # type: ignore[misc]  # transformers have no types for us
+class WarmStart(TrainerCallback):  # type: ignore[misc]  # transformers is not followed
     """A callback that starts trainings warm and registers them.
 
     Args:
