@@ -111,7 +111,13 @@ class WarmStart(_Callback):  # type: ignore[misc]
         return self._warm.facts()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        gone = {"_network": None, "_resumes": None, "_checkpoint": {}, "_before": {}, "_validated": set()}
+        gone: dict[str, Any] = {
+            "_network": None,
+            "_resumes": None,
+            "_checkpoint": {},
+            "_before": {},
+            "_validated": set(),
+        }
         return _again, (type(self).__mro__[1], self.__dict__ | gone)
 
     # -- hooks: Lightning calls them with itself and the LightningModule ----------------------------
