@@ -27,7 +27,7 @@ X = np.random.default_rng(0).random((60, 6)).astype("float32")
 Y = (X.sum(1) > 3).astype("int64")
 
 
-class Network(nn.Module):  # type: ignore[misc]
+class Network(nn.Module):  # type: ignore[misc,name-defined]
     """Logits of two classes."""
 
     def __init__(self, width: int = 8) -> None:

@@ -227,7 +227,7 @@ def _callbacks_in_use() -> tuple[type, ...]:
 
 
 @functools.cache
-def _derived(cls: type[WarmStart], callbacks: tuple[type, ...]) -> type[WarmStart]:
+def _derived(cls: Any, callbacks: tuple[type, ...]) -> type[WarmStart]:
     """A class like `cls` that is also a Callback of these packages."""
     return type(cls.__name__, (cls, *callbacks), {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
