@@ -214,9 +214,19 @@ def main() -> None:
 
 
 def over_http(names: list[str], billions: float, folder: Path) -> dict[str, dict[str, float]]:
-    """The stages that need a service, which runs in a process of its own as well."""
-    command = [sys.executable, "-m", "modelkeeper", "serve", "--home", str(folder / "served"), "--port", "0"]
-    raise NotImplementedError(command, names, billions)
+    """The stages that need a service, which this process offers meanwhile."""
+    from modelkeeper.coordinator.local import LocalCoordinator
+    from modelkeeper.server.serve import serving
+    from modelkeeper.settings import ServiceSettings, Settings
+
+    stages: dict[str, dict[str, float]] = {}
+    with serving(
+        LocalCoordinator(Settings(home=str(folder / "served"))), ServiceSettings(port=0, auth=False)
+    ) as uri:
+        for name in names:
+            stages[name] = in_a_process(name, billions, folder, uri)
+            print(f"{name:18} {stages[name]}", flush=True)
+    return stages
 
 
 if __name__ == "__main__":

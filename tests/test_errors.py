@@ -15,6 +15,7 @@ EXAMPLES = [
     errors.NoProgram("Net", "it writes into a part of a tensor"),
     errors.InvalidProgram("step 3 (conv2d.default)", "no value 9 among 7"),
     errors.CannotCalibrate("the batches hold NaN", "Clean the data"),
+    errors.CannotMaterialise("Net", "positions"),
     errors.CannotProbe("there are 2 batches", "Give at least 4, better 50"),
     errors.CannotShare("Net", "its parameters do not lie on one device mesh", "Query for it before"),
     errors.RanksApart("of 2 only rank 0 called within 30 s"),

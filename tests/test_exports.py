@@ -14,6 +14,7 @@ EXPORTS = {
         "ModelKeeperError",
         "Report",
         "__version__",
+        "import_models",
         "transfer",
     ],
     "modelkeeper.graph": [

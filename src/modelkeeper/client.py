@@ -13,66 +13,31 @@ since nobody else could notice it. A client can be pickled: it goes by its addre
 
 import contextlib
 import dataclasses
-import getpass
 import logging
-import os
-import threading
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
-from modelkeeper.coordinator import Coordinator, target
-from modelkeeper.faults import Faults, KeeperWarning
+from modelkeeper.connection import Connection
+from modelkeeper.faults import KeeperWarning, warn
 from modelkeeper.frontends import Frontend, frontend_for
-from modelkeeper.frontends.protocol import team_of
-from modelkeeper.graph import Graph
-from modelkeeper.meta import Query, read_query, read_registration, read_training
+from modelkeeper.frontends.abilities import materialise, team_of
+from modelkeeper.lineage import name_of
+from modelkeeper.meta import read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
-from modelkeeper.run import EVERY, Described, Run, identity_of
-from modelkeeper.settings import MEMORY
-from modelkeeper.tracing.describe import describe
+from modelkeeper.run import EVERY, Run, identity_of
 from modelkeeper.warmstart.answer import Answer
-from modelkeeper.zoo.records import Record, Registration
-from modelkeeper.zoo.zoo import MAX_PROGRAM
+from modelkeeper.zoo.records import Record
 
-if TYPE_CHECKING:
-    from modelkeeper.warmstart.loan import Loan
-    from modelkeeper.weights import Array
-
-__all__ = ["KeeperWarning", "ModelKeeperClient", "Run", "login"]
+__all__ = ["KeeperWarning", "ModelKeeperClient", "Run"]
 
 M = TypeVar("M")
 T = TypeVar("T")
 _log = logging.getLogger("modelkeeper")
-_ALL_FROZEN = 'every parameter of the model is frozen; pass frozen="replace" to have them replaced'
 
 
-class _ZooSource:
-    """A coordinator's zoo, as a source of parents for one query."""
-
-    def __init__(self, coordinator: Coordinator, query: Query, dry_run: bool) -> None:
-        self._coordinator, self._query, self._dry_run = coordinator, query, dry_run
-
-    def loan(self, graph: Graph) -> "Loan":
-        """What the parent that fits best lends; or a cold start."""
-        parameters = {tensor.name for tensor in graph.tensors.values() if not tensor.buffer and tensor.stored}
-        if parameters and parameters.issubset(self._query.frozen):
-            from modelkeeper.coordinator.local_loan import LocalLoan
-
-            return LocalLoan(Answer(reason=_ALL_FROZEN, dry_run=self._dry_run))
-        return self._coordinator.query(graph, self._query, dry_run=self._dry_run)
-
-    def another(self, graph: Graph, than: Answer) -> "Loan | None":
-        """What the best of all others lends, if there is one."""
-        others = (*self._query.exclude, than.parent or "")
-        loan = self._coordinator.query(graph, msgspec.structs.replace(self._query, exclude=others))
-        return None if loan.answer.cold else loan
-
-
-class ModelKeeperClient:
+class ModelKeeperClient(Connection):
     """Warm starts from one zoo, and registrations into it. Also a context manager.
 
     Args:
@@ -91,34 +56,6 @@ class ModelKeeperClient:
         InvalidSetting: A setting has a value that cannot work.
     """
 
-    def __init__(
-        self,
-        uri: str | os.PathLike[str] | None = None,
-        *,
-        on_error: str = "cold",
-        user: str = "",
-        token: str = "",
-        **settings: Any,
-    ) -> None:
-        self.faults = Faults(on_error)
-        self._target = target(uri, token=token, **settings)
-        self.uri, self.settings = self._target.uri, self._target.settings
-        self.on_error = on_error
-        self._given = {"on_error": on_error, "user": user, "token": token, **settings}
-        self.user = user or login()
-        self._opened: Coordinator | None = None
-        self._opening = threading.Lock()
-        # Which parent a model started from.
-        self._started: weakref.WeakKeyDictionary[Any, Answer] = weakref.WeakKeyDictionary()
-
-    @property
-    def coordinator(self) -> Coordinator:
-        """What the client talks to; opened when it is first needed."""
-        with self._opening:
-            if self._opened is None:
-                self._opened = self._target.open()
-            return self._opened
-
     # long: what a user may ask for, and the words that explain it.
     def query_for_model(
         self,
@@ -136,6 +73,7 @@ class ModelKeeperClient:
         probe_steps: int | None = None,
         probe_seconds: float | None = None,
         frozen: str = "keep",
+        trained: str = "warn",
     ) -> tuple[M, Answer]:
         """Load the most fitting known weights into `model`, in place.
 
@@ -163,6 +101,8 @@ class ModelKeeperClient:
             frozen: What becomes of tensors that do not require gradients (Keras: of layers that are not
                 trainable), and of the statistics beside them: "keep" leaves them as they are, "replace" does
                 not. A model that is frozen altogether starts as it is.
+            trained: What becomes of a model that does not look freshly initialised: its weights are replaced,
+                with a warning ("warn") or without ("replace"); or it starts as it is ("keep").
 
         Returns:
             The model, and what was done: parent, similarity, what was copied, widened, narrowed, inserted
@@ -170,10 +110,11 @@ class ModelKeeperClient:
 
         Raises:
             InvalidMeta: A key of `meta` is unknown, or a value cannot be so.
-            InvalidSetting: `probe_steps`, `probe_seconds` or `frozen` cannot be so.
+            InvalidSetting: `probe_steps`, `probe_seconds`, `frozen` or `trained` cannot be so.
             UnknownFramework: `model` comes from a framework without a front end.
         """
-        from modelkeeper.warmstart.pipeline import Request, kept, start
+        from modelkeeper.coordinator.source import ZooSource
+        from modelkeeper.warmstart.pipeline import Request, kept, replaced, signs_of_training, start
         from modelkeeper.warmstart.race.rules import STEPS
         from modelkeeper.warmstart.race.starts import Probe
 
@@ -193,20 +134,31 @@ class ModelKeeperClient:
             nonlocal model
             with self.faults.guard("The model starts cold") as trouble:
                 asked = dataclasses.replace(request, frontend=frontend)
-                outcome = start(asked, _ZooSource(self.coordinator, query, dry_run), self.faults)
+                outcome = start(asked, ZooSource(self.coordinator, query, dry_run), self.faults)
                 model = outcome.model
                 return outcome.final
             return _helpless(trouble)
 
+        signs = ""
         with self.faults.guard("The model starts cold") as trouble:
+            signs = signs_of_training(frontend, model, trained)
+            if signs and trained == "keep":
+                return model, Answer(reason=f"the model is trained already: {signs}", dry_run=dry_run)
             request = dataclasses.replace(request, frozen=kept(frontend, model, frozen))
             query = msgspec.structs.replace(query, frozen=tuple(sorted(request.frozen)))
             team = team_of(request.frontend, model)
             answer = ask(request.frontend) if team is None else team.write(ask, self.settings.patience)
-            if not dry_run and not answer.cold:
-                self._remember(model, answer)
-            return model, answer
-        return model, _helpless(trouble)
+        answer = _helpless(trouble) if trouble else answer
+        if not dry_run and answer.cold:
+            with self.faults.guard("The model has no weights") as trouble:
+                materialise(frontend, model)
+            answer = msgspec.structs.replace(answer, warnings=(*answer.warnings, *trouble))
+        elif not dry_run:
+            self._starts.remember(model, answer)
+        if signs and not answer.cold:
+            answer = msgspec.structs.replace(answer, warnings=(*answer.warnings, replaced(signs, dry_run)))
+            warn(answer.warnings[-1])
+        return model, answer
 
     def register_model(
         self, model: Any, meta: Mapping[str, Any], *, example_inputs: Any = None
@@ -228,11 +180,11 @@ class ModelKeeperClient:
                 the metric or in the weights, is an outcome of a training: a warning says so.
             UnknownFramework: `model` comes from a framework without a front end.
         """
-        started = self._recall(model)
+        started = self._starts.recall(model)
 
         def register(frontend: Frontend) -> Record | None:
             with self.faults.guard("The model was not registered"):
-                registration = read_registration(meta, type(model).__name__)
+                registration = read_registration(meta, name_of(frontend, model))
                 if started is not None and not registration.parent:
                     parent, similarity = started.parent or "", started.similarity
                     registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
@@ -325,116 +277,7 @@ class ModelKeeperClient:
             raise
         run.finish()
 
-    # -- what a run needs -----------------------------------------------------------------------
-
-    def describe(self, model: Any, example_inputs: Any = None) -> Described:
-        """What a model is, apart from its weights.
-
-        Raises:
-            CannotDescribe: It did not run on the inputs there were.
-        """
-        frontend = frontend_for(model)
-        trace = frontend.trace(model, example_inputs)
-        program = program_of(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
-        return Described(type(model).__name__, describe(trace), program)
-
-    def once(self, model: Any, act: Callable[[Frontend], T]) -> T:
-        """Act in one of the processes that train a model together; what came of it comes to all of them."""
-        frontend = frontend_for(model)
-        team = team_of(frontend, model)
-        return act(frontend) if team is None else team.read(act, self.settings.patience)
-
-    def aside(self, model: Any, act: Callable[[Frontend], None], speaks: bool) -> None:
-        """Act in the process that speaks for those that train a model together, without holding them up.
-
-        Of a model that is divided among them all have to take part.
-        """
-        frontend = frontend_for(model)
-        team = team_of(frontend, model)
-        if team is not None and team.divided:
-            team.read(act, self.settings.patience)
-        elif speaks:
-            act(frontend)
-
-    def keep(
-        self,
-        described: Described,
-        tensors: "Mapping[str, Array] | Iterable[tuple[str, Array]]",
-        registration: Registration,
-    ) -> Record:
-        """Register a model by what it is, its weights and what is said of it."""
-        named = tensors.items() if isinstance(tensors, Mapping) else tensors
-        return self.coordinator.register(
-            described.graph, registration, named, owner=self.user, program=described.program
-        ).record
-
-    def stop(self) -> None:
-        """Let go of the zoo. The client can be used again; it then opens it anew."""
-        with self._opening:
-            if self._opened is not None and self.uri != MEMORY:
-                self._opened.close()
-                self._opened = None
-
-    close = stop
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.settings.in_memory and not self._target.url:
-            advice = "give it a folder or the address of a coordinator instead of :memory:"
-            raise TypeError(f"a zoo in the memory of this process cannot be shared with others: {advice}")
-        place = self._target.url or str(self.settings.folder.absolute())
-        return _again, (place, self._given | {"user": self.user})
-
-    def __enter__(self) -> "ModelKeeperClient":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def _speaks(self, model: Any) -> bool:
-        """Does this process report for those that train the model with it?"""
-        asked: list[Frontend] = []
-        with self.faults.guard("What this process reports is not kept"):
-            self.once(model, asked.append)
-        return bool(asked)
-
-    def _remember(self, model: Any, answer: Answer) -> None:
-        with contextlib.suppress(TypeError):  # models that cannot be referred to weakly have no lineage
-            self._started[model] = answer
-
-    def _recall(self, model: Any) -> Answer | None:
-        try:
-            return self._started.get(model)
-        except TypeError:
-            return None
-
 
 def _helpless(trouble: list[str]) -> Answer:
     """The answer when the keeper failed: a cold start."""
     return Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
-
-
-def _again(uri: str, given: dict[str, Any]) -> ModelKeeperClient:
-    """A client that was pickled."""
-    return ModelKeeperClient(uri, **given)
-
-
-def program_of(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
-    """What a model computes, for those who start from it; nothing if that cannot be written down."""
-    if frontend.runner is None:
-        return b""
-    try:
-        program = frontend.runner.record_program(model, example_inputs).to_bytes()
-    except Exception as problem:  # noqa: BLE001 (it runs the user's code once more; the weights are what counts)
-        _log.info("registered without a program: %s", problem)
-        return b""
-    return program if len(program) <= MAX_PROGRAM else b""
-
-
-def login() -> str:
-    """Who uses this machine."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container without a name for its user
-        return "unknown"

@@ -213,6 +213,27 @@ class Run(Generic[M]):
         """Wait until what has been reported is written."""
         self._writer.flush()
 
+    def registration(
+        self, metric: Metric | None, metrics: Mapping[str, float], *, finished: bool
+    ) -> "Registration":
+        """What would be said of a state of the model.
+
+        Args:
+            metric: What it is compared by; None: that is found among `metrics`.
+            metrics: All that was measured of it.
+            finished: Has the training ended with it?
+        """
+        name = self._described.name if self._described else type(self.model).__name__
+        measured = {**self._meta, "metrics": {**(self._meta.get("metrics") or {}), **metrics}}
+        if metric is not None:
+            measured["metric"] = metric
+        said = read_registration(measured, name)
+        registration = msgspec.structs.replace(said, run=self.identity, finished=finished)
+        if not said.parent:
+            parent, similarity = self.answer.parent or "", self.answer.similarity
+            registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
+        return registration
+
     def _end(self, frontend: "Frontend") -> "Record | None":
         """Register what the training has come to."""
         with self._keeper.faults.guard("The model was not registered"):
@@ -276,14 +297,7 @@ class Run(Generic[M]):
     def _register(self, version: Version, finished: bool) -> "Record | None":
         if self._described is None:
             self._described = self._keeper.describe(self.model, self._example_inputs)
-        measured = {**self._meta, "metrics": {**(self._meta.get("metrics") or {}), **version.metrics}}
-        if version.metric is not None:
-            measured["metric"] = version.metric
-        said = read_registration(measured, self._described.name)
-        registration = msgspec.structs.replace(said, run=self.identity, finished=finished)
-        if not said.parent:
-            parent, similarity = self.answer.parent or "", self.answer.similarity
-            registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
+        registration = self.registration(version.metric, version.metrics, finished=finished)
         return self._keeper.keep(self._described, version.tensors, registration)
 
 

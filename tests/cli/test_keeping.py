@@ -265,9 +265,9 @@ def test_a_file_of_weights_is_registered_with_its_architecture(here: str) -> Non
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda tensors: tensors.pop("0.bias"), "'0.bias'"),
-        (lambda tensors: tensors.update(extra=np.ones(3, np.float32)), "'extra'"),
-        (lambda tensors: tensors.update({"0.bias": np.ones(9, np.float32)}), "shape (9,)"),
+        (lambda tensors: tensors.pop("0.bias"), "are not in it: 0.bias"),
+        (lambda tensors: tensors.update(extra=np.ones(3, np.float32)), "are not in the model: extra"),
+        (lambda tensors: tensors.update({"0.bias": np.ones(9, np.float32)}), "0.bias (9,) instead of"),
         (lambda tensors: tensors["0.bias"].fill(np.nan), "NaN"),
     ],
 )
@@ -298,7 +298,7 @@ def test_tied_weights_go_by_any_of_their_names(here: str) -> None:
 def test_what_is_no_file_of_weights_says_so(here: str) -> None:
     Path("bad.safetensors").write_bytes(b"x" * 20)
     assert "header" in run("register", "bad.safetensors", "--accuracy", "1", code=1).stderr
-    assert "cannot be read" in run("register", "missing.safetensors", "--accuracy", "1", code=1).stderr
+    assert "No such file" in run("register", "missing.safetensors", "--accuracy", "1", code=1).stderr
     assert "goes with a file" in run("register", f"{here}:net", "--model", f"{here}:net", code=2).stderr
     assert "NaN" in run("register", f"{here}:spoiled", "--accuracy", "0.5", code=1).stderr
 
@@ -312,11 +312,29 @@ def test_metrics_can_be_given_in_several_ways(here: str) -> None:
     assert (elo["metric"], elo["value"], elo["lower_is_better"]) == ("elo", 1510, False)
     for wrong in ("elo", "elo=", "elo=x", "elo=1:up", "elo=5"):
         assert "elo" in run("register", f"{here}:net", "--metric", wrong, code=2).stderr
-    assert "missing" in run("register", f"{here}:net", code=2).stderr
+    unknown = said("register", f"{here}:net")["record"]
+    assert (unknown["metric"], unknown["value"]) == ("", None)
+    assert "how good it is, is not known" in run("register", f"{here}:net").stdout
     assert "2" in run("register", f"{here}:net", "--accuracy", "200", code=2).stderr
     assert (
         "visibility" in run("register", f"{here}:net", "--accuracy", "1", "--visibility", "x", code=2).stderr
     )
+
+
+def test_models_are_listed_the_best_first(here: str) -> None:
+    for loss in ("1.7", "0.3", "0.9"):
+        run("register", f"{here}:net", "--metric", f"val_loss={loss}")
+    run("register", f"{here}:net")
+    assert [each["value"] for each in said("models", "--sort", "-value")] == [0.3, 0.9, 1.7, None]
+    assert [each["value"] for each in said("models", "--sort", "value")] == [1.7, 0.9, 0.3, None]
+
+
+def test_a_model_that_is_evicted_at_once_says_so(here: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = register(f"{here}:net", accuracy="0.9")
+    monkeypatch.setenv("MODELKEEPER_CAPACITY", str(said("show", first)["bytes"] + 1))
+    run("pin", first)
+    shown = run("register", f"{here}:net(seed=1)", "--accuracy", "0.9").stdout
+    assert "it was evicted at once" in " ".join(shown.split())
 
 
 def test_a_refused_model_is_exit_code_4(here: str) -> None:

@@ -110,8 +110,7 @@ def test_what_cannot_be_is_said_in_one_line(here: Path) -> None:
         (("describe", "missing.onnx"), 1, "missing.onnx cannot be used: No such file"),
         (("describe", "broken.onnx"), 1, "it is no ONNX file"),
         (("register", "broken.onnx", "--accuracy", "0.9"), 1, "it is no ONNX file"),
-        (("register", "small.onnx", "--model", "wide.onnx"), 2, "an ONNX file is the model already"),
-        (("register", "small.onnx"), 2, "accuracy"),
+        (("register", "small.onnx", "--model", "wide.onnx"), 2, "small.onnx is a model already"),
         (("query", "small.onnx", *META, "-o", "small.onnx"), 1, "it is the model's own file"),
         (("query", "small.json", "-o", "warm.onnx"), 2, "is no ONNX file"),
     ):

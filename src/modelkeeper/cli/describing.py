@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modelkeeper.cli.model_argument import graph_of, open_model, shapes_option, terms, trust_option
+from modelkeeper.cli.model_argument import Given, graph_of, open_model, shapes_option, trust_option
 from modelkeeper.cli.options import console, echo_json, json_option
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def describe(
     """
     from modelkeeper.graph import to_json
 
-    graph = open_model(factory, terms(shapes, trust, architecture), program=False).graph
+    graph = open_model(factory, Given(shapes, trust, architecture), program=False).graph
     if as_json:
         click.echo(to_json(graph))
     else:
@@ -66,7 +66,7 @@ def diff(parent: str, child: str, as_json: bool, shapes: "tuple[Shape, ...]", tr
     from modelkeeper.display.comparison import side_by_side, to_dict
     from modelkeeper.matching import align
 
-    given = terms(shapes, trust)
+    given = Given(shapes, trust)
     first, second = graph_of(parent, given), graph_of(child, given)
     alignment = align(first, second)
     if as_json:

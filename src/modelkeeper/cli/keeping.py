@@ -34,7 +34,7 @@ SHOWN = 50  # lines of a table, unless more are asked for
     default="-created",
     show_default=True,
     metavar="FIELD",
-    help=f"The order, by one of {', '.join(_SORTED)}; with - the largest first.",
+    help=f"The order, by one of {', '.join(_SORTED)}; with - the largest first, of value the best.",
 )
 @click.option(
     "--limit",
@@ -143,7 +143,7 @@ def remove(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
     \b
       modelkeeper remove 3fa9c2d1e0b4a567
     """
-    from modelkeeper.client import login
+    from modelkeeper.connection import login
 
     with opened(zoo) as coordinator:
         _say("removed", [coordinator.remove(name, user=login()) for name in models], as_json)
@@ -161,7 +161,7 @@ def pin(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
     \b
       modelkeeper pin resnet20
     """
-    from modelkeeper.client import login
+    from modelkeeper.connection import login
 
     with opened(zoo) as coordinator:
         _say("pinned", [coordinator.pin(name, user=login()) for name in models], as_json)
@@ -179,7 +179,7 @@ def unpin(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
     \b
       modelkeeper unpin resnet20
     """
-    from modelkeeper.client import login
+    from modelkeeper.connection import login
 
     with opened(zoo) as coordinator:
         _say("unpinned", [coordinator.pin(name, False, user=login()) for name in models], as_json)

@@ -1,8 +1,8 @@
 """Which model does a user mean on the command line?
 
-    load_model("my_models:make(width=64)")    the model that the user's own code makes
-    load_model("trained.onnx")                the model in a file or a folder, of whatever kind
-    graph_of("trained.json", shapes)          its graph, or the graph in a file
+    open_model("my_models:make(width=64)", given)    the model that the user's own code makes, described
+    open_model("trained.onnx", given)                the model in a file or a folder, of whatever kind
+    graph_of("trained.json", given)                  its graph, or the graph in a file
 
 What is no `module:name` is a path. Only what the user's own module does is run, unless --trust says more.
 """
@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -59,21 +59,33 @@ def _shapes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
     return tuple(shapes)
 
 
-def terms(shapes: "tuple[Shape, ...]" = (), trust: bool = False, architecture: str | None = None) -> "Terms":
-    """How a file is opened; the architecture of its weights is a factory or a file of a graph."""
-    from modelkeeper.importing.factories import Factory
-    from modelkeeper.importing.things import Terms
+class Given(NamedTuple):
+    """What a user says beside the model, on how it is to be opened."""
 
-    if architecture is None:
-        return Terms(shapes=shapes, trust=trust)
-    if is_graph(architecture):
-        return Terms(graph=read_graph(architecture), shapes=shapes, trust=trust)
-    return Terms(Factory(architecture), shapes=shapes, trust=trust)
+    shapes: "tuple[Shape, ...]" = ()
+    trust: bool = False
+    architecture: str | None = None  # of weights: a factory, a file of a graph, or an ONNX file
+
+    def terms(self) -> "Terms":
+        """The same, understood."""
+        from modelkeeper.importing.factories import Factory
+        from modelkeeper.importing.things import Terms
+
+        if self.architecture is None:
+            return Terms(shapes=self.shapes, trust=self.trust)
+        if is_path(self.architecture):
+            graph = graph_of(self.architecture, Given(self.shapes, self.trust))
+            return Terms(graph=graph, shapes=self.shapes, trust=self.trust)
+        return Terms(Factory(self.architecture), shapes=self.shapes, trust=self.trust)
 
 
 def is_path(source: str) -> bool:
     """Does it name a file or a folder, and no factory?"""
-    return os.path.exists(source) or ":" not in source or os.sep in source.partition("(")[0]
+    if os.path.exists(source):
+        return True
+    from modelkeeper.importing.contents import SUFFIXES
+
+    return ":" not in source and (os.sep in source or Path(source).suffix.lower() in {*SUFFIXES, ".json"})
 
 
 def is_graph(source: str) -> bool:
@@ -93,7 +105,7 @@ def read_graph(path: str) -> "Graph":
         return from_json(file.read())
 
 
-def graph_of(source: str, given: "Terms") -> "Graph":
+def graph_of(source: str, given: Given) -> "Graph":
     """The graph in a file, or of the model that a file holds or a factory makes."""
     return read_graph(source) if is_graph(source) else open_model(source, given, program=False).graph
 
@@ -103,21 +115,26 @@ def users_code() -> contextlib.AbstractContextManager[Any]:
     return contextlib.redirect_stdout(sys.stderr)
 
 
-def open_model(source: str, given: "Terms", *, program: bool = True) -> "Opened":
+def open_model(source: str, given: Given, *, program: bool = True) -> "Opened":
     """The model that a factory makes or that a path holds, described."""
     from modelkeeper.importing.opening import described
 
     with users_code():
-        return described(_read(source, given), given, program=program)
+        return described(_read(source, given), given.terms(), program=program)
 
 
-def _read(source: str, given: "Terms") -> "Source":
+def _read(source: str, given: Given) -> "Source":
     from modelkeeper.importing.factories import Factory
     from modelkeeper.importing.opening import only_thing, read_thing
-    from modelkeeper.importing.things import Source
+    from modelkeeper.importing.things import WEIGHTS, Source
 
     if is_path(source):
-        return read_thing(only_thing(Path(source)), given)
+        thing = only_thing(Path(source).expanduser())
+        if given.architecture is not None and thing.kind != WEIGHTS and not thing.problem:
+            raise click.UsageError(f"--model goes with a file of weights; {source} is a model already.")
+        return read_thing(thing, given.terms())
+    if given.architecture is not None:
+        raise click.UsageError("--model goes with a file of weights; a factory is the model already.")
     return Source(model=Factory(source).make())
 
 

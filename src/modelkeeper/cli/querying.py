@@ -9,13 +9,12 @@ import click
 
 from modelkeeper.cli.model_argument import (
     ONNX,
+    Given,
     is_graph,
-    is_path,
     open_model,
     read_graph,
     save_model_file,
     shapes_option,
-    terms,
     trust_option,
 )
 from modelkeeper.cli.options import console, echo_json, json_option, progress, zoo_option
@@ -25,7 +24,7 @@ from modelkeeper.plugins import POLICIES
 
 if TYPE_CHECKING:
     from modelkeeper.graph import Graph
-    from modelkeeper.importing.things import Shape, Terms
+    from modelkeeper.importing.things import Shape
     from modelkeeper.warmstart.loan import Loan
     from modelkeeper.weights import Array
 
@@ -101,7 +100,7 @@ def query(
       modelkeeper query model.onnx -o warmed.onnx
       modelkeeper query resnet20.json --dry-run --json
     """
-    given = terms(shapes, trust, architecture)
+    given = Given(shapes, trust, architecture)
     loan = _ask(model, given, zoo, meta, output=None if dry_run else output)
     _report(loan, as_json)
 
@@ -127,13 +126,13 @@ def explain(
       modelkeeper explain my_models:resnet20 --task classification
       modelkeeper explain resnet20.json --policy buckets
     """
-    given = terms(shapes, trust, architecture)
+    given = Given(shapes, trust, architecture)
     _report(_ask(model, given, zoo, meta, runners_up=True), as_json, most=20)
 
 
 def _ask(
     source: str,
-    given: "Terms",
+    given: Given,
     zoo: str | None,
     meta: dict[str, Any],
     *,
@@ -254,15 +253,13 @@ def register(
       modelkeeper register model.onnx --accuracy 0.9 --data Flowers102
       modelkeeper register other_zoo/models/3fa9c2d1e0b4a567
     """
-    from modelkeeper.client import login
+    from modelkeeper.connection import login
     from modelkeeper.meta import read_registration
     from modelkeeper.weights import Header
     from modelkeeper.zoo.zoo import stored_tensors
 
-    if architecture is not None and not is_path(model):
-        raise click.UsageError("--model goes with a file of weights; a factory is the model already.")
     said = {key: value for key, value in meta.items() if value not in (None, ())} | _measured(metrics)
-    opened = open_model(model, terms(shapes, trust, architecture))
+    opened = open_model(model, Given(shapes, trust, architecture))
     found = opened.meta
     if set(said) & {"accuracy", "metric", "metrics"}:
         found = {key: value for key, value in found.items() if key not in ("metric", "metrics")}

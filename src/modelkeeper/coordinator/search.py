@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeeper.coordinator.judging import Planner, judge
+from modelkeeper.coordinator.near_spellings import said_otherwise
 from modelkeeper.graph import Graph
 from modelkeeper.graph.vocabulary import BATCH_NORM
 from modelkeeper.matching import Found, Prepared, align
@@ -195,6 +196,14 @@ class Search:
     def _plan_key(self, parent: Record) -> tuple[str, bool]:
         return parent.graph, same_task(parent, self._request.query)
 
+    def _said_otherwise(self, pool: Pool) -> str:
+        """Why nothing passed the filters, if the zoo calls tasks or tags otherwise."""
+        query = self._request.query
+        if pool.considered or not (query.task or query.tags):
+            return ""
+        seen = Filter(viewer=self._request.viewer, states=(ACTIVE,))
+        return said_otherwise(*self._zoo.catalog.words(seen), query.task, query.tags)
+
     # -- the answer -----------------------------------------------------------------------------
 
     def answer(
@@ -202,7 +211,7 @@ class Search:
     ) -> Answer:
         """Say what was chosen and why; without a plan it is a cold start."""
         cold = Answer(
-            reason=choice.reason,
+            reason=self._said_otherwise(pool) or choice.reason,
             runners_up=tuple(_rival(lost, pool) for lost in choice.runners_up[:MOST_RIVALS]),
             considered=pool.considered,
             aligned=pool.aligned,

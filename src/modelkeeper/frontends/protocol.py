@@ -4,14 +4,10 @@
                matched, and started from another one
     Runner     optional (`frontend.runner`): runs models, for calibrating, for programs, and to compare two
     Trials     optional (`frontend.trials`): trains copies of a model, for races between several starts
-    Arranged   optional (a method `layouts`): says how models store their tensors, so that weights are
-               written in that order when they are made, and `load` has nothing to move
-    Freezing   optional (a method `frozen`): says which tensors the user has frozen, and wants to keep
-    Team       optional (a method `team`): the processes that train one model together, of which one acts
-               for all
 
-Who wants a capability asks for it with `runner_of` or `trials_of`, and is told what to do if it is not there.
-`modelkeeper.testing` holds a suite of tests that every front end should pass.
+What a front end may be able to do besides is in `abilities`. Who wants a runner or trials asks for them with
+`runner_of` or `trials_of`, and is told what to do if there are none. `modelkeeper.testing` holds a suite of
+tests that every front end should pass.
 
 For all of them:
 
@@ -26,19 +22,17 @@ errors    What is raised on purpose is a ModelKeeperError. What the user's own c
 names     Tensors go by the names and stand in the axis order that the graph of the model gives them.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from modelkeeper.errors import CannotCalibrate, CannotProbe
 
 if TYPE_CHECKING:
     from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, Progress
-    from modelkeeper.layouts import Layout
     from modelkeeper.tracing.trace import Trace
     from modelkeeper.weights import Array
 
 M = TypeVar("M")
-T = TypeVar("T")
 FEWEST_BATCHES = 4  # that a race takes; `Trials.labelled` sees to it
 
 
@@ -87,7 +81,8 @@ class Frontend(Protocol):
 
         In place where the framework can, so that optimizers built on the model stay valid; then it is the
         model that was given. Otherwise a new one is returned, and the one that was given is as it was.
-        Tensors that `weights` does not name are left alone; dtypes and devices of the model are kept.
+        Tensors that `weights` does not name are left alone; dtypes and devices of the model are kept. A model
+        without memory gets it, and initial values for what `weights` does not name: see `Deferring`.
 
         Raises:
             InvalidWeights: A name is unknown or given twice, or a shape or kind of number does not fit. The
@@ -96,64 +91,6 @@ class Frontend(Protocol):
 
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Any:
         """Something to pass as an example input: its shape and dtype are all that counts."""
-
-
-class Arranged(Protocol):
-    """A front end whose models store tensors in another order than their graphs have them."""
-
-    def layouts(self, model: Any) -> "Mapping[str, Layout]":
-        """How the model stores its tensors, by name. Those that are left out come as the graph has them.
-
-        What is named here comes to `load` as an array, as ever, or as `Laid`: in memory of its own, in this
-        layout.
-        """
-
-
-class Freezing(Protocol):
-    """A front end whose users freeze parts of a model: they are not trained, and keep their values."""
-
-    def frozen(self, model: Any) -> "Collection[str]":
-        """The names of the stored tensors that are frozen.
-
-        What is never trained by its nature (moving statistics) is frozen if all parameters beside it are.
-        """
-
-
-class Team(Protocol):
-    """The processes that train one model together, as one of them sees it. Each of them calls.
-
-    One of them leads: it acts, with a front end that loads into the models of all. What the act returns or
-    raises comes to all of them. If an act cannot be for all, since each has a model of its own, each acts.
-    """
-
-    @property
-    def divided(self) -> bool:
-        """Has each process a part of the model only? Then all of them are needed to read it."""
-
-    def write(self, act: "Callable[[Frontend], T]", patience: float) -> T:
-        """Act once on a model of which each process has a copy or a part: all are equal afterwards.
-
-        Raises:
-            RanksApart: Not all called within `patience` seconds. Nobody has acted.
-        """
-
-    def read(self, act: "Callable[[Frontend], T]", patience: float) -> T:
-        """Act once, without changing the model. A leader that has all of the model waits for nobody.
-
-        Raises:
-            RanksApart: Those that were needed did not call within `patience` seconds.
-        """
-
-
-class Teamed(Protocol):
-    """A front end whose models may be trained by several processes together."""
-
-    def team(self, model: Any) -> Team | None:
-        """The processes that train a model together; None: this one alone.
-
-        Raises:
-            CannotShare: That cannot be told.
-        """
 
 
 class Examples(Protocol):
@@ -287,24 +224,6 @@ class Trials(Protocol):
         Raises:
             CannotProbe: The model cannot be copied, or there is no optimizer.
         """
-
-
-def layouts_of(frontend: Frontend, model: Any) -> "Mapping[str, Layout]":
-    """How a model stores its tensors; nothing if its front end does not say."""
-    layouts = getattr(frontend, "layouts", None)
-    return {} if layouts is None else layouts(model)
-
-
-def frozen_of(frontend: Frontend, model: Any) -> "frozenset[str]":
-    """Which tensors of a model are frozen; none if its front end does not say."""
-    frozen = getattr(frontend, "frozen", None)
-    return frozenset() if frozen is None else frozenset(frozen(model))
-
-
-def team_of(frontend: Frontend, model: Any) -> Team | None:
-    """The processes that train a model together; None: this one alone, or its front end does not say."""
-    team = getattr(frontend, "team", None)
-    return None if team is None else team(model)
 
 
 def runner_of(frontend: Frontend) -> Runner:

@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from modelkeeper.errors import InvalidMetric, InvalidSetting, ModelKeeperError, UnknownModel
+from modelkeeper.errors import InvalidMetric, InvalidModelFile, InvalidSetting, ModelKeeperError, UnknownModel
 from modelkeeper.importing.digests import ids_of
 from modelkeeper.importing.factories import Factory
 from modelkeeper.importing.meta_files import MetaFile
@@ -118,7 +118,8 @@ def import_models(
         dry_run,
     )
     job.terms()  # a wrong name, likewise
-    things = scan(Path(path).expanduser() for path in given)
+    own = None if client.uri == MEMORY else client.settings.folder
+    things = scan((Path(path).expanduser() for path in given), leave_out=own)
     several = jobs > 1 and len(things) > 1 and client.uri != MEMORY
     done = _at_once(job, things, client, jobs) if several else _one_by_one(job, things, client)
     outcomes: list[Outcome] = []
@@ -186,11 +187,19 @@ def _import(job: _Job, thing: Thing, coordinator: "Coordinator") -> Outcome:
         with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints
             outcome = _imported(job, thing, coordinator, blank)
     except Exception as problem:  # noqa: BLE001 (files and factories may raise anything; the rest goes on)
+        outcome = replace(blank, reason=_why(problem))
+    return replace(outcome, seconds=time.perf_counter() - begun)
+
+
+def _why(problem: Exception) -> str:
+    """What went wrong, without the path, which is said beside it."""
+    if isinstance(problem, InvalidModelFile):
+        text = f"{problem.problem}. {problem.advice}."
+    else:
         text = (
             str(problem) if isinstance(problem, ModelKeeperError) else f"{type(problem).__name__}: {problem}"
         )
-        outcome = replace(blank, reason=" ".join(text.split())[:1000])
-    return replace(outcome, seconds=time.perf_counter() - begun)
+    return " ".join(text.split())[:1000]
 
 
 def _imported(job: _Job, thing: Thing, coordinator: "Coordinator", blank: Outcome) -> Outcome:

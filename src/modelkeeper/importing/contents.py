@@ -1,6 +1,7 @@
 """What does a file hold? Told by its first bytes and, of an archive, by what is in it; never by its name.
 
     content_of(path)        "torch", "safetensors", "onnx" ...
+    promised(path)          what it should hold, if that cannot be told: readers say what is wrong with it
     REFUSED[content]        what cannot be read, why, and what to do instead
 
 Nothing is unpickled and no framework is imported: a file may come from anyone.
@@ -14,6 +15,9 @@ SAFETENSORS, TORCH, TORCH_LEGACY, EXPORTED = "safetensors", "torch", "torch_lega
 TORCHSCRIPT, KERAS, ONNX, HDF5, JSON = "torchscript", "keras", "onnx", "hdf5", "json"
 GZIP, ZIP, PICKLE, GGUF, TFLITE, LFS = "gzip", "zip", "pickle", "gguf", "tflite", "lfs"
 EMPTY, UNKNOWN = "empty", "unknown"
+
+# How the names of files end that may hold a model.
+SUFFIXES = frozenset(".pt .pth .ckpt .bin .safetensors .onnx .keras .pt2 .h5 .gguf .tflite".split())
 
 # What is no model that can be read: what it is, and what to do.
 REFUSED = {
@@ -81,6 +85,11 @@ _MAGIC = {
 }
 # Protobuf: the version of the format, then another field of a ModelProto.
 _ONNX = re.compile(rb"\x08[\x01-\x20][\x12\x1a\x22\x2a\x32\x3a\x42\x72]", re.DOTALL)
+
+
+def promised(path: Path) -> str:
+    """What the name of a file promises that it holds."""
+    return {".safetensors": SAFETENSORS, ".onnx": ONNX}.get(path.suffix.lower(), UNKNOWN)
 
 
 def _archive(path: Path) -> str:

@@ -66,7 +66,7 @@ def described(source: Source, terms: Terms, *, program: bool = True) -> Opened:
     Raises:
         CannotDescribe: It did not run on the inputs there were.
     """
-    from modelkeeper.client import program_of
+    from modelkeeper.connection import program_of
     from modelkeeper.frontends import frontend_for
     from modelkeeper.tracing.describe import describe
 

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from modelkeeper.errors import InvalidModelFile
-from modelkeeper.importing.contents import HDF5, JSON, REFUSED, UNKNOWN, content_of
+from modelkeeper.importing.contents import HDF5, JSON, REFUSED, SUFFIXES, UNKNOWN, content_of, promised
 from modelkeeper.importing.kinds import KINDS
-from modelkeeper.importing.things import Listing, Thing, name_of
+from modelkeeper.importing.things import WEIGHTS, Listing, Thing, name_of
 
-_SUFFIXES = frozenset(".pt .pth .ckpt .bin .safetensors .onnx .keras .pt2 .h5 .gguf .tflite".split())
 _ANYTHING = frozenset({".bin", ".h5"})  # may as well hold data
 # What trainings keep beside a model.
 _HELPERS = re.compile(
@@ -25,24 +24,29 @@ _HELPERS = re.compile(
 FILE = "file"  # the kind of what is of none
 
 
-def scan(paths: Iterable[Path]) -> list[Thing]:
+def scan(paths: Iterable[Path], leave_out: Path | None = None) -> list[Thing]:
     """Every thing in some files and folders, each once.
+
+    Args:
+        paths: The files and folders.
+        leave_out: A folder to keep out of: the zoo that is imported into.
 
     Raises:
         InvalidModelFile: A path is not there, or cannot be read.
     """
     things: dict[Path, Thing] = {}
     for path in paths:
-        for thing in find(path):
+        for thing in find(path, leave_out):
             things.setdefault(thing.path.absolute(), thing)
     return list(things.values())
 
 
-def find(path: Path) -> Iterator[Thing]:
+def find(path: Path, leave_out: Path | None = None) -> Iterator[Thing]:
     """What a file or a folder holds."""
+    left_out = leave_out.resolve() if leave_out is not None else None
     try:
         if path.is_dir():
-            yield from _folder(Listing.of(path))
+            yield from _folder(Listing.of(path), left_out)
         else:
             yield from _file(path, given=True)
     except OSError as problem:
@@ -50,7 +54,9 @@ def find(path: Path) -> Iterator[Thing]:
         raise InvalidModelFile(str(path), text, "Give a file or a folder that is there") from problem
 
 
-def _folder(folder: Listing) -> Iterator[Thing]:
+def _folder(folder: Listing, left_out: Path | None) -> Iterator[Thing]:
+    if folder.path.resolve() == left_out:
+        return
     taken: set[str] = set()
     for kind in KINDS.values():
         claim = kind.claim(folder)
@@ -63,19 +69,21 @@ def _folder(folder: Listing) -> Iterator[Thing]:
         if taken >= folder.files.keys():
             break
     for name, path in folder.files.items():
-        if name not in taken and path.suffix.lower() in _SUFFIXES and not _HELPERS.match(name):
+        if name not in taken and path.suffix.lower() in SUFFIXES and not _HELPERS.match(name):
             yield from _file(path, given=False)
     for path in folder.folders.values():
-        yield from _folder(Listing.of(path))
+        yield from _folder(Listing.of(path), left_out)
 
 
 def _file(path: Path, *, given: bool) -> Iterator[Thing]:
     """What a file holds; one that was not given by name may as well be something else."""
     if given and path.name.endswith(".index.json"):
-        claim = KINDS["weights"].claim(Listing(path.parent, {path.name: path}, {}))
+        claim = KINDS[WEIGHTS].claim(Listing(path.parent, {path.name: path}, {}))
         yield from claim.things if claim else ()
         return
     content = content_of(path)
+    if content == UNKNOWN:
+        content = promised(path)
     for kind in KINDS.values():
         if kind.holds(content):
             yield Thing(kind.name, path, (path,), name_of(path))

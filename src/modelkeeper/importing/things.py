@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from modelkeeper.importing.factories import Factory
     from modelkeeper.weights import Array
 
+WEIGHTS = "weights"  # the kind of files that need a factory
+
 # Names of files that say nothing of the model in them: it is then called as its folder is.
 _COMMON = frozenset(
     "model pytorch_model weights state_dict checkpoint best last final best_model adapter_model".split()

@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 from modelkeeper.client import ModelKeeperClient
 from modelkeeper.errors import InvalidMetric
 from modelkeeper.faults import warn
+from modelkeeper.integrations.tracking import facts_of, log_facts, trackers
 from modelkeeper.meta import read_training
 from modelkeeper.policy.objective import Objective, by_name, by_rule, numbers
+from modelkeeper.policy.quality import Metric
 from modelkeeper.run import EVERY, Run
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class WarmTraining:
         every: Seconds between two versions that are written while the training goes on.
         register: Whether to register what was trained; False: only ask.
         example_inputs: What the model runs on, if that cannot be found from the model itself.
+        track: A SummaryWriter of TensorBoard, a run of MLflow or W&B, or several of these: they are told how
+            the training starts, as active runs of MLflow and W&B are in any case, and all that is reported.
         query: Further arguments of `ModelKeeperClient.query_for_model`: calibrate, labels, probe ...
 
     Raises:
@@ -64,6 +68,7 @@ class WarmTraining:
         every: float = EVERY,
         register: bool = True,
         example_inputs: Any = None,
+        track: Any = (),
         **query: Any,
     ) -> None:
         self.client = client if isinstance(client, ModelKeeperClient) else ModelKeeperClient(client)
@@ -72,6 +77,7 @@ class WarmTraining:
         self._objective: Objective | None = by_name(monitor, mode) if monitor else None
         self._arguments: dict[str, Any] = {"monitor": monitor, "mode": mode, "keep": keep, "every": every}
         self._query, self._example_inputs, self._register = query, example_inputs, register
+        self._trackers = trackers(track)
         self.run: Run[Any] | None = None
         self.began = False  # a training; whether the keeper was asked is another question
         self.key = self.parent = ""  # what the training is called, and what it started from: see `begin`
@@ -137,6 +143,9 @@ class WarmTraining:
             self.parent = self.parent or self.run.answer.parent or ""
             with contextlib.suppress(TypeError):  # it cannot be referred to weakly
                 self._known[model] = self.key, self.parent
+        with self.client.faults.guard("How the training starts was not logged", ()):
+            if self.run is not None:
+                log_facts(self.facts(), self._trackers)
         return self.answer
 
     def report(self, metrics: Mapping[str, Any], model: Any = None, step: int | None = None) -> None:
@@ -147,14 +156,22 @@ class WarmTraining:
             model: The model as it was measured; see `Run.report`.
             step: When it was measured.
         """
+        given = numbers(metrics)
+        with self.client.faults.guard("This report was not logged", ()):
+            for tracker in self._trackers:
+                tracker.curve(given, step)
         if self.run is None or not self._register:
             return
         with self.client.faults.guard("This state of the model is not kept", ()):
-            given = numbers(metrics)
-            if self._objective is None:
-                self._objective = by_rule(given)
-            known = self._objective is not None and self._objective.measure(given) is not None
-            self.run.report(given, step=step, model=model if known else None)
+            known, given = self.measured(metrics)
+            self.run.report(given, step=step, model=None if known is None else model)
+
+    def measured(self, metrics: Mapping[str, Any]) -> tuple[Metric | None, dict[str, float]]:
+        """What is compared by, as these metrics of the tool say it, and all of them that are numbers."""
+        given = numbers(metrics)
+        if self._objective is None:
+            self._objective = by_rule(given)
+        return None if self._objective is None else self._objective.measure(given), given
 
     def finish(self, metrics: Mapping[str, Any] | None = None, model: Any = None) -> "Record | None":
         """The training has ended: register it. Twice is once."""
@@ -181,26 +198,14 @@ class WarmTraining:
 
     def facts(self) -> dict[str, str | float]:
         """How it started, as plain data under names that begin with `modelkeeper.`, for a tool that logs."""
-        answer = self.answer
-        if answer is None:
-            return {}
-        known: dict[str, str | float] = {
-            "start": "cold" if answer.cold else "warm",
-            "reason": answer.reason,
-            "advice": str(answer.advice),
-        }
-        if not answer.cold:
-            known |= {
-                "parent": answer.parent or "",
-                "parent_name": answer.parent_name,
-                "similarity": round(answer.similarity or 0.0, 6),
-                "exact": str(answer.exact).lower(),
-                "transferred": answer.transferred,
-            }
-        return {f"modelkeeper.{name}": value for name, value in known.items()}
+        return {} if self.answer is None else facts_of(self.answer)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_known"} | _NOT_BEGUN
+        return (
+            {name: value for name, value in self.__dict__.items() if name != "_known"}
+            | _NOT_BEGUN
+            | {"_trackers": []}
+        )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state | {"_known": weakref.WeakKeyDictionary()}

@@ -22,7 +22,7 @@ import pytest
 
 from modelkeeper.errors import CannotCalibrate, CannotProbe, InvalidSetting, InvalidWeights
 from modelkeeper.frontends import Frontend, describe, frontend_for, register, unregister
-from modelkeeper.frontends.protocol import layouts_of
+from modelkeeper.frontends.abilities import layouts_of
 from modelkeeper.graph import Graph, from_json, to_json
 from modelkeeper.layouts import Laid
 from modelkeeper.warmstart.transfer import transfer

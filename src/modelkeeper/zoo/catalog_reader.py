@@ -19,7 +19,7 @@ from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo.database import Database
 from modelkeeper.zoo.records import MAX_NAME, STORED, Event, Filter, Record, Viewer, is_id
 from modelkeeper.zoo.rows import FIELDS, batches, passing, records_of, shown, visible
-from modelkeeper.zoo.schema import clock, events, graphs, models
+from modelkeeper.zoo.schema import clock, events, graphs, models, tags
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,9 +85,15 @@ class CatalogReader:
     def find(
         self, wanted: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
     ) -> list[Record]:
-        """Records, in the order of a field (`-created`: the newest first)."""
-        column = models.c[order.removeprefix("-")]
-        ordered = [column.desc() if order.startswith("-") else column.asc(), models.c.key.desc()]
+        """Records, in the order of a field (`-created`: the newest first; `-value`: the best)."""
+        name = order.removeprefix("-")
+        column: sa.ColumnElement[Any] = models.c[name]
+        if name == "value":
+            column = sa.case((models.c.lower_is_better, -models.c.value), else_=models.c.value)
+        ordered = [
+            (column.desc() if order.startswith("-") else column.asc()).nulls_last(),
+            models.c.key.desc(),
+        ]
         chosen = sa.select(*FIELDS).where(*passing(wanted)).order_by(*ordered).limit(limit).offset(offset)
         with self.database.reading() as connection:
             return shown(connection, records_of(connection.execute(chosen)), wanted.viewer)
@@ -220,6 +226,18 @@ class CatalogReader:
         )
         with self.database.reading() as connection:
             return [float(value) for value in connection.execute(chosen).scalars()]
+
+    def words(self, wanted: Filter) -> tuple[dict[str, int], dict[str, int]]:
+        """The tasks and the tags of the models that pass a filter, each with how many have it."""
+        passed = passing(wanted)
+        by_task = sa.select(models.c.task, sa.func.count()).where(*passed).group_by(models.c.task)
+        keys = sa.select(models.c.key).where(*passed)
+        by_tag = sa.select(tags.c.tag, sa.func.count()).where(tags.c.key.in_(keys)).group_by(tags.c.tag)
+        with self.database.reading() as connection:
+            return tuple(  # type: ignore[return-value]
+                {str(word): int(number) for word, number in connection.execute(chosen) if word}
+                for chosen in (by_task, by_tag)
+            )
 
     # -- counts and events ----------------------------------------------------------------------
 

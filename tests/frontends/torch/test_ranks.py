@@ -1,5 +1,7 @@
 """Do processes that train together get one answer and equal weights, and does none wait for ever?"""
 
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -16,8 +18,9 @@ from modelkeeper import ModelKeeperClient
 from modelkeeper.client import KeeperWarning
 from modelkeeper.errors import InvalidMeta, InvalidWeights
 from modelkeeper.warmstart.answer import Answer
-from tests.helpers.processes import run
+from tests.helpers.processes import SECONDS, run
 
+ROOT = Path(__file__).parents[3]
 META = {"data": "digits", "task": "classification"}
 SCORED = META | {"accuracy": 0.9}
 Weights = dict[str, Any]
@@ -338,3 +341,20 @@ def test_a_training_is_reported_once(home: str, tmp_path: Path, everyone: bool) 
     assert other == (record if everyone else None)
     assert kept(home).count("mine") == 1
     assert took < 20
+
+
+# -- the example ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_the_example_runs(tmp_path: Path, size: int) -> None:
+    launch = (
+        [] if size == 1 else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
+    )
+    script = str(ROOT / "examples" / "distributed_ddp.py")
+    command = [sys.executable, *launch, script, "--zoo", str(tmp_path / "zoo")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("digits-32 registered") == size
+    assert ran.stdout.count("started from digits-32") == size
+    assert sorted(kept(str(tmp_path / "zoo"))) == ["digits-32", "digits-48"]

@@ -131,7 +131,11 @@ def test_a_sharded_model_starts_trains_and_is_registered(
 def query_from_meta(home: str) -> Weights:
     with torch.device("meta"):
         model = Network()
+    with pytest.raises(InvalidWeights, match="to_empty"):
+        client(home, on_error="raise").query_for_model(model, META)
     shard(model)
+    with pytest.raises(InvalidWeights, match="to_empty"):
+        client(home, on_error="raise").query_for_model(model, META)
     model.to_empty(device="cpu")
     _, answer = client(home).query_for_model(model, META)
     assert answer.transferred == 100

@@ -191,15 +191,8 @@ class Images(torch.utils.data.Dataset[dict[str, Tensor]]):
 
 
 def vision_transformer(width: int) -> nn.Module:
-    config = transformers.ViTConfig(
-        hidden_size=width,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        image_size=16,
-        patch_size=8,
-        num_labels=2,
-    )
+    sizes: dict[str, Any] = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.ViTConfig(hidden_size=width, image_size=16, patch_size=8, **sizes)
     return transformers.ViTForImageClassification(config)
 
 
@@ -207,14 +200,14 @@ def test_a_vision_transformer_in_a_bf16_trainer_starts_warm_and_is_registered(tm
     answers = []
 
     class Keep(transformers.TrainerCallback):  # type: ignore[misc]
-        def on_train_begin(self, *_: Any, model: Any, **__: Any) -> None:
-            answers.append(client.query_for_model(model)[1])
+        def on_train_begin(self, *_: Any, **given: Any) -> None:
+            answers.append(client.query_for_model(given["model"])[1])
 
-        def on_train_end(self, *_: Any, model: Any, **__: Any) -> None:
-            client.register_model(model, {"accuracy": 0.5})
+        def on_train_end(self, *_: Any, **given: Any) -> None:
+            client.register_model(given["model"], {"accuracy": 0.5})
 
     arguments = transformers.TrainingArguments(
-        tmp_path / "out", max_steps=1, bf16=True, use_cpu=True, report_to=[], disable_tqdm=True
+        str(tmp_path / "out"), max_steps=1, bf16=True, use_cpu=True, report_to=[], disable_tqdm=True
     )
     with ModelKeeperClient(tmp_path / "zoo", on_error="raise") as client:
         for width in (16, 24):

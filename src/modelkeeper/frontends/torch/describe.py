@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from modelkeeper.errors import CannotDescribe
 from modelkeeper.frontends.torch.inputs import Inputs, candidates
+from modelkeeper.frontends.torch.materialise import fill_tables
 from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.recorder import (
     CPU,
@@ -91,8 +92,9 @@ def listen(
     model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None, real: bool = False
 ) -> TorchTrace:
     """Trace a model's forward pass, and keep the tensors and operators of torch beside the trace."""
-    owned = named_tensors(model)
     with without_side_effects(model) as bare:
+        fill_tables(bare)
+        owned = named_tensors(bare)
         stand_in_whole(owned, [module for _, module in modules_by_name(bare)])
         recording, inputs, returned, notes = _run(bare, owned, example_inputs, real)
         traced = _traced(recording, inputs, pick_outputs(returned, outputs))

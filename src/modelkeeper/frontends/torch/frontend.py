@@ -15,22 +15,28 @@ from torch import Tensor, nn
 from modelkeeper.frontends.calibrating.examples import Examples
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, Progress
 from modelkeeper.frontends.programs.program import Program
+from modelkeeper.frontends.torch.adapters import refuse_adapters
 from modelkeeper.frontends.torch.behaviour import difference
 from modelkeeper.frontends.torch.calibrate import calibrate, example_of
 from modelkeeper.frontends.torch.describe import example, trace_model
 from modelkeeper.frontends.torch.examples import collect
 from modelkeeper.frontends.torch.frozen import frozen
 from modelkeeper.frontends.torch.inputs import Inputs
+from modelkeeper.frontends.torch.materialise import is_deferred, materialise
 from modelkeeper.frontends.torch.read_load import load, read
 from modelkeeper.frontends.torch.record_program import record_program
+from modelkeeper.frontends.torch.side_effects import unwrap
+from modelkeeper.frontends.torch.trained import trained
 from modelkeeper.frontends.torch.trials import Labelled, Loss, TorchTrial, duplicate, labelled
 from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.protocol import Freezing, Frontend, Team, Teamed
+    from modelkeeper.frontends.abilities import Choosy, Deferring, Freezing, Judging, Team, Teamed, Wrapped
+    from modelkeeper.frontends.protocol import Frontend
 
 M = TypeVar("M")
+_MARK = "_modelkeeper"  # the attribute of a module that holds what was written on it
 
 
 class TorchRunner:
@@ -117,20 +123,50 @@ class TorchFrontend:
         """The names of tensors that do not require gradients."""
         return frozen(model)
 
+    def trained(self, model: nn.Module) -> str:
+        """The signs that a model is not fresh from its initialisation."""
+        return trained(model)
+
+    def materialise(self, model: nn.Module) -> None:
+        """Memory and initial values for what is on the meta device."""
+        if is_deferred(model):
+            materialise(model)
+
     def team(self, model: nn.Module) -> "Team | None":
         """The processes of torch.distributed that train the model together."""
         from modelkeeper.frontends.torch.ranks import team
 
         return team(self, model)
 
+    def refuse(self, model: nn.Module) -> None:
+        """Refuse adapters: they are no models of their own."""
+        refuse_adapters(model)
+
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Tensor:
         """A tensor without numbers."""
         return example(shape, dtype)
+
+    def behind(self, model: nn.Module) -> nn.Module:
+        """The module behind wrappers."""
+        return unwrap(model)
+
+    def mark(self, model: nn.Module, mark: tuple[str, ...]) -> None:
+        """Write words on a module, as an attribute of the instance: no part of its `state_dict`."""
+        unwrap(model).__dict__[_MARK] = mark
+
+    def mark_of(self, model: nn.Module) -> tuple[str, ...]:
+        """What was written on a module, which `copy.deepcopy` and `pickle` hand on."""
+        mark = unwrap(model).__dict__.get(_MARK, ())
+        return mark if isinstance(mark, tuple) and all(isinstance(word, str) for word in mark) else ()
 
 
 FRONTEND = TorchFrontend()
 
 if TYPE_CHECKING:
+    _deferring: Deferring = FRONTEND
     _freezing: Freezing = FRONTEND
+    _judging: Judging = FRONTEND
     _teamed: Teamed = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so
+    _wrapped: Wrapped = FRONTEND
+    _choosy: Choosy = FRONTEND

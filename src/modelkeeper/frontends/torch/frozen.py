@@ -23,7 +23,9 @@ def frozen(model: nn.Module) -> frozenset[str]:
             still |= {id(tensor) for tensor in parameters}
             still |= {id(tensor) for tensor in module._buffers.values() if tensor is not None}
     return frozenset(
-        named.names[0] for named in named_tensors(model) if named.stored and id(named.tensor) in still
+        named.names[0]
+        for named in named_tensors(model)
+        if named.stored and id(named.tensor) in still and not named.tensor.is_meta  # it has nothing to keep
     )
 
 

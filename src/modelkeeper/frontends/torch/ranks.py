@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import torch.distributed as dist
 from torch import nn
 
-from modelkeeper.errors import CannotShare, ModelKeeperError, RanksApart
+from modelkeeper.errors import CannotShare, InvalidWeights, ModelKeeperError, RanksApart
 from modelkeeper.frontends.torch.collectives import Collectives
 from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.read_load import targets
@@ -108,6 +108,12 @@ class TorchTeam:
 
     def write(self, act: "Callable[[Frontend], T]", patience: float) -> T:
         """Act once on the models of all processes, which are equal afterwards."""
+        deferred = [named.names[0] for named in named_tensors(self.model) if named.tensor.is_meta]
+        if deferred:  # what one process makes of them, the others do not have
+            advice = "give it memory and values first (model.to_empty), or query in one process"
+            raise InvalidWeights(
+                deferred[0], f"it is on the meta device, and several processes train it; {advice}"
+            )
         return self._act(*self._meet("write", patience), act)
 
     def read(self, act: "Callable[[Frontend], T]", patience: float) -> T:

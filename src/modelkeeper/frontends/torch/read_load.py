@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from modelkeeper import _native
 from modelkeeper.errors import InvalidWeights
+from modelkeeper.frontends.torch.materialise import is_deferred, materialise
 from modelkeeper.frontends.torch.named_tensors import named_tensors
 from modelkeeper.frontends.torch.recorder import CPU, NamedTensor
 from modelkeeper.frontends.torch.shards import is_part, whole_of, write_part
@@ -51,7 +52,8 @@ def load(model: Module, weights: Mapping[str, Any]) -> Module:
     """Write weights into a model, in place, and return it: optimizers built on its parameters stay valid.
 
     Every name and shape is checked before the first number is written. Dtype and device of the model are
-    kept; tensors that `weights` does not name are left alone.
+    kept; tensors that `weights` does not name are left alone. A model on the meta device gets memory, and
+    initial values for what `weights` does not name: its parameters are then new ones (see `materialise`).
 
     Args:
         model: Any module, wrapped or not.
@@ -60,8 +62,24 @@ def load(model: Module, weights: Mapping[str, Any]) -> Module:
     Raises:
         InvalidWeights: A name is unknown or given twice, or a shape or kind of number does not fit. The
             model is then unchanged.
+        CannotMaterialise: The model is on the meta device, and nothing says how the rest is initialised. It
+            is then unchanged, too.
     """
     planned = targets(model, weights)
+    if not is_deferred(model):
+        _write(planned)
+        return model
+    undo = materialise(model, planned)
+    try:
+        _write(targets(model, {name: value for name, (_, value) in planned.items()}))
+    except BaseException:
+        undo()
+        raise
+    return model
+
+
+def _write(planned: Mapping[str, tuple[Tensor, Any]]) -> None:
+    """Write values into tensors, by name: all of them have been checked."""
     moved = {name: way for name, pair in planned.items() if (way := _as_bytes(*pair)) is not None}
     sources, outs = [source for source, _ in moved.values()], [out for _, out in moved.values()]
     _native.copy(sources, outs, torch.get_num_threads())
@@ -75,7 +93,6 @@ def load(model: Module, weights: Mapping[str, Any]) -> Module:
                     continue
                 shared = source.device == target.device and _place(source) == _place(target)
                 target.copy_(source.clone() if shared else source)  # what overlaps cannot be copied as it is
-    return model
 
 
 def targets(model: nn.Module, weights: Mapping[str, Any]) -> dict[str, tuple[Tensor, Any]]:
@@ -137,8 +154,6 @@ def as_array(name: str, tensor: Tensor) -> Array:
 def _fitting(name: str, value: Any, target: Tensor) -> Any:
     """Check that a value fits a model's tensor in shape and dtype; its numbers are not touched."""
     value = value.detach() if isinstance(value, Tensor) else np.asarray(value)
-    if target.is_meta:
-        raise InvalidWeights(name, "the model is on the meta device; materialise it first (model.to_empty)")
     if isinstance(value, Tensor) and value.is_meta:
         raise InvalidWeights(name, "the weight is on the meta device and has no numbers")
     if tuple(value.shape) != tuple(target.shape):

@@ -1,8 +1,8 @@
 """Run a model without leaving a trace on it.
 
 While `without_side_effects` is entered, every module is in evaluation mode, the user's hooks are off,
-wrappers (DataParallel, DistributedDataParallel, torch.compile) are looked through, as is the forward method
-that accelerate puts before a model's own, and autocast is off. Afterwards everything is as it was, also what
+wrappers (see `unwrap`) are looked through, so is the forward method that accelerate puts before the own one,
+and autocast is off. Afterwards everything is as it was, also what
 modules keep on themselves (caches, counters, `training` flags), and also when the forward pass raised.
 Settings of the whole process are not touched, so that other threads notice nothing; random numbers: see
 `random_state`.
@@ -26,7 +26,7 @@ _TABLES = ("_modules", "_parameters", "_buffers", *_HOOKS)
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The module behind DataParallel, DistributedDataParallel and torch.compile."""
+    """The module behind DataParallel, DistributedDataParallel, torch.compile and running averages."""
     while True:
         inner = _inner(model)
         if inner is None:
@@ -39,6 +39,8 @@ def _inner(model: nn.Module) -> nn.Module | None:
         inner = model.module
     elif type(model).__name__ == "OptimizedModule" and type(model).__module__.startswith("torch._dynamo"):
         inner = model._modules["_orig_mod"]
+    elif type(model).__name__ == "AveragedModel" and type(model).__module__.startswith("torch.optim."):
+        inner = model._modules["module"]
     else:
         return None
     assert isinstance(inner, nn.Module)

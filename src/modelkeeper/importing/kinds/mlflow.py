@@ -108,11 +108,12 @@ def _metrics(folder: Path) -> dict[str, Any]:
 
 
 def _last_values(folder: Path) -> Iterator[tuple[str, float]]:
-    """Of each metric of a run its last value: a file of lines `time value step`."""
+    """Of each metric of a run the value of its last step: a file of lines `time value step`."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.stat().st_size <= _MOST:
-            words = (path.read_text(errors="replace").splitlines() or [""])[-1].split()
+            lines = [line.split() for line in path.read_text(errors="replace").splitlines()]
             try:
-                yield path.relative_to(folder).as_posix(), float(words[1])
+                steps = [(int(words[2]), int(words[0]), float(words[1])) for words in lines]
+                yield path.relative_to(folder).as_posix(), max(steps)[2]
             except (IndexError, ValueError):
                 continue

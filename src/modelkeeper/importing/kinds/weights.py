@@ -17,7 +17,7 @@ from modelkeeper.importing.factories import Factory
 from modelkeeper.importing.fitting import fit
 from modelkeeper.importing.kinds.kept import program_beside, record_beside
 from modelkeeper.importing.kinds.shards import INDICES, shards, shards_problem
-from modelkeeper.importing.things import Claim, Listing, Shape, Source, Terms, Thing, name_of
+from modelkeeper.importing.things import WEIGHTS, Claim, Listing, Shape, Source, Terms, Thing, name_of
 from modelkeeper.weights import Array, open_file
 from modelkeeper.zoo.blobs import GRAPH
 
@@ -27,7 +27,7 @@ _WHICH = "Say with --model which model it is of: module:factory, or a graph that
 class Weights:
     """Files of weights by name."""
 
-    name = "weights"
+    name = WEIGHTS
 
     def claim(self, folder: Listing) -> Claim | None:
         """What indices in a folder name."""

@@ -1,1 +1,5 @@
-"""What Hugging Face's transformers leave behind and call: folders with a config and weights."""
+"""Hugging Face's transformers: a callback for their Trainer, and the folders that they leave behind."""
+
+from modelkeeper.integrations.huggingface.callback import WarmStart
+
+__all__ = ["WarmStart"]

@@ -1,0 +1,166 @@
+"""A zoo as a client holds it: opened when it is needed, used once by processes that train together.
+
+connection.coordinator          opened when it is first asked for, and again after `stop`
+connection.describe(model)      what a model is, for those who register it
+connection.once(model, act)     in one of the processes that train the model
+pickle.dumps(connection)        goes by its address; the copy opens the zoo anew
+"""
+
+import getpass
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from modelkeeper.coordinator import Coordinator, target
+from modelkeeper.faults import Faults
+from modelkeeper.frontends import Frontend, frontend_for
+from modelkeeper.frontends.abilities import refuse, team_of
+from modelkeeper.lineage import Starts, name_of
+from modelkeeper.run import Described
+from modelkeeper.settings import MEMORY
+from modelkeeper.tracing.describe import describe
+from modelkeeper.zoo.records import Record, Registration
+from modelkeeper.zoo.zoo import MAX_PROGRAM
+
+if TYPE_CHECKING:
+    from modelkeeper.weights import Array
+
+T = TypeVar("T")
+_log = logging.getLogger("modelkeeper")
+
+
+class Connection:
+    """One zoo, in this process or behind HTTP, and what becomes of faults on the way to it."""
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str] | None = None,
+        *,
+        on_error: str = "cold",
+        user: str = "",
+        token: str = "",
+        **settings: Any,
+    ) -> None:
+        self.faults = Faults(on_error)
+        self._target = target(uri, token=token, **settings)
+        self.uri, self.settings = self._target.uri, self._target.settings
+        self.on_error = on_error
+        self._given = {"on_error": on_error, "user": user, "token": token, **settings}
+        self.user = user or login()
+        self._opened: Coordinator | None = None
+        self._opening = threading.Lock()
+        in_memory = self.settings.in_memory and not self._target.url
+        self._starts = Starts(f"{MEMORY} {id(self)}" if in_memory else self._place)
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """What the client talks to; opened when it is first needed."""
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._target.open()
+            return self._opened
+
+    def describe(self, model: Any, example_inputs: Any = None) -> Described:
+        """What a model is, apart from its weights, for those who register it.
+
+        Raises:
+            CannotDescribe: It did not run on the inputs there were.
+            ModelRefused: It is not to be registered.
+        """
+        frontend = frontend_for(model)
+        refuse(frontend, model)
+        trace = frontend.trace(model, example_inputs)
+        program = program_of(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
+        return Described(name_of(frontend, model), describe(trace), program)
+
+    def once(self, model: Any, act: Callable[[Frontend], T]) -> T:
+        """Act in one of the processes that train a model together; what came of it comes to all of them."""
+        frontend = frontend_for(model)
+        team = team_of(frontend, model)
+        return act(frontend) if team is None else team.read(act, self.settings.patience)
+
+    def aside(self, model: Any, act: Callable[[Frontend], None], speaks: bool) -> None:
+        """Act in the process that speaks for those that train a model together, without holding them up.
+
+        Of a model that is divided among them all have to take part.
+        """
+        frontend = frontend_for(model)
+        team = team_of(frontend, model)
+        if team is not None and team.divided:
+            team.read(act, self.settings.patience)
+        elif speaks:
+            act(frontend)
+
+    def keep(
+        self,
+        described: Described,
+        tensors: "Mapping[str, Array] | Iterable[tuple[str, Array]]",
+        registration: Registration,
+    ) -> Record:
+        """Register a model by what it is, its weights and what is said of it."""
+        named = tensors.items() if isinstance(tensors, Mapping) else tensors
+        return self.coordinator.register(
+            described.graph, registration, named, owner=self.user, program=described.program
+        ).record
+
+    def stop(self) -> None:
+        """Let go of the zoo. The client can be used again; it then opens it anew."""
+        with self._opening:
+            if self._opened is not None and self.uri != MEMORY:
+                self._opened.close()
+                self._opened = None
+
+    close = stop
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.settings.in_memory and not self._target.url:
+            advice = "give it a folder or the address of a coordinator instead of :memory:"
+            raise TypeError(f"a zoo in the memory of this process cannot be shared with others: {advice}")
+        return _again, (type(self), self._place, self._given | {"user": self.user})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _speaks(self, model: Any) -> bool:
+        """Does this process report for those that train the model with it?"""
+        asked: list[Frontend] = []
+        with self.faults.guard("What this process reports is not kept"):
+            self.once(model, asked.append)
+        return bool(asked)
+
+    @property
+    def _place(self) -> str:
+        return self._target.url or str(self.settings.folder.absolute())
+
+
+def _again(kind: type[Connection], uri: str, given: dict[str, Any]) -> Connection:
+    """A connection that was pickled."""
+    return kind(uri, **given)
+
+
+def program_of(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
+    """What a model computes, for those who start from it; nothing if that cannot be written down."""
+    if frontend.runner is None:
+        return b""
+    try:
+        program = frontend.runner.record_program(model, example_inputs).to_bytes()
+    except Exception as problem:  # noqa: BLE001 (it runs the user's code once more; the weights are what counts)
+        _log.info("registered without a program: %s", problem)
+        return b""
+    return program if len(program) <= MAX_PROGRAM else b""
+
+
+def login() -> str:
+    """Who uses this machine."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without a name for its user
+        return "unknown"

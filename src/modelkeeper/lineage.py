@@ -1,0 +1,46 @@
+"""Which parent did a model start from, also when it has been wrapped or copied since?
+
+A start is kept in mind by the model itself, as long as it lives, and written on it, if its front end can: a
+copy (of `copy.deepcopy`, of a running average, of another process) carries it along.
+"""
+
+import contextlib
+import weakref
+from typing import Any
+
+from modelkeeper.errors import UnknownFramework
+from modelkeeper.frontends import Frontend, frontend_for
+from modelkeeper.frontends.abilities import behind, mark, mark_of
+from modelkeeper.warmstart.answer import Answer
+
+
+class Starts:
+    """What models started from, in one zoo. `zoo` names it, for models that come from elsewhere."""
+
+    def __init__(self, zoo: str) -> None:
+        self._zoo = zoo
+        self._answers: weakref.WeakKeyDictionary[Any, Answer] = weakref.WeakKeyDictionary()
+
+    def remember(self, model: Any, answer: Answer) -> None:
+        """Keep in mind what a model started from."""
+        frontend = frontend_for(model)
+        with contextlib.suppress(TypeError):  # some models cannot be referred to weakly
+            self._answers[behind(frontend, model)] = answer
+        mark(frontend, model, (self._zoo, answer.parent or "", repr(answer.similarity or 0.0)))
+
+    def recall(self, model: Any) -> Answer | None:
+        """The start of a model, or of the one that it is a copy of, if it was in this zoo."""
+        with contextlib.suppress(TypeError, ValueError, UnknownFramework):
+            frontend = frontend_for(model)
+            known = self._answers.get(behind(frontend, model))
+            if known is not None:
+                return known
+            zoo, parent, similarity = mark_of(frontend, model)
+            if zoo == self._zoo:
+                return Answer(parent=parent, similarity=float(similarity))
+        return None
+
+
+def name_of(frontend: Frontend, model: Any) -> str:
+    """What a model is called if nobody says otherwise: by its class, whatever wraps it."""
+    return type(behind(frontend, model)).__name__
