@@ -61,7 +61,8 @@ class WarmStart(_Callback):  # type: ignore[misc]
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "WarmStart":
-        made: WarmStart = object.__new__(_derived(cls, _callbacks_in_use()))
+        kind: Any = cls
+        made: WarmStart = object.__new__(_derived(kind, _callbacks_in_use()))
         return made
 
     def __init__(
