@@ -23,7 +23,7 @@ X, Y = torch.tensor(images / 16, dtype=torch.float32), torch.tensor(labels)
 def objective(trial: optuna.Trial, client: ModelKeeperClient, register: bool, epochs: int) -> float:
     """Train one network; how wide and how deep is to be found."""
     torch.manual_seed(0)
-    width, layers = trial.suggest_int("width", 16, 64, step=16), [nn.Flatten()]
+    width, layers = trial.suggest_int("width", 16, 64, step=16), list[nn.Module]()
     for inputs in [64, *[width] * (trial.suggest_int("depth", 1, 3) - 1)]:
         layers += [nn.Linear(inputs, width), nn.ReLU()]
     model = nn.Sequential(*layers, nn.Linear(width, 10))
@@ -38,7 +38,7 @@ def objective(trial: optuna.Trial, client: ModelKeeperClient, register: bool, ep
             run.report(accuracy, epoch)
             if trial.should_prune():
                 raise optuna.TrialPruned
-    return accuracy
+    return float(accuracy)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

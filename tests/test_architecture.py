@@ -40,12 +40,22 @@ ORDER = (
     "connection",
     "client",
     "integrations",
+    "importing",
     "cli",
     "testing",
     "__main__",
 )
-FRAMEWORKS = {"torch", "tensorflow", "keras", "keras_tuner", "autokeras", "jax", "onnx", "transformers"}
-TUNERS = {"keras": ("keras_tuner", "autokeras")}  # what trains models of a framework
+FRAMEWORKS = {"torch", "tensorflow", "keras", "jax", "onnx", "transformers"}
+# Where people train.
+FRAMEWORKS |= {"keras_tuner", "autokeras", "ray", "lightning", "pytorch_lightning", "accelerate", "peft"}
+FRAMEWORKS |= {"optuna", "mlflow", "wandb", "tensorboard", "skorch", "fastai"}
+# What the rooms of one framework may import besides it.
+ALONG = {
+    "keras": ("keras_tuner", "autokeras"),
+    "huggingface": ("transformers", "torch", "peft", "accelerate"),
+    **{tool: ("torch", tool) for tool in ("ray", "skorch", "fastai", "mlflow")},
+    "lightning": ("torch", "pytorch_lightning"),
+}
 MOST_LINES = 400
 MOST_LINES_OF_A_FUNCTION = 60
 GENERATED = {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
@@ -94,7 +104,7 @@ def test_only_front_ends_and_integrations_import_their_framework() -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
         room = re.match(r"(?:frontends|integrations)/(\w+)[./]", path.relative_to(PACKAGE).as_posix())
         foreign = {name.partition(".")[0] for name in names_in(path)} & FRAMEWORKS
-        foreign -= {room[1], *TUNERS.get(room[1], ())} if room else set()
+        foreign -= {room[1], *ALONG.get(room[1], ())} if room else set()
         strays += [f"{path.relative_to(ROOT)} imports {name}" for name in sorted(foreign)]
     assert not strays, listed("what needs a framework belongs to its front end or integration", strays)
 
@@ -108,7 +118,7 @@ def test_the_core_and_the_command_line_start_without_numpy_or_a_framework() -> N
 # Words of the vocabulary that mean something else, too: a role of a tensor, what an inserted tensor is, the
 # name of an argument, the code of a reason, an attribute.
 ALSO = set("mean zero input output scale linear norm unused empty where index gather".split())
-ALSO |= {"minimum", "neg", "select"}  # names of ours, and of metrics
+ALSO |= {"minimum", "neg", "select", "min", "max"}  # names of ours, of metrics and their directions
 SPELLING = ("graph/vocabulary/", "graph/wire_v1.py", "tracing/rules/", "tracing/degrees.py", "frontends/")
 
 

@@ -96,10 +96,10 @@ def on_each_rank(config: dict[str, Any]) -> None:
 
     model = net(config["width"])
     warm_start(model)
-    before = float(model[0].weight.detach().sum())
+    before = float(next(model.parameters()).detach().sum())
     prepared = ray.train.torch.prepare_model(model)
     learn(prepared)
-    weight = float(model[0].weight.detach().sum())
+    weight = float(next(model.parameters()).detach().sum())
     rank = train.get_context().get_world_rank()
     with open(os.path.join(config["folder"], f"{rank}"), "w") as file:
         file.write(f"{weight}")

@@ -30,15 +30,14 @@ def train(client: ModelKeeperClient, track: Any = ()) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:tensorboard")
 def test_tensorboard_gets_facts_and_curves(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    reading: Any = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     from torch.utils.tensorboard import SummaryWriter
 
     with ModelKeeperClient(tmp_path / "zoo") as client, SummaryWriter(str(tmp_path / "board")) as writer:
         train(client, track=writer)
         _, answer = client.query_for_model(torch.nn.Linear(4, 2), META)
         log_start(answer, writer)
-    read: Any = EventAccumulator(str(tmp_path / "board"))
+    read = reading.EventAccumulator(str(tmp_path / "board"))
     read.Reload()
     curve = [round(event.value, 2) for event in read.Scalars("modelkeeper/val_acc")]
     assert sorted(curve) == [0.8, 0.81, 0.9, 0.91]

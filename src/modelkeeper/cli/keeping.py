@@ -34,7 +34,7 @@ SHOWN = 50  # lines of a table, unless more are asked for
     default="-created",
     show_default=True,
     metavar="FIELD",
-    help=f"The order, by one of {', '.join(_SORTED)}; with - the largest first.",
+    help=f"The order, by one of {', '.join(_SORTED)}; with - the largest first, of value the best.",
 )
 @click.option(
     "--limit",

@@ -119,6 +119,10 @@ def retain(items: Iterable[Item], capacity: int, *, half_life: float = HALF_LIFE
     return Retention(frozenset(item.id for item in kept), tuple(gone), gap == 0, gap, total, note)
 
 
+def _days(seconds: float) -> str:
+    return f"{seconds / DAY:.3g} days" if seconds >= DAY else "less than a day"
+
+
 def _reason(item: Item, room: int) -> str:
     """Why a model goes, in words."""
     if room < 0:
@@ -126,7 +130,7 @@ def _reason(item: Item, room: int) -> str:
     if item.bytes > room:
         return f"{_size(item.bytes)} do not fit into {_size(room)}"
     hits = "never a parent" if not item.hits else f"{item.hits:,} times a parent"
-    facts = [hits, f"idle for {item.idle / DAY:.3g} days", f"standing {item.standing:.2f}"]
+    facts = [hits, f"idle for {_days(item.idle)}", f"standing {item.standing:.2f}"]
     if item.cover < 1:
         facts.append(f"{1 - item.cover:.0%} covered by a better model")
     return f"others are worth more in the same room: {', '.join(facts)}"

@@ -85,9 +85,15 @@ class CatalogReader:
     def find(
         self, wanted: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
     ) -> list[Record]:
-        """Records, in the order of a field (`-created`: the newest first)."""
-        column = models.c[order.removeprefix("-")]
-        ordered = [column.desc() if order.startswith("-") else column.asc(), models.c.key.desc()]
+        """Records, in the order of a field (`-created`: the newest first; `-value`: the best)."""
+        name = order.removeprefix("-")
+        column: sa.ColumnElement[Any] = models.c[name]
+        if name == "value":
+            column = sa.case((models.c.lower_is_better, -models.c.value), else_=models.c.value)
+        ordered = [
+            (column.desc() if order.startswith("-") else column.asc()).nulls_last(),
+            models.c.key.desc(),
+        ]
         chosen = sa.select(*FIELDS).where(*passing(wanted)).order_by(*ordered).limit(limit).offset(offset)
         with self.database.reading() as connection:
             return shown(connection, records_of(connection.execute(chosen)), wanted.viewer)

@@ -1,5 +1,7 @@
 """WarmStart in real trainings of fastai."""
 
+import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from modelkeeper.errors import InvalidMeta  # noqa: E402
 from modelkeeper.integrations.fastai import WarmStart  # noqa: E402
 
 nn = torch.nn
+ROOT = Path(__file__).parents[3]
 META = {"data": "halves", "task": "classification"}
 X = torch.rand(48, 6, generator=torch.Generator().manual_seed(0))
 Y = (X.sum(1) > 3).long()
@@ -77,7 +80,7 @@ def test_what_goes_on_is_not_asked_for(client: Any, tmp_path: Path) -> None:
 def test_finding_a_learning_rate_and_predicting_are_no_trainings(client: Any, tmp_path: Path) -> None:
     warm = WarmStart(client, META)
     learn = learner(warm, path=tmp_path)
-    learn.lr_find(num_it=3, show_plot=False)
+    learn.lr_find(num_it=30, show_plot=False)
     learn.get_preds()
     learn.validate()
     assert warm.answer is None
@@ -94,12 +97,12 @@ def test_an_early_stop_is_an_end_and_an_error_leaves_what_was_reported(client: A
     assert warm.record.metric == "loss"
 
     def fail(*_: Any) -> Any:
-        raise ValueError
+        raise ValueError("no loss")
 
     learn = learner(warm, width=9)
     learn.fit(1)
     learn.loss_func = fail
-    with pytest.raises(ValueError, match=""):
+    with pytest.raises(ValueError, match="no loss"):
         learn.fit(1)
     assert client.coordinator.count() == 2
 
@@ -111,3 +114,16 @@ def test_nothing_stops_a_training(tmp_path: Path) -> None:
     assert "starts cold" in str(seen[0].message)
     with pytest.raises(InvalidMeta):
         WarmStart(tmp_path, {"dat": 1})
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / "fastai_fit.py"), run_name="example")
+    example["main"](["--epochs", "1"])
+    assert "width 48, 1 epochs, warm" in capsys.readouterr().out
+
+
+def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs/integrations/fastai.md").read_text()
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        exec(compile(block, "fastai.md", "exec"), {"__name__": "__main__"})
+        assert capsys.readouterr().out.splitlines()[-1:] == re.findall(r"# -> (.*)", block)

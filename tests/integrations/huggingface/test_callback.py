@@ -75,6 +75,16 @@ def test_a_second_training_starts_from_the_first_and_both_are_registered(
     assert client.coordinator.count() == 2
 
 
+def test_a_cold_start_trains_as_without_the_callback(client: ModelKeeperClient, tmp_path: Path) -> None:
+    ends = []
+    for callbacks in ([], [WarmStart(client, META)]):
+        torch.manual_seed(0)
+        model = bert()
+        trainer(model, arguments(tmp_path, seed=1), Watch(), callbacks=callbacks).train()
+        ends.append(model.state_dict())
+    assert same(*ends)
+
+
 def test_the_optimizer_trains_what_was_loaded(client: ModelKeeperClient, tmp_path: Path) -> None:
     trainer(bert(16), arguments(tmp_path), WarmStart(client, META)).train()
     model, watch = bert(16), Watch()
@@ -217,7 +227,9 @@ def test_early_stopping_ends_a_training(client: ModelKeeperClient, tmp_path: Pat
 
 def test_without_evaluation_it_says_so_and_waits_for_one(client: ModelKeeperClient, tmp_path: Path) -> None:
     warm = WarmStart(client, META)
-    runs = trainer(bert(), arguments(tmp_path, num_train_epochs=1, eval_strategy="no"), warm)
+    runs = trainer(
+        bert(), arguments(tmp_path, num_train_epochs=1, eval_strategy="no", eval_on_start=True), warm
+    )
     with pytest.warns(KeeperWarning, match=r"trainer\.evaluate"):
         runs.train()
     assert client.coordinator.count() == 0

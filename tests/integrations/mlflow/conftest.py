@@ -15,6 +15,8 @@ FOREIGN = (
     r"ignore::FutureWarning:mlflow",
     r"ignore::UserWarning:mlflow",
     r"ignore::DeprecationWarning:pytorch_lightning",
+    r"ignore::FutureWarning:pytorch_lightning",
+    r"ignore::UserWarning:pytorch_lightning",
     r"ignore::DeprecationWarning:lightning_fabric",
     r"ignore::ResourceWarning",  # SQLite connections that MLflow leaves to the garbage collector
     r"ignore::pytest.PytestUnraisableExceptionWarning",

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-optuna = pytest.importorskip("optuna")
-torch = pytest.importorskip("torch")
+optuna: Any = pytest.importorskip("optuna")
+torch: Any = pytest.importorskip("torch")
 
 from modelkeeper import KeeperWarning, ModelKeeperClient  # noqa: E402
 from modelkeeper.errors import InvalidMeta, InvalidSetting  # noqa: E402

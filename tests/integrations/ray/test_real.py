@@ -1,5 +1,8 @@
 """Does a real cluster of Ray, with two workers, start trials warm and keep one model of each?"""
 
+import ast
+import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from modelkeeper.zoo.records import Record
 from tests.helpers import ray_trials
 from tests.helpers.ray_trials import META
 
+ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.usefixtures("cluster")
 
 
@@ -37,7 +41,7 @@ def test_a_grid_starts_warm_and_each_trial_is_one_finished_model(tmp_path: Path)
     tuner = warm.tuner(
         ray_trials.of_a_grid, param_space=space, tune_config=config, run_config=run_config(tmp_path)
     )
-    results = tuner.fit()
+    results: Any = tuner.fit()
     assert not results.errors
     assert [result.metrics["modelkeeper"]["start"] for result in results] == ["cold", "warm", "warm"]
     records = zoo_of(warm)
@@ -54,7 +58,7 @@ def test_what_a_scheduler_stops_is_registered_with_its_last_report(tmp_path: Pat
     tuner = warm.tuner(
         ray_trials.of_a_grid, param_space=space, tune_config=config, run_config=run_config(tmp_path)
     )
-    results = tuner.fit()
+    results: Any = tuner.fit()
     ends = {result.config["good"]: result.metrics for result in results}
     records = zoo_of(warm)
     assert len(records) == 3
@@ -93,7 +97,7 @@ def test_a_population_exploits_across_widths(tmp_path: Path) -> None:
         tune_config=config,
         run_config=run_config(tmp_path, stop=stop),
     )
-    results = tuner.fit()
+    results: Any = tuner.fit()
     assert not results.errors
     assert max(result.metrics["exact"] for result in results) >= 0, "nobody went on from another"
     assert len(zoo_of(warm)) == 2
@@ -112,7 +116,7 @@ def test_a_class_is_used_for_several_trials(tmp_path: Path) -> None:
         tune_config=config,
         run_config=run_config(tmp_path, stop=stop, checkpoint_config=checkpoints),
     )
-    results = tuner.fit()
+    results: Any = tuner.fit()
     assert not results.errors
     assert [result.metrics["modelkeeper"]["start"] for result in results] == ["cold", "warm", "warm"]
     records = zoo_of(warm)
@@ -125,23 +129,18 @@ def test_a_class_is_used_for_several_trials(tmp_path: Path) -> None:
 
 def test_a_trainer_with_two_workers_starts_warm_on_both_and_registers_once(tmp_path: Path) -> None:
     warm = WarmStart(tmp_path / "zoo", META)
-    for number, good in enumerate((0.5, 0.6)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        trainer = TorchTrainer(
-            warm.loop(ray_trials.on_each_rank),
-            train_loop_config={"width": 4 + 2 * number, "good": good, "folder": str(folder)},
-            scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.5}),
-            run_config=TrainRunConfig(storage_path=str(tmp_path / "results"), name=f"run-{number}"),
-        )
-        trainer.fit()
-        assert (folder / "0").read_text() == (folder / "1").read_text()
-    records = sorted(zoo_of(warm), key=lambda record: record.value or 0)
-    assert [(record.value, record.finished, record.name) for record in records] == [
-        (0.5, True, "run-0"),
-        (0.6, True, "run-1"),
-    ]
-    assert records[1].parent == records[0].id
+    parent = warm.client.register_model(ray_trials.net(4), META | {"accuracy": 0.5})
+    trainer = TorchTrainer(
+        warm.loop(ray_trials.on_each_rank),
+        train_loop_config={"width": 6, "good": 0.6, "folder": str(tmp_path)},
+        scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.5}),
+        run_config=TrainRunConfig(storage_path=str(tmp_path / "results"), name="mine"),
+    )
+    trainer.fit()
+    assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text()
+    record, other = zoo_of(warm)
+    assert other == parent
+    assert (record.value, record.finished, record.name, record.parent) == (0.6, True, "mine", other.id)
 
 
 def test_a_client_of_a_module_goes_to_the_workers(tmp_path: Path) -> None:
@@ -155,7 +154,26 @@ def test_a_client_of_a_module_goes_to_the_workers(tmp_path: Path) -> None:
         tune_config=config,
         run_config=run_config(tmp_path),
     )
-    results = tuner.fit()
+    results: Any = tuner.fit()
     assert not results.errors
     assert [result.metrics["cold"] for result in results] == [True, False]
     assert [record.finished for record in client.coordinator.models()] == [False, False]
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / "ray_tune_search.py"), run_name="example")
+    example["main"](["--widths", "8"])
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("epochs, accuracy" in line for line in lines) == 2
+    assert sum("in the zoo" in line for line in lines) == 2
+
+
+def test_the_page_is_python_and_imports_what_there_is() -> None:
+    """What its blocks show is run above."""
+    page = (ROOT / "docs" / "integrations" / "ray.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 4
+    for block in blocks:
+        for node in ast.parse(block).body:
+            if isinstance(node, ast.ImportFrom):
+                exec(compile(ast.Module([node], []), "docs/integrations/ray.md", "exec"), {})

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("ray")
 
-from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, HyperBandScheduler
+from ray.tune.schedulers import ASHAScheduler, HyperBandScheduler
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.integrations.ray.process import TIME, Sent
@@ -17,7 +17,7 @@ from modelkeeper.integrations.ray.trainable import budget_of, kept, spent
     ("scheduler", "stop", "budget"),
     [
         (None, None, {}),
-        (FIFOScheduler(), {"training_iteration": 5}, {"training_iteration": 5}),
+        (None, {"training_iteration": 5}, {"training_iteration": 5}),
         (ASHAScheduler(max_t=8), None, {"training_iteration": 8}),
         (ASHAScheduler(max_t=8), {"training_iteration": 5}, {"training_iteration": 5}),
         (ASHAScheduler(max_t=8, time_attr=TIME), {"accuracy": 0.9}, {TIME: 8, "accuracy": 0.9}),

@@ -16,12 +16,21 @@ from modelkeeper.frontends.torch.recorder import NamedTensor, place
 from modelkeeper.frontends.torch.shards import reshard
 from modelkeeper.frontends.torch.side_effects import modules_by_name
 
+_QUANTISED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.ao.nn.sparse.quantized")
+
 
 def named_tensors(model: nn.Module) -> list[NamedTensor]:
-    """Every parameter and buffer of a model once, with all of its names, in the order of the modules."""
+    """Every parameter and buffer of a model once, with all of its names, in the order of the modules.
+
+    Raises:
+        CannotDescribe: A layer has weights that are no tensors, or that have no shape yet.
+    """
     reshard(model)
     by_place: dict[Any, NamedTensor] = {}
     for prefix, module in modules_by_name(model, repeat=True):
+        if type(module).__module__.startswith(_QUANTISED) and hasattr(module, "_packed_params"):
+            problem = f"its layer {prefix!r} is quantised, and holds its weights packed, not as tensors"
+            raise CannotDescribe(type(model).__name__, problem, "Register the model before quantising it")
         for parameter, table in ((True, module._parameters), (False, module._buffers)):
             for key, tensor in table.items():
                 if tensor is None:

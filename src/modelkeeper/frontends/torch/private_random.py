@@ -30,6 +30,10 @@ class PrivateRandom(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._seed = seed
         self._generators: dict[torch.device, torch.Generator] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise torch imports its compiler, which takes seconds, to keep away from it
+
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

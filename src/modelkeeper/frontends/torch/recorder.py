@@ -23,6 +23,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from modelkeeper.frontends.torch.aten import AtenOperator, aten_operator
+from modelkeeper.frontends.torch.known_shapes import known_shape
 from modelkeeper.frontends.torch.private_random import PrivateRandom
 from modelkeeper.graph.vocabulary import BATCH_NORM, GROUP_NORM, LAYER_NORM
 
@@ -91,6 +92,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._results: dict[Any, Any] = {}
         self._random = PrivateRandom()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise torch imports its compiler, which takes seconds, to keep away from it
+
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -148,6 +153,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         if func._schema.name in _KEEP_SHAPE:
             return torch.empty_strided(args[0].shape, args[0].stride(), dtype=args[0].dtype, device=META)
+        made = known_shape(func, operator, args) if not kwargs else None
+        if made is not None:
+            return made
         key = (func, _key(args), _key(tuple(kwargs.items())))
         known = self._results.get(key)
         if known is not None:

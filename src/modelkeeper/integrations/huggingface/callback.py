@@ -109,11 +109,11 @@ class WarmStart(TrainerCallback):
             mode=mode,
             **self._arguments,
         )
-        self._training = _Training(warm, model, self._registers(model))
         answer = warm.begin(model, key=key, resumed=bool(reason))
         remember(model)
-        if answer is None or warm.run is None:
+        if answer is None or warm.run is None:  # it could not even be asked, and a warning has said why
             return
+        self._training = _Training(warm, model, self._registers(model))
         if reason:
             answer = warm.run.answer = msgspec.structs.replace(answer, reason=f"not asked: {reason}")
         self.answers.append(answer)

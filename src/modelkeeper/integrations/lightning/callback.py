@@ -175,6 +175,7 @@ class WarmStart(_Callback):  # type: ignore[misc]
         if self._network is not None:
             self._network = None
             _ = self._warm.stop() if trainer.fast_dev_run else self._warm.finish()
+            trainer.strategy.barrier("modelkeeper")  # the first process tells the others what it registered
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """When a training was interrupted or has failed."""

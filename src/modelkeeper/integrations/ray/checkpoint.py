@@ -21,11 +21,11 @@ import msgspec
 import ray.train
 from ray.tune import Checkpoint
 
-from modelkeeper import transfer
 from modelkeeper.errors import InvalidWeights
 from modelkeeper.frontends import describe, frontend_for
 from modelkeeper.graph import Graph, from_json, to_json
 from modelkeeper.run import Described
+from modelkeeper.warmstart.transfer import transfer
 from modelkeeper.weights import Header, open_file, stream
 from modelkeeper.zoo.records import Registration
 

@@ -70,6 +70,7 @@ class WarmStart(Callback):  # type: ignore[misc]  # skorch has no types
         self.register, self.example_inputs = register, example_inputs
         self.__dict__ |= query  # parameters, as scikit-learn sees them, are attributes of their own
         self.warm_ = self._made()
+        self.client = self.warm_.client  # clones share it: it may be of a zoo in memory
 
     def _given(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if not name.endswith("_")}
@@ -97,7 +98,7 @@ class WarmStart(Callback):  # type: ignore[misc]  # skorch has no types
         return self
 
     def __sklearn_clone__(self) -> "WarmStart":
-        return type(self)(**self._given())  # it shares the client, which may be of a zoo in memory
+        return type(self)(**self._given())
 
     # -- hooks: skorch calls them with the net ---------------------------------------------------
 

@@ -1,0 +1,111 @@
+"""Every error modelkeeper raises on purpose.
+
+ModelKeeperError
+├── InvalidGraph         a graph breaks its own rules, or its bytes are no graph
+├── UnknownFramework     no front end takes this model
+├── InvalidModelFile     a file holds no model, or one that breaks the rules of its format
+├── CannotDescribe       the model did not run on the inputs there were
+├── NoProgram            a model cannot be written down as a program
+├── InvalidProgram       a program breaks its own rules, or cannot run on what it is given
+├── CannotCalibrate      examples or models do not serve to calibrate
+├── CannotMaterialise    nothing says how a model without memory is initialised
+├── CannotProbe          batches, a loss or an optimizer do not serve to let starts race
+├── CannotShare          the processes that train a model cannot be told from how it is divided
+├── RanksApart           not all processes that train a model together have called
+├── InvalidWeights       weights do not fit the model they were meant for
+├── InvalidPairs         an alignment names layers that are not there, or one of them twice
+├── CannotGather         a tensor cannot be filled from another one in the way that was asked for
+├── TooLargeToMatch      a graph has more layers than an alignment takes
+├── InvalidIndex         the files of a search index cannot be used
+├── InvalidSetting       a setting has a value that cannot work
+├── InvalidMeta          what was said of a model cannot be so
+├── ModelRefused         the zoo did not take a model
+├── UnknownModel         no model of the zoo is called that
+├── ZooUnusable          the zoo's catalog or its store cannot be opened, read or written
+│   └── DiskFull         there is no room for what was to be written
+├── CorruptWeights       the bytes in the store are not what was registered
+├── InvalidMetric        how good a model is was not said, or cannot be so
+│   └── NotFinite        it is NaN or infinite: the training diverged
+├── CoordinatorUnreachable  the service did not answer, or answered nonsense
+├── NotAllowed           the token may not do this
+│   └── NotAuthenticated  there is no token, or none that the service knows
+├── QuotaExceeded        a user keeps too much
+│   └── TooManyRequests  a user asks too often, or the service is busy: waiting helps
+└── CannotLoadFactory    a `module:factory` on the command line gave no model
+
+A message says what happened, with the value that caused it, and then what to do. All fields go to
+`Exception.__init__`, which keeps every error picklable, as worker processes need. Programs decide by the
+class, or by its `code` and `status`; never by a message.
+"""
+
+from modelkeeper.errors.base import ModelKeeperError
+from modelkeeper.errors.of_models import (
+    CannotCalibrate,
+    CannotDescribe,
+    CannotGather,
+    CannotMaterialise,
+    CannotProbe,
+    CannotShare,
+    InvalidGraph,
+    InvalidIndex,
+    InvalidModelFile,
+    InvalidPairs,
+    InvalidProgram,
+    InvalidWeights,
+    NoProgram,
+    RanksApart,
+    TooLargeToMatch,
+    UnknownFramework,
+)
+from modelkeeper.errors.of_zoos import (
+    CannotLoadFactory,
+    CoordinatorUnreachable,
+    CorruptWeights,
+    DiskFull,
+    InvalidMeta,
+    InvalidMetric,
+    InvalidSetting,
+    ModelRefused,
+    NotAllowed,
+    NotAuthenticated,
+    NotFinite,
+    QuotaExceeded,
+    TooManyRequests,
+    UnknownModel,
+    ZooUnusable,
+)
+
+__all__ = [
+    "CannotCalibrate",
+    "CannotDescribe",
+    "CannotGather",
+    "CannotLoadFactory",
+    "CannotMaterialise",
+    "CannotProbe",
+    "CannotShare",
+    "CoordinatorUnreachable",
+    "CorruptWeights",
+    "DiskFull",
+    "InvalidGraph",
+    "InvalidIndex",
+    "InvalidMeta",
+    "InvalidMetric",
+    "InvalidModelFile",
+    "InvalidPairs",
+    "InvalidProgram",
+    "InvalidSetting",
+    "InvalidWeights",
+    "ModelKeeperError",
+    "ModelRefused",
+    "NoProgram",
+    "NotAllowed",
+    "NotAuthenticated",
+    "NotFinite",
+    "QuotaExceeded",
+    "RanksApart",
+    "TooLargeToMatch",
+    "TooManyRequests",
+    "UnknownFramework",
+    "UnknownModel",
+    "ZooUnusable",
+]
