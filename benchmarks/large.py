@@ -78,9 +78,8 @@ def build(billions: float, mlp: float = 1.0, device: str = "cpu", seed: int = 0)
                 part = flat[start : start + len(row)]
                 part.copy_(row[: len(part)])
         for module in model.modules():
-            table = getattr(module, "inv_freq", None)
-            if table is not None:
-                table.copy_(1e4 ** -torch.linspace(0, 1, len(table)))
+            if hasattr(module, "inv_freq"):  # a table that the model computes for itself
+                made._init_weights(module)
     return model
 
 
