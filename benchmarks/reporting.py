@@ -115,7 +115,8 @@ def main() -> None:
     torch.set_num_threads(1)
     results: dict[str, Any] = {}
     for name, make in (("small CNN", small_cnn), ("wide MLP", wide_mlp)):
-        step = train(make, 1, None)["seconds"] / EPOCHS
+        train(make, 1, None)  # the first steps of a process are slow
+        step = train(make, 4, None)["seconds"] / EPOCHS / 4
         steps = max(1, round(chosen.seconds / EPOCHS / step))
         results[name] = compare(name, make, steps, chosen.times) | {
             "steps": steps * EPOCHS,
