@@ -32,7 +32,7 @@ from modelkeeper.transform.units import Index, Shares
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Source = Callable[[Tensor], Array]
-BLOCK = 2**20  # numbers that are converted at a time
+BLOCK = 2**22  # numbers that are converted, or compared, at a time
 TINY = np.finfo(np.float64).tiny
 
 
@@ -104,12 +104,13 @@ class Importance:
         makers = [(tensor, number) for tensor, number in on_space if _makes(tensor, number)]
         dropped = np.setdiff1d(np.arange(size), kept)
         into, amount = np.arange(size), np.zeros(size)
-        some = max(1, 4 * BLOCK // max(1, len(kept)))
+        some = max(1, BLOCK // max(1, len(kept)))
         folds = False
         for begin in range(0, len(dropped) if readers and len(kept) else 0, some):
             part = dropped[begin : begin + some]
             like, squares = self._compared(space, part, kept, makers)
-            nearest = (like / np.maximum(np.sqrt(squares[len(part) :]), TINY)).argmax(1)
+            length = np.sqrt(squares[len(part) :]).astype(like.dtype)
+            nearest = (like / np.maximum(length, np.finfo(like.dtype).tiny)).argmax(1)
             into[part] = kept[nearest]
             shown = np.maximum(like[np.arange(len(part)), nearest], 0.0)
             amount[part] = shown / np.maximum(squares[len(part) + nearest], TINY)
@@ -121,7 +122,9 @@ class Importance:
     ) -> tuple[Array, Shares]:
         """Products of dropped units with kept ones, by the weights that make them; the squares of both."""
         units = np.concatenate([dropped, kept])
-        like, squares = np.zeros((len(dropped), len(kept))), np.zeros(len(units))
+        kinds = [self._source(tensor).dtype for tensor, _ in makers]
+        like = np.zeros((len(dropped), len(kept)), np.result_type(np.float32, *kinds))
+        squares = np.zeros(len(units))
         for tensor, number in makers:
             scale = self._scale(tensor, space)[units, None]
             place = _positions(tensor.axes[number].of, space)[units]
