@@ -4,7 +4,8 @@ A Llama in bf16 with random weights. Each stage runs in a process of its own, on
 
     save, load        safetensors, as anybody would: the yardstick
     register          describe the model, and take it into a zoo in a folder
-    query             start the same architecture from it; from a fresh process, so that all of it is checked
+    query             start the same architecture from it, which compares the checksum of all of it first
+    query again       the same once more: what was compared lately is not read for that a second time
     query wide        a child with a wider MLP, every layer of which is gathered anew
     query narrow      a child with a narrower MLP
     query meta        the same architecture, built on the meta device
@@ -106,10 +107,12 @@ def warm_up(uri: str, example: Any) -> None:
 
     with ModelKeeperClient(":memory:", on_error="raise") as client:
         client.register_model(build(0.0001), META | {"accuracy": 0.5}, example_inputs=example)
-        client.query_for_model(build(0.0001, WIDER), META, example_inputs=example)
+        client.query_for_model(build(0.0001, WIDER), META, example_inputs=example, trained="replace")
     if uri.startswith("http"):
         with ModelKeeperClient(uri) as client:
-            client.query_for_model(build(0.0001), META, example_inputs=example, dry_run=True)
+            client.query_for_model(
+                build(0.0001), META, example_inputs=example, trained="replace", dry_run=True
+            )
 
 
 def run_stage(name: str, billions: float, folder: Path, uri: str) -> dict[str, float]:
@@ -138,7 +141,7 @@ def run_stage(name: str, billions: float, folder: Path, uri: str) -> dict[str, f
             client.register_model(model, META | {"accuracy": 0.5}, example_inputs=example)
 
         def query(model: nn.Module) -> None:
-            _, answer = client.query_for_model(model, META, example_inputs=example)
+            _, answer = client.query_for_model(model, META, example_inputs=example, trained="replace")
             assert not answer.cold, answer
             print(name, answer.exact, {k: round(v, 2) for k, v in answer.seconds.items()}, file=sys.stderr)
 
@@ -150,7 +153,7 @@ def run_stage(name: str, billions: float, folder: Path, uri: str) -> dict[str, f
         return measured(lambda: build(billions, mlp, device, 1), query)
 
 
-LOCAL = ("save", "load", "register", "query", "query wide", "query narrow", "query meta")
+LOCAL = ("save", "load", "register", "query", "query again", "query wide", "query narrow", "query meta")
 REMOTE = ("http register", "http query", "http query wide")
 
 
