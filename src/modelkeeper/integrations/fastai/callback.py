@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _SETTINGS = {"do_wd", "force_train"}  # what an optimizer of fastai says of parameters before it steps
 
+# Callbacks with which fastai runs `fit` for something else.
+_NO_TRAININGS = {"LRFinder", "GatherPredsCallback"}
+
 
 class WarmStart(Callback):  # type: ignore[misc]  # fastai has no types
     """A callback that starts trainings warm and registers them.
@@ -91,10 +94,10 @@ class WarmStart(Callback):  # type: ignore[misc]  # fastai has no types
     def before_fit(self) -> None:
         """When `fit` begins."""
         learn = self.learn
-        self.run = not hasattr(learn, "lr_finder") and not hasattr(learn, "gather_preds")
+        others = {type(other).__name__ for other in learn.cbs}
+        self.run = others.isdisjoint(_NO_TRAININGS)
         if self.run:
-            model = learn.model
-            skips = any(type(other).__name__ == "SkipToEpoch" for other in learn.cbs)
+            model, skips = learn.model, "SkipToEpoch" in others
             self._warm.begin(model, resumed=skips or self._warm.knows(model) or _has_stepped(learn.opt))
 
     def after_epoch(self) -> None:
