@@ -61,7 +61,7 @@ def of_a_population(config: dict[str, Any]) -> None:
             report({"accuracy": accuracy, "exact": exact}, model, checkpoint=checkpoint)
 
 
-class Stepwise(tune.Trainable):
+class Stepwise(tune.Trainable):  # type: ignore[misc]  # Ray is not typed here
     """A class, which may be used for several trials."""
 
     def setup(self, config: dict[str, Any]) -> None:
