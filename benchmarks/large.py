@@ -78,9 +78,8 @@ def build(billions: float, mlp: float = 1.0, device: str = "cpu", seed: int = 0)
                 part = flat[start : start + len(row)]
                 part.copy_(row[: len(part)])
         for module in model.modules():
-            table = getattr(module, "inv_freq", None)
-            if table is not None:
-                table.copy_(1e4 ** -torch.linspace(0, 1, len(table)))
+            if hasattr(module, "inv_freq"):  # a table that the model computes for itself
+                made._init_weights(module)
     return model
 
 
@@ -214,9 +213,19 @@ def main() -> None:
 
 
 def over_http(names: list[str], billions: float, folder: Path) -> dict[str, dict[str, float]]:
-    """The stages that need a service, which runs in a process of its own as well."""
-    command = [sys.executable, "-m", "modelkeeper", "serve", "--home", str(folder / "served"), "--port", "0"]
-    raise NotImplementedError(command, names, billions)
+    """The stages that need a service, which this process offers meanwhile."""
+    from modelkeeper.coordinator.local import LocalCoordinator
+    from modelkeeper.server.serve import serving
+    from modelkeeper.settings import ServiceSettings, Settings
+
+    stages: dict[str, dict[str, float]] = {}
+    with serving(
+        LocalCoordinator(Settings(home=str(folder / "served"))), ServiceSettings(port=0, auth=False)
+    ) as uri:
+        for name in names:
+            stages[name] = in_a_process(name, billions, folder, uri)
+            print(f"{name:18} {stages[name]}", flush=True)
+    return stages
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def of_a_population(config: dict[str, Any]) -> None:
             report({"accuracy": accuracy, "exact": exact}, model, checkpoint=checkpoint)
 
 
-class Stepwise(tune.Trainable):  # type: ignore[misc]  # Ray is not typed here
+class Stepwise(tune.Trainable):  # type: ignore[misc]  # Ray is not followed
     """A class, which may be used for several trials."""
 
     def setup(self, config: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from modelkeeper.settings import is_address
 from modelkeeper.zoo.records import Filter, Record, Registration
 
 
-class KeepTrials(tune.Callback):  # type: ignore[misc]  # Ray is not typed here
+class KeepTrials(tune.Callback):  # type: ignore[misc]  # Ray is not followed
     """Registers from their checkpoints what trials could not register themselves.
 
     Args:
@@ -30,7 +30,8 @@ class KeepTrials(tune.Callback):  # type: ignore[misc]  # Ray is not typed here
 
     def setup(self, *args: Any, **info: Any) -> None:
         """A search begins: can all its workers reach the zoo?"""
-        nodes = sum(bool(node.get("Alive")) for node in ray.nodes())
+        listed: Any = ray.nodes  # it has no types
+        nodes = sum(bool(node.get("Alive")) for node in listed())
         if nodes > 1 and not is_address(self.client.uri):
             warn(
                 f"The zoo is a folder, {self.client.uri}, and the cluster has {nodes} nodes: trials on other "

@@ -25,7 +25,7 @@ from modelkeeper.integrations.ray.process import TIME, Sent
 Budget = Mapping[str, float]
 
 
-class _Kept(tune.Trainable):  # type: ignore[misc]  # Ray is not typed here
+class _Kept(tune.Trainable):  # type: ignore[misc]  # Ray is not followed
     """What is added to a trainable."""
 
     sent: ClassVar[Sent] = Sent()
