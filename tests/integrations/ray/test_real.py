@@ -71,7 +71,7 @@ def test_what_a_scheduler_stops_is_registered_with_its_last_report(tmp_path: Pat
 
 def test_a_process_that_dies_leaves_what_it_wrote(tmp_path: Path) -> None:
     warm = WarmStart(tmp_path / "zoo", META, every=0.0)
-    space = {"width": 4, "epochs": 30, "dies": 25}
+    space = {"width": 4, "epochs": 3, "dies": 1}
     tuner = warm.tuner(ray_trials.of_a_grid, param_space=space, run_config=run_config(tmp_path))
     assert len(tuner.fit().errors) == 1
     (record,) = zoo_of(warm)
