@@ -4,7 +4,8 @@ A Llama in bf16 with random weights. Each stage runs in a process of its own, on
 
     save, load        safetensors, as anybody would: the yardstick
     register          describe the model, and take it into a zoo in a folder
-    query             start the same architecture from it; from a fresh process, so that all of it is checked
+    query             start the same architecture from it, which compares the checksum of all of it first
+    query again       the same once more: what was compared lately is not read for that a second time
     query wide        a child with a wider MLP, every layer of which is gathered anew
     query narrow      a child with a narrower MLP
     query meta        the same architecture, built on the meta device
@@ -78,9 +79,8 @@ def build(billions: float, mlp: float = 1.0, device: str = "cpu", seed: int = 0)
                 part = flat[start : start + len(row)]
                 part.copy_(row[: len(part)])
         for module in model.modules():
-            table = getattr(module, "inv_freq", None)
-            if table is not None:
-                table.copy_(1e4 ** -torch.linspace(0, 1, len(table)))
+            if hasattr(module, "inv_freq"):  # a table that the model computes for itself
+                made._init_weights(module)
     return model
 
 
@@ -107,10 +107,12 @@ def warm_up(uri: str, example: Any) -> None:
 
     with ModelKeeperClient(":memory:", on_error="raise") as client:
         client.register_model(build(0.0001), META | {"accuracy": 0.5}, example_inputs=example)
-        client.query_for_model(build(0.0001, WIDER), META, example_inputs=example)
+        client.query_for_model(build(0.0001, WIDER), META, example_inputs=example, trained="replace")
     if uri.startswith("http"):
         with ModelKeeperClient(uri) as client:
-            client.query_for_model(build(0.0001), META, example_inputs=example, dry_run=True)
+            client.query_for_model(
+                build(0.0001), META, example_inputs=example, trained="replace", dry_run=True
+            )
 
 
 def run_stage(name: str, billions: float, folder: Path, uri: str) -> dict[str, float]:
@@ -139,7 +141,7 @@ def run_stage(name: str, billions: float, folder: Path, uri: str) -> dict[str, f
             client.register_model(model, META | {"accuracy": 0.5}, example_inputs=example)
 
         def query(model: nn.Module) -> None:
-            _, answer = client.query_for_model(model, META, example_inputs=example)
+            _, answer = client.query_for_model(model, META, example_inputs=example, trained="replace")
             assert not answer.cold, answer
             print(name, answer.exact, {k: round(v, 2) for k, v in answer.seconds.items()}, file=sys.stderr)
 
@@ -151,7 +153,7 @@ def run_stage(name: str, billions: float, folder: Path, uri: str) -> dict[str, f
         return measured(lambda: build(billions, mlp, device, 1), query)
 
 
-LOCAL = ("save", "load", "register", "query", "query wide", "query narrow", "query meta")
+LOCAL = ("save", "load", "register", "query", "query again", "query wide", "query narrow", "query meta")
 REMOTE = ("http register", "http query", "http query wide")
 
 
@@ -214,9 +216,19 @@ def main() -> None:
 
 
 def over_http(names: list[str], billions: float, folder: Path) -> dict[str, dict[str, float]]:
-    """The stages that need a service, which runs in a process of its own as well."""
-    command = [sys.executable, "-m", "modelkeeper", "serve", "--home", str(folder / "served"), "--port", "0"]
-    raise NotImplementedError(command, names, billions)
+    """The stages that need a service, which this process offers meanwhile."""
+    from modelkeeper.coordinator.local import LocalCoordinator
+    from modelkeeper.server.serve import serving
+    from modelkeeper.settings import ServiceSettings, Settings
+
+    stages: dict[str, dict[str, float]] = {}
+    with serving(
+        LocalCoordinator(Settings(home=str(folder / "served"))), ServiceSettings(port=0, auth=False)
+    ) as uri:
+        for name in names:
+            stages[name] = in_a_process(name, billions, folder, uri)
+            print(f"{name:18} {stages[name]}", flush=True)
+    return stages
 
 
 if __name__ == "__main__":

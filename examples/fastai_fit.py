@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for width, epochs, callbacks in ((32, chosen.epochs, [warm]), (48, 1, []), (48, 1, [warm])):
         loaders: Any = DataLoaders(DataLoader(train, 64, shuffle=True), DataLoader(valid, 512), device="cpu")
         learn = Learner(loaders, network(width), nn.CrossEntropyLoss(), metrics=accuracy, cbs=callbacks)
-        with learn.no_bar(), learn.no_logging():
+        with learn.no_logging():
             learn.fit(epochs, lr=0.002)
         start = warm.facts()["modelkeeper.start"] if callbacks else "cold, without the keeper"
         print(f"width {width}, {epochs} epochs, {start}: {learn.recorder.values[-1][-1]:.3f}")

@@ -1,7 +1,5 @@
 """Does a warm start shorten `trainer.fit`? On handwritten digits, with Lightning, in half a minute.
 
-    python examples/lightning_fit.py
-
 A small network is trained and registered. Then a wider one is trained twice, cold and warm.
 """
 
@@ -9,7 +7,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-import lightning as L
+import lightning.pytorch as pl
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
@@ -17,12 +15,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from modelkeeper.integrations.lightning import WarmStart
 
-QUIET: Any = dict.fromkeys(
-    ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
-)
+QUIET: Any = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
 
 
-class Classifier(L.LightningModule):
+class Classifier(pl.LightningModule):  # type: ignore[misc]
     """A network of two hidden layers, and what trains it."""
 
     def __init__(self, width: int) -> None:
@@ -31,15 +27,12 @@ class Classifier(L.LightningModule):
         self.model = nn.Sequential(*sizes)
 
     def training_step(self, batch: list[Tensor], _: int) -> Tensor:
-        """The loss of a batch."""
         return nn.functional.cross_entropy(self.model(batch[0]), batch[1])
 
     def validation_step(self, batch: list[Tensor], _: int) -> None:
-        """How many are right."""
         self.log("val_acc", (self.model(batch[0]).argmax(1) == batch[1]).float().mean())
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam."""
         return torch.optim.Adam(self.parameters(), 0.002)
 
 
@@ -54,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     train, valid = torch.utils.data.random_split(data, [0.7, 0.3], torch.Generator().manual_seed(0))
     warm = WarmStart(chosen.zoo, {"data": "digits", "task": "classification"})
     for width, epochs, callbacks in ((32, chosen.epochs, [warm]), (48, 1, []), (48, 1, [warm])):
-        L.seed_everything(1, verbose=False)
-        trainer = L.Trainer(max_epochs=epochs, callbacks=callbacks, **QUIET)
+        pl.seed_everything(1, verbose=False)
+        trainer = pl.Trainer(max_epochs=epochs, callbacks=callbacks, **QUIET)
         trainer.fit(Classifier(width), DataLoader(train, 64, shuffle=True), DataLoader(valid, 512))
         start = warm.facts()["modelkeeper.start"] if callbacks else "cold, without the keeper"
         print(f"width {width}, {epochs} epochs, {start}: {trainer.callback_metrics['val_acc']:.3f}")

@@ -15,54 +15,26 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from modelkeeper.connection import Connection
-from modelkeeper.coordinator import Coordinator
-from modelkeeper.faults import KeeperWarning
+from modelkeeper.faults import KeeperWarning, warn
 from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.frontends.abilities import materialise, team_of
-from modelkeeper.graph import Graph
 from modelkeeper.lineage import name_of
-from modelkeeper.meta import Query, read_query, read_registration, read_training
+from modelkeeper.meta import read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
 from modelkeeper.run import EVERY, Run, identity_of
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.records import Record
-
-if TYPE_CHECKING:
-    from modelkeeper.warmstart.loan import Loan
 
 __all__ = ["KeeperWarning", "ModelKeeperClient", "Run"]
 
 M = TypeVar("M")
 T = TypeVar("T")
 _log = logging.getLogger("modelkeeper")
-_ALL_FROZEN = 'every parameter of the model is frozen; pass frozen="replace" to have them replaced'
-
-
-class _ZooSource:
-    """A coordinator's zoo, as a source of parents for one query."""
-
-    def __init__(self, coordinator: Coordinator, query: Query, dry_run: bool) -> None:
-        self._coordinator, self._query, self._dry_run = coordinator, query, dry_run
-
-    def loan(self, graph: Graph) -> "Loan":
-        """What the parent that fits best lends; or a cold start."""
-        parameters = {tensor.name for tensor in graph.tensors.values() if not tensor.buffer and tensor.stored}
-        if parameters and parameters.issubset(self._query.frozen):
-            from modelkeeper.coordinator.local_loan import LocalLoan
-
-            return LocalLoan(Answer(reason=_ALL_FROZEN, dry_run=self._dry_run))
-        return self._coordinator.query(graph, self._query, dry_run=self._dry_run)
-
-    def another(self, graph: Graph, than: Answer) -> "Loan | None":
-        """What the best of all others lends, if there is one."""
-        others = (*self._query.exclude, than.parent or "")
-        loan = self._coordinator.query(graph, msgspec.structs.replace(self._query, exclude=others))
-        return None if loan.answer.cold else loan
 
 
 class ModelKeeperClient(Connection):
@@ -101,6 +73,7 @@ class ModelKeeperClient(Connection):
         probe_steps: int | None = None,
         probe_seconds: float | None = None,
         frozen: str = "keep",
+        trained: str = "warn",
     ) -> tuple[M, Answer]:
         """Load the most fitting known weights into `model`, in place.
 
@@ -128,6 +101,8 @@ class ModelKeeperClient(Connection):
             frozen: What becomes of tensors that do not require gradients (Keras: of layers that are not
                 trainable), and of the statistics beside them: "keep" leaves them as they are, "replace" does
                 not. A model that is frozen altogether starts as it is.
+            trained: What becomes of a model that does not look freshly initialised: its weights are replaced,
+                with a warning ("warn") or without ("replace"); or it starts as it is ("keep").
 
         Returns:
             The model, and what was done: parent, similarity, what was copied, widened, narrowed, inserted
@@ -135,10 +110,11 @@ class ModelKeeperClient(Connection):
 
         Raises:
             InvalidMeta: A key of `meta` is unknown, or a value cannot be so.
-            InvalidSetting: `probe_steps`, `probe_seconds` or `frozen` cannot be so.
+            InvalidSetting: `probe_steps`, `probe_seconds`, `frozen` or `trained` cannot be so.
             UnknownFramework: `model` comes from a framework without a front end.
         """
-        from modelkeeper.warmstart.pipeline import Request, kept, start
+        from modelkeeper.coordinator.source import ZooSource
+        from modelkeeper.warmstart.pipeline import Request, kept, replaced, signs_of_training, start
         from modelkeeper.warmstart.race.rules import STEPS
         from modelkeeper.warmstart.race.starts import Probe
 
@@ -158,12 +134,16 @@ class ModelKeeperClient(Connection):
             nonlocal model
             with self.faults.guard("The model starts cold") as trouble:
                 asked = dataclasses.replace(request, frontend=frontend)
-                outcome = start(asked, _ZooSource(self.coordinator, query, dry_run), self.faults)
+                outcome = start(asked, ZooSource(self.coordinator, query, dry_run), self.faults)
                 model = outcome.model
                 return outcome.final
             return _helpless(trouble)
 
+        signs = ""
         with self.faults.guard("The model starts cold") as trouble:
+            signs = signs_of_training(frontend, model, trained)
+            if signs and trained == "keep":
+                return model, Answer(reason=f"the model is trained already: {signs}", dry_run=dry_run)
             request = dataclasses.replace(request, frozen=kept(frontend, model, frozen))
             query = msgspec.structs.replace(query, frozen=tuple(sorted(request.frozen)))
             team = team_of(request.frontend, model)
@@ -175,6 +155,9 @@ class ModelKeeperClient(Connection):
             answer = msgspec.structs.replace(answer, warnings=(*answer.warnings, *trouble))
         elif not dry_run:
             self._starts.remember(model, answer)
+        if signs and not answer.cold:
+            answer = msgspec.structs.replace(answer, warnings=(*answer.warnings, replaced(signs, dry_run)))
+            warn(answer.warnings[-1])
         return model, answer
 
     def register_model(

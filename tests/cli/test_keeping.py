@@ -321,6 +321,22 @@ def test_metrics_can_be_given_in_several_ways(here: str) -> None:
     )
 
 
+def test_models_are_listed_the_best_first(here: str) -> None:
+    for loss in ("1.7", "0.3", "0.9"):
+        run("register", f"{here}:net", "--metric", f"val_loss={loss}")
+    run("register", f"{here}:net")
+    assert [each["value"] for each in said("models", "--sort", "-value")] == [0.3, 0.9, 1.7, None]
+    assert [each["value"] for each in said("models", "--sort", "value")] == [1.7, 0.9, 0.3, None]
+
+
+def test_a_model_that_is_evicted_at_once_says_so(here: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = register(f"{here}:net", accuracy="0.9")
+    monkeypatch.setenv("MODELKEEPER_CAPACITY", str(said("show", first)["bytes"] + 1))
+    run("pin", first)
+    shown = run("register", f"{here}:net(seed=1)", "--accuracy", "0.9").stdout
+    assert "it was evicted at once" in " ".join(shown.split())
+
+
 def test_a_refused_model_is_exit_code_4(here: str) -> None:
     for seed in range(5):
         register(f"{here}:net(seed={seed})", accuracy="0.9")

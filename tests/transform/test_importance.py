@@ -1,5 +1,7 @@
 """Narrowing: what matters does not depend on scale; a unit that has a double can be dropped for nothing."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -144,3 +146,33 @@ def test_other_ideas_of_importance_can_be_given() -> None:
     first, last = (child.get_parameter(name) for name in ("0.weight", "2.weight"))
     assert torch.equal(first, parent.get_parameter("0.weight")[:4])
     assert torch.equal(last, parent.get_parameter("2.weight")[:, :4])  # nothing is folded
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_narrowing_in_small_blocks_gives_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, inputs = KINDS[kind]
+    torch.manual_seed(0)
+    parent, child, other = make(9), make(5), make(5)
+    transfer(parent, child, inputs)
+    monkeypatch.setattr("modelkeeper.transform.importance.BLOCK", 7)
+    transfer(parent, other, inputs)
+    for tensor, expected in zip(other.parameters(), child.parameters(), strict=True):
+        torch.testing.assert_close(tensor, expected)
+
+
+def test_narrowing_converts_no_tensor_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modelkeeper.transform.importance.BLOCK", 2**14)
+    first, second = nn.Linear(1024, 512, dtype=torch.bfloat16), nn.Linear(512, 1024, dtype=torch.bfloat16)
+    parent = nn.Sequential(first, nn.ReLU(), second)
+    graph, weights = describe(parent, torch.zeros(1, 1024, dtype=torch.bfloat16)), dict(read(parent))
+    kept, importance = np.arange(480), importance_of(graph, weights)
+    made = next(axis.of for axis in graph.tensors["0.weight"].axes if axis.role == "out")
+    assert isinstance(made, Atom)
+    tracemalloc.start()
+    try:
+        importance(made.space)
+        assert importance.fold(made.space, kept) is not None
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < weights["0.weight"].nbytes

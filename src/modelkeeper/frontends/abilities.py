@@ -3,6 +3,7 @@
     Arranged   a method `layouts`: says how models store their tensors, so that weights are
                written in that order when they are made, and `load` has nothing to move
     Freezing   a method `frozen`: says which tensors the user has frozen, and wants to keep
+    Judging    a method `trained`: sees whether a model is trained already
     Deferring  a method `materialise`: gives memory to models that were built without
     Teamed     a method `team`: the processes that train one model together, of which one acts
                for all
@@ -54,6 +55,13 @@ class Freezing(Protocol):
 
         What is never trained by its nature (moving statistics) is frozen if all parameters beside it are.
         """
+
+
+class Judging(Protocol):
+    """A front end that sees whether a model is fresh from its initialisation."""
+
+    def trained(self, model: Any) -> str:
+        """The signs that a model is trained already, in words; "" if there are none. It is quick."""
 
 
 class Deferring(Protocol):
@@ -127,6 +135,12 @@ def frozen_of(frontend: Frontend, model: Any) -> "frozenset[str]":
     """Which tensors of a model are frozen; none if its front end does not say."""
     frozen = getattr(frontend, "frozen", None)
     return frozenset() if frozen is None else frozenset(frozen(model))
+
+
+def trained_signs(frontend: Frontend, model: Any) -> str:
+    """The signs that a model is trained already; "" if there are none, or its front end does not look."""
+    trained = getattr(frontend, "trained", None)
+    return "" if trained is None else trained(model)
 
 
 def materialise(frontend: Frontend, model: Any) -> None:

@@ -121,6 +121,7 @@ class _Run:
         own = Importance(plan.parent, self._source)
         self._importance: Callable[[int], Shares] = importance or own
         self._fold = own.fold if importance is None else None
+        self._numbers: set[str] = set()  # tensors of the parent without NaN
         self._layers: dict[str, Layer] = {layer.name: layer for layer in plan.child.layers}
 
     def make(self, entry: Entry) -> Array | Laid:
@@ -155,8 +156,10 @@ class _Run:
             raise InvalidWeights(
                 tensor.name, f"shape {tuple(array.shape)}, the parent's graph says {tensor.shape}"
             )
-        if holds_nan(array):
-            raise InvalidWeights(tensor.name, "the parent's weights hold NaN: its training has failed")
+        if tensor.name not in self._numbers:
+            if holds_nan(array):
+                raise InvalidWeights(tensor.name, "the parent's weights hold NaN: its training has failed")
+            self._numbers.add(tensor.name)
         return array
 
     def _gathered(self, pair: TensorPair, layout: Layout | None) -> Array | Laid:

@@ -18,7 +18,8 @@ choose it. ResNets of half the width start at 14 % (by absolute weights 11 %), w
 (40 %), and reach 87.2 % (86.7 %) after 188 steps; of two thirds: 23 % (15 %), 78 % (71 %), 88.3 % (88.3 %).
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +32,8 @@ from modelkeeper.transform.units import Index, Shares
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Source = Callable[[Tensor], Array]
+BLOCK = 2**22  # numbers that are converted, or compared, at a time
+TINY = np.finfo(np.float64).tiny
 
 
 class Importance:
@@ -66,7 +69,9 @@ class Importance:
         size = self._graph.spaces[space].size
         gains, makers, readers = np.zeros(size), np.zeros(size), np.zeros(size)
         for tensor, number in self._on_space.get(space, ()):
-            squares = _squares(_rows(self._source(tensor), tensor, number, space))
+            squares = np.zeros(size)
+            for rows in _blocks(self._source(tensor), _positions(tensor.axes[number].of, space), number):
+                squares += _squares(rows)
             if _reads(tensor.axes[number], space):
                 readers += squares
             elif tensor.role == "gain":
@@ -96,24 +101,38 @@ class Importance:
         if self._graph.spaces[space].averaged or any(axis.role != "in" for axis in readers):
             return None
         size = self._graph.spaces[space].size
+        makers = [(tensor, number) for tensor, number in on_space if _makes(tensor, number)]
         dropped = np.setdiff1d(np.arange(size), kept)
-        like, squares = np.zeros((len(dropped), len(kept))), np.zeros(size)
-        for tensor, number in on_space:
-            if len(tensor.axes) > 1 and tensor.axes[number].role == "out":
-                rows = _rows(self._source(tensor), tensor, number, space)
-                rows *= self._scale(tensor, space)[:, None]
-                like += rows[dropped] @ rows[kept].T
-                squares += _squares(rows)
-        if not readers or not like.size or not squares.any():
-            return None
-        length = np.sqrt(squares)
-        cosine = like / np.maximum(length[dropped, None] * length[None, kept], np.finfo(np.float64).tiny)
-        nearest = cosine.argmax(1)
         into, amount = np.arange(size), np.zeros(size)
-        into[dropped] = kept[nearest]
-        shown = np.maximum(like[np.arange(len(dropped)), nearest], 0.0)
-        amount[dropped] = shown / np.maximum(squares[into[dropped]], np.finfo(np.float64).tiny)
-        return into, amount
+        some = max(1, BLOCK // max(1, len(kept)))
+        folds = False
+        for begin in range(0, len(dropped) if readers and len(kept) else 0, some):
+            part = dropped[begin : begin + some]
+            like, squares = self._compared(space, part, kept, makers)
+            length = np.sqrt(squares[len(part) :]).astype(like.dtype)
+            nearest = (like / np.maximum(length, np.finfo(like.dtype).tiny)).argmax(1)
+            into[part] = kept[nearest]
+            shown = np.maximum(like[np.arange(len(part)), nearest], 0.0)
+            amount[part] = shown / np.maximum(squares[len(part) + nearest], TINY)
+            folds = folds or bool(squares.any())
+        return (into, amount) if folds else None
+
+    def _compared(
+        self, space: int, dropped: Index, kept: Index, makers: list[tuple[Tensor, int]]
+    ) -> tuple[Array, Shares]:
+        """Products of dropped units with kept ones, by the weights that make them; the squares of both."""
+        units = np.concatenate([dropped, kept])
+        kinds = [self._source(tensor).dtype for tensor, _ in makers]
+        like = np.zeros((len(dropped), len(kept)), np.result_type(np.float32, *kinds))
+        squares = np.zeros(len(units))
+        for tensor, number in makers:
+            scale = self._scale(tensor, space)[units, None]
+            place = _positions(tensor.axes[number].of, space)[units]
+            for rows in _blocks(self._source(tensor), place, number):
+                rows *= scale
+                like += rows[: len(dropped)] @ rows[len(dropped) :].T
+                squares += _squares(rows)
+        return like, squares
 
     def _scale(self, tensor: Tensor, space: int) -> Shares:
         """What the batch norm right behind a layer multiplies each unit by."""
@@ -134,12 +153,27 @@ class Importance:
 def folded(array: Array, axis: Axis, number: int, space: int, fold: tuple[Index, Shares]) -> Array:
     """Fold dropped units into kept ones: the weights of a reader, where kept units are read for both."""
     into, amount = fold
-    made = array.astype(np.result_type(array.dtype, np.float32))
-    view = np.moveaxis(made, number, 0)
-    place = _positions(axis.of, space)
-    for unit in np.flatnonzero(amount):
-        view[place[into[unit]]] += (amount[unit] * view[place[unit]]).astype(made.dtype)
-    return made.astype(array.dtype, copy=False)
+    made = np.array(array, order="C")
+    place, dropped = _positions(axis.of, space), np.flatnonzero(amount)
+    takers, taker = np.unique(into[dropped], return_inverse=True)
+    number_type = np.result_type(array.dtype, np.float32)
+    for part in _parts(made, number):
+        taken = part[:, place[takers]].astype(number_type)
+        lent = part[:, place[dropped]].astype(number_type)
+        for some in _without_repeats(taker):
+            share = amount[dropped[some], None, None]
+            taken[:, taker[some]] += (share * lent[:, some]).astype(number_type)
+        part[:, place[takers]] = taken.astype(array.dtype)
+    return made
+
+
+def _without_repeats(values: Index) -> list[Index]:
+    """Where values stand: first the first of each, then the second of each, and so on."""
+    order = np.argsort(values, kind="stable")
+    _, first, count = np.unique(values[order], return_index=True, return_counts=True)
+    turn = np.empty(len(values), np.int64)
+    turn[order] = np.arange(len(values)) - np.repeat(first, count)
+    return [np.flatnonzero(turn == number) for number in range(count.max(initial=0))]
 
 
 def _reads(axis: Axis, space: int) -> bool:
@@ -147,11 +181,28 @@ def _reads(axis: Axis, space: int) -> bool:
     return bool(dict(axis.degrees).get(space, 0))
 
 
-def _rows(array: Array, tensor: Tensor, number: int, space: int) -> Array:
-    """All numbers of each unit: units x the rest."""
-    place = _positions(tensor.axes[number].of, space)
-    rows = np.moveaxis(array, number, 0)[place.reshape(-1)]
-    return rows.reshape(len(place), -1).astype(np.result_type(array.dtype, np.float32))
+def _makes(tensor: Tensor, number: int) -> bool:
+    """Do the weights along this axis make its units?"""
+    return len(tensor.axes) > 1 and tensor.axes[number].role == "out"
+
+
+def _parts(array: Array, number: int) -> Iterator[Array]:
+    """An array cut small across all axes but one: parts of it, each with that axis in the middle of three."""
+    before, after = array.shape[:number], array.shape[number + 1 :]
+    whole = array.reshape(math.prod(before), array.shape[number], math.prod(after))
+    lines, size, line = whole.shape
+    width = max(1, min(line, BLOCK // max(1, size)))
+    height = max(1, BLOCK // max(1, size * width))
+    for top in range(0, lines, height):
+        for left in range(0, line, width):
+            yield whole[top : top + height, :, left : left + width]
+
+
+def _blocks(array: Array, place: Index, number: int) -> Iterator[Array]:
+    """The numbers of each unit, units x some of the rest: a large tensor is never converted as a whole."""
+    for part in _parts(array, number):
+        rows = np.moveaxis(part[:, place], 0, 1).reshape(len(place), -1)
+        yield rows.astype(np.result_type(array.dtype, np.float32))
 
 
 def _squares(rows: Array) -> Shares:

@@ -26,7 +26,7 @@ import msgspec
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.frontends import describe
-from modelkeeper.frontends.abilities import frozen_of, layouts_of, materialise
+from modelkeeper.frontends.abilities import frozen_of, layouts_of, materialise, trained_signs
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, Progress
 from modelkeeper.frontends.protocol import Examples, Frontend, runner_of
 from modelkeeper.graph import Graph
@@ -70,7 +70,7 @@ class Request:
         return self.probe is not None and self.calibrate is None and self.frontend.runner is not None
 
 
-KEEP, REPLACE = "keep", "replace"
+KEEP, REPLACE, WARN = "keep", "replace", "warn"
 
 
 def kept(frontend: Frontend, model: Any, frozen: str) -> frozenset[str]:
@@ -82,6 +82,26 @@ def kept(frontend: Frontend, model: Any, frozen: str) -> frozenset[str]:
     if frozen not in (KEEP, REPLACE):
         raise InvalidSetting("frozen", repr(frozen), 'choose "keep" or "replace"')
     return frozen_of(frontend, model) if frozen == KEEP else frozenset()
+
+
+def signs_of_training(frontend: Frontend, model: Any, trained: str) -> str:
+    """The signs that a model is trained already, unless nobody wants to know.
+
+    Raises:
+        InvalidSetting: `trained` is neither "warn", "keep" nor "replace".
+    """
+    if trained not in (WARN, KEEP, REPLACE):
+        raise InvalidSetting("trained", repr(trained), 'choose "warn", "keep" or "replace"')
+    return "" if trained == REPLACE else trained_signs(frontend, model)
+
+
+def replaced(signs: str, dry_run: bool) -> str:
+    """What is said of a model that was trained already."""
+    were = "would be" if dry_run else "were"
+    return (
+        f"The model does not look freshly initialised ({signs}), and its weights {were} replaced. "
+        'Pass trained="keep" to leave such models alone, or trained="replace" if that is what you want.'
+    )
 
 
 W = TypeVar("W", Array, "Array | Laid")

@@ -29,13 +29,14 @@ from obstore.store import LocalStore
 
 from modelkeeper.errors import CorruptWeights, ZooUnusable
 from modelkeeper.weights import CHUNK, Weights, map_file
+from modelkeeper.zoo import verified
 from modelkeeper.zoo.records import is_id
 from modelkeeper.zoo.stores import Store, open_store
 from modelkeeper.zoo.unusable import zoo_unusable
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
-MODELS, STAGING = "models", "staging"
+MODELS, STAGING, VERIFIED = "models", "staging", "verified"
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
 
 
@@ -94,6 +95,8 @@ class Blobs:
         try:
             if self._root is not None:
                 doomed = self._root / STAGING / f"gone-{secrets.token_hex(8)}"
+                with contextlib.suppress(OSError):  # a note of a file that is gone does no harm
+                    self._note(self._root, folder).unlink()
                 with contextlib.suppress(FileNotFoundError):
                     (self._root / folder).rename(doomed)  # readers that have files open keep them
                     shutil.rmtree(doomed)
@@ -167,6 +170,23 @@ class Blobs:
             digest.update(piece)
         return digest.hexdigest()
 
+    def intact(self, folder: str, checksum: str) -> bool:
+        """Are a model's weights what was registered? What this machine has compared lately is not read again.
+
+        Raises:
+            CorruptWeights: The file is missing.
+        """
+        if self._root is None:
+            return self.checksum(folder) == checksum
+        note, path = self._note(self._root, folder), self._root / folder / WEIGHTS
+        if verified.holds(note, checksum, path):
+            return True
+        seen = verified.state(path)
+        same = self.checksum(folder) == checksum
+        if same:
+            verified.remember(note, checksum, path, seen)
+        return same
+
     def folders(self) -> Iterator[tuple[str, float]]:
         """Every model's folder that is there, and when it was last written to."""
         if self._root is not None:
@@ -194,6 +214,11 @@ class Blobs:
                     shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
                     swept += 1
         return swept
+
+    @staticmethod
+    def _note(root: Path, folder: str) -> Path:
+        """Where it is noted that a model's weights were compared."""
+        return root / VERIFIED / folder.rpartition("/")[2]
 
     def _failed(self, what: str, problem: Exception) -> ZooUnusable:
         """The error for a store that did not do what it was asked for."""

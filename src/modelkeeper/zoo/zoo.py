@@ -244,13 +244,15 @@ class Zoo:
     def weights(self, record: Record) -> "Weights":
         """The tensors of a model. Its checksum is compared the first time that this process reads it.
 
+        A local file that another process has compared lately is not read again for that (see `verified`).
+
         Raises:
             CorruptWeights: The file is missing, or is not what was registered.
         """
         weights = self.blobs.weights(record.folder, record.bytes)
         if record.id not in self._verified:
             with self._verifying:
-                if record.id not in self._verified and self.blobs.checksum(record.folder) != record.checksum:
+                if record.id not in self._verified and not self.blobs.intact(record.folder, record.checksum):
                     raise CorruptWeights(record.id, "its checksum is not that of what was registered")
             self._verified.add(record.id)
         return weights

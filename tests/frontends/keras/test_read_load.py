@@ -134,3 +134,18 @@ def test_a_transfer_leaves_frozen_layers_alone() -> None:
     ]
     assert changed == [False, False, True, True]
     assert modelkeeper.transfer(source, target, frozen="replace").exact
+
+
+def test_a_model_that_is_trained_already_is_recognised() -> None:
+    def net() -> Any:
+        parts = [keras.Input((6,)), layers.Dense(8), layers.BatchNormalization(), layers.Dense(2)]
+        return keras.Sequential(parts)
+
+    recurrent = keras.Sequential([keras.Input((3, 2)), layers.LSTM(4), layers.Dense(2)])
+    assert FRONTEND.trained(net()) == ""
+    assert FRONTEND.trained(recurrent) == ""
+    assert "not as they are initialised" in FRONTEND.trained(randomise(net()))
+    model = net()
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 6)), np.ones((4, 2)), verbose=0)
+    assert FRONTEND.trained(model) == "its optimizer has made 1 steps"

@@ -1,5 +1,7 @@
 """WarmStart in real trainings of fastai."""
 
+import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ from fastai.metrics import accuracy  # noqa: E402
 
 from modelkeeper import KeeperWarning, ModelKeeperClient  # noqa: E402
 from modelkeeper.errors import InvalidMeta  # noqa: E402
-from modelkeeper.integrations.fastai import WarmStart  # noqa: E402
+from modelkeeper.integrations import fastai as integration  # noqa: E402
 
 nn = torch.nn
+WarmStart: Any = integration.WarmStart
+ROOT = Path(__file__).parents[3]
 META = {"data": "halves", "task": "classification"}
 X = torch.rand(48, 6, generator=torch.Generator().manual_seed(0))
 Y = (X.sum(1) > 3).long()
@@ -74,11 +78,10 @@ def test_what_goes_on_is_not_asked_for(client: Any, tmp_path: Path) -> None:
     assert "not asked" in skipping.answer.reason
 
 
-def test_finding_a_learning_rate_and_predicting_are_no_trainings(client: Any, tmp_path: Path) -> None:
+def test_finding_a_learning_rate_and_validating_are_no_trainings(client: Any, tmp_path: Path) -> None:
     warm = WarmStart(client, META)
     learn = learner(warm, path=tmp_path)
-    learn.lr_find(num_it=3, show_plot=False)
-    learn.get_preds()
+    learn.lr_find(num_it=30, show_plot=False)
     learn.validate()
     assert warm.answer is None
     learn.fit(1)
@@ -111,3 +114,16 @@ def test_nothing_stops_a_training(tmp_path: Path) -> None:
     assert "starts cold" in str(seen[0].message)
     with pytest.raises(InvalidMeta):
         WarmStart(tmp_path, {"dat": 1})
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / "fastai_fit.py"), run_name="example")
+    example["main"](["--epochs", "1"])
+    assert "width 48, 1 epochs, warm" in capsys.readouterr().out
+
+
+def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs/integrations/fastai.md").read_text()
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        exec(compile(block, "fastai.md", "exec"), {"__name__": "__main__"})
+        assert capsys.readouterr().out.splitlines()[-1:] == re.findall(r"# -> (.*)", block)

@@ -1,7 +1,10 @@
 """WarmStart in real trainings of Lightning: does it ask when it should, report, register, and not disturb?"""
 
 import copy
+import os
 import pickle
+import re
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,12 @@ pytorch_lightning: Any = pytest.importorskip("pytorch_lightning")
 
 from modelkeeper import KeeperWarning, ModelKeeperClient  # noqa: E402
 from modelkeeper.errors import InvalidMeta, InvalidSetting  # noqa: E402
-from modelkeeper.integrations.lightning import WarmStart  # noqa: E402
+from modelkeeper.integrations import lightning as integration  # noqa: E402
+from tests.helpers.processes import run  # noqa: E402
 
 nn = torch.nn
+WarmStart: Any = integration.WarmStart
+ROOT = Path(__file__).parents[3]
 META = {"data": "halves", "task": "classification"}
 X = torch.rand(48, 6, generator=torch.Generator().manual_seed(0))
 Y = (X.sum(1) > 3).long()
@@ -181,7 +187,7 @@ def test_a_network_that_a_hook_builds_is_waited_for(zoo: Any, hook: str) -> None
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_what_was_reported_stays_when_a_training_fails(client: Any, error: type[BaseException]) -> None:
-    class Failing(lightning.Callback):  # type: ignore[misc,name-defined]
+    class Failing(lightning.Callback):  # type: ignore[misc]
         def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
             if trainer.current_epoch == 1:
                 raise error("stop")
@@ -260,6 +266,35 @@ def test_a_broken_keeper_stops_no_training(tmp_path: Path) -> None:
     assert trainer.current_epoch == 1
 
 
+def in_a_process(zoo: Path) -> tuple[Any, ...]:
+    """What one of two processes of a training sees: they were started as torchrun does."""
+    rank = str(torch.distributed.get_rank())
+    os.environ |= {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "GROUP_RANK": "0",
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+    }
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", "TORCHELASTIC_RUN_ID": "test"}
+    seen = []
+    for width in (8, 12):
+        warm, module = WarmStart(zoo, META, every=0), Lit(width, rate=0.1)
+        fit(warm, module, devices=2, strategy="ddp")
+        end = sum(float(tensor.sum()) for tensor in module.net.state_dict().values())
+        seen.append((warm.answer.parent, warm.record.id, warm.record.parent, end))
+    return tuple(seen)
+
+
+def test_processes_of_one_training_start_alike_and_register_once(tmp_path: Path) -> None:
+    first, second = run(in_a_process, tmp_path, tmp_path / "zoo", size=2)
+    assert first == second
+    (_, parent, *_), (lent, _, registered, _) = first
+    assert lent == registered == parent
+    with ModelKeeperClient(tmp_path / "zoo") as client:
+        assert client.coordinator.count() == 2
+
+
 def test_it_can_be_pickled_and_derived_from(tmp_path: Path) -> None:
     warm = pickle.loads(pickle.dumps(WarmStart(tmp_path, META)))
     assert type(warm) is type(WarmStart(tmp_path, META))
@@ -267,10 +302,23 @@ def test_it_can_be_pickled_and_derived_from(tmp_path: Path) -> None:
     assert warm.record.finished
 
 
-class Named(WarmStart):
+class Named(WarmStart):  # type: ignore[misc]
     """A user's own."""
 
 
 def test_a_class_of_ones_own_is_a_callback(tmp_path: Path) -> None:
     warm = pickle.loads(pickle.dumps(Named(tmp_path, META)))
     assert isinstance(warm, (Named, lightning.Callback))
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / "lightning_fit.py"), run_name="example")
+    example["main"](["--epochs", "1"])
+    assert "width 48, 1 epochs, warm" in capsys.readouterr().out
+
+
+def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs/integrations/lightning.md").read_text()
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        exec(compile(block, "lightning.md", "exec"), {"__name__": "__main__"})
+        assert capsys.readouterr().out.splitlines()[-1:] == re.findall(r"# -> (.*)", block)

@@ -1,6 +1,8 @@
 """WarmStart in real trainings of skorch, and in searches of scikit-learn over them."""
 
 import pickle
+import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,17 @@ from sklearn.model_selection import GridSearchCV  # noqa: E402
 
 from modelkeeper import KeeperWarning, ModelKeeperClient  # noqa: E402
 from modelkeeper.errors import InvalidMeta, InvalidSetting  # noqa: E402
-from modelkeeper.integrations.skorch import WarmStart  # noqa: E402
+from modelkeeper.integrations import skorch as integration  # noqa: E402
 
 nn = torch.nn
+WarmStart: Any = integration.WarmStart
+ROOT = Path(__file__).parents[3]
 META = {"data": "halves", "task": "classification"}
 X = np.random.default_rng(0).random((60, 6)).astype("float32")
 Y = (X.sum(1) > 3).astype("int64")
 
 
-class Network(nn.Module):  # type: ignore[misc]
+class Network(nn.Module):  # type: ignore[misc,name-defined]
     """Logits of two classes."""
 
     def __init__(self, width: int = 8) -> None:
@@ -126,3 +130,16 @@ def test_nothing_stops_a_training(tmp_path: Path) -> None:
     assert "starts cold" in str(seen[0].message)
     with pytest.raises(InvalidSetting, match="data set"):
         WarmStart(tmp_path, folds=True)
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / "skorch_fit.py"), run_name="example")
+    example["main"](["--epochs", "1", "--folds", "2"])
+    assert "warm: " in capsys.readouterr().out
+
+
+def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs/integrations/skorch.md").read_text()
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        exec(compile(block, "skorch.md", "exec"), {"__name__": "__main__"})
+        assert capsys.readouterr().out.splitlines()[-1:] == re.findall(r"# -> (.*)", block)

@@ -13,13 +13,14 @@ from modelkeeper.frontends.keras.describe import trace_model
 from modelkeeper.frontends.keras.inputs import symbolic
 from modelkeeper.frontends.keras.read_load import frozen, layouts, load, read
 from modelkeeper.frontends.keras.runner import KerasRunner
+from modelkeeper.frontends.keras.trained import trained
 from modelkeeper.frontends.keras.trials import KerasTrials
 from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.abilities import Arranged, Freezing
+    from modelkeeper.frontends.abilities import Arranged, Freezing, Judging
     from modelkeeper.frontends.protocol import Frontend
 
 M = TypeVar("M")
@@ -57,6 +58,10 @@ class KerasFrontend:
         """The names of tensors of layers that are not trainable."""
         return frozen(model)
 
+    def trained(self, model: Any) -> str:
+        """The signs that a model is not fresh from its initialisation."""
+        return trained(model)
+
     def example(self, shape: Iterable[int], dtype: str = "float32") -> Any:
         """A symbolic tensor."""
         return symbolic(shape, dtype)
@@ -67,4 +72,5 @@ FRONTEND = KerasFrontend()
 if TYPE_CHECKING:
     _arranged: Arranged = FRONTEND
     _freezing: Freezing = FRONTEND
+    _judging: Judging = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so

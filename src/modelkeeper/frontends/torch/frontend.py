@@ -26,12 +26,13 @@ from modelkeeper.frontends.torch.materialise import is_deferred, materialise
 from modelkeeper.frontends.torch.read_load import load, read
 from modelkeeper.frontends.torch.record_program import record_program
 from modelkeeper.frontends.torch.side_effects import unwrap
+from modelkeeper.frontends.torch.trained import trained
 from modelkeeper.frontends.torch.trials import Labelled, Loss, TorchTrial, duplicate, labelled
 from modelkeeper.tracing.trace import Trace
 from modelkeeper.weights import Array
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends.abilities import Choosy, Deferring, Freezing, Team, Teamed, Wrapped
+    from modelkeeper.frontends.abilities import Choosy, Deferring, Freezing, Judging, Team, Teamed, Wrapped
     from modelkeeper.frontends.protocol import Frontend
 
 M = TypeVar("M")
@@ -122,6 +123,10 @@ class TorchFrontend:
         """The names of tensors that do not require gradients."""
         return frozen(model)
 
+    def trained(self, model: nn.Module) -> str:
+        """The signs that a model is not fresh from its initialisation."""
+        return trained(model)
+
     def materialise(self, model: nn.Module) -> None:
         """Memory and initial values for what is on the meta device."""
         if is_deferred(model):
@@ -160,6 +165,7 @@ FRONTEND = TorchFrontend()
 if TYPE_CHECKING:
     _deferring: Deferring = FRONTEND
     _freezing: Freezing = FRONTEND
+    _judging: Judging = FRONTEND
     _teamed: Teamed = FRONTEND
     _typed: Frontend = FRONTEND  # it is what the protocol asks for, and a type checker says so
     _wrapped: Wrapped = FRONTEND

@@ -1,0 +1,32 @@
+"""Where does a parent come from when a client asks? A coordinator's zoo, as a source for one query."""
+
+import msgspec
+
+from modelkeeper.coordinator.base import Coordinator
+from modelkeeper.coordinator.local_loan import LocalLoan
+from modelkeeper.graph import Graph
+from modelkeeper.meta import Query
+from modelkeeper.warmstart.answer import Answer
+from modelkeeper.warmstart.loan import Loan
+
+_ALL_FROZEN = 'every parameter of the model is frozen; pass frozen="replace" to have them replaced'
+
+
+class ZooSource:
+    """A coordinator's zoo, as a source of parents for one query."""
+
+    def __init__(self, coordinator: Coordinator, query: Query, dry_run: bool) -> None:
+        self._coordinator, self._query, self._dry_run = coordinator, query, dry_run
+
+    def loan(self, graph: Graph) -> Loan:
+        """What the parent that fits best lends; or a cold start."""
+        parameters = {tensor.name for tensor in graph.tensors.values() if not tensor.buffer and tensor.stored}
+        if parameters and parameters.issubset(self._query.frozen):
+            return LocalLoan(Answer(reason=_ALL_FROZEN, dry_run=self._dry_run))
+        return self._coordinator.query(graph, self._query, dry_run=self._dry_run)
+
+    def another(self, graph: Graph, than: Answer) -> Loan | None:
+        """What the best of all others lends, if there is one."""
+        others = (*self._query.exclude, than.parent or "")
+        loan = self._coordinator.query(graph, msgspec.structs.replace(self._query, exclude=others))
+        return None if loan.answer.cold else loan
