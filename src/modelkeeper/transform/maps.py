@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, Tensor, leaves
-from modelkeeper.graph.vocabulary import ORIGINS, THROUGH
+from modelkeeper.graph.vocabulary import ORIGINS, THROUGH, WEIGHT_NORM
 from modelkeeper.transform import scores, units
 from modelkeeper.transform.fill import MEANS, Fill, Fills
 from modelkeeper.transform.pairing import Partners, pieces
 from modelkeeper.transform.positions import Matrix, resampling, square
 from modelkeeper.transform.units import MEAN, NOTHING, Index, Shares, UnitMap
 
-WEIGHT_NORM = "weight_norm"  # the operation that divides a tensor by its lengths
 Importance = Callable[[int], Shares]  # of each unit of a parent's space
 
 

@@ -230,6 +230,7 @@ MERGES |= {"scaled_dot_product_attention": ATTENTION}
 APPLIED = {"mul": SCALE, "div": SCALE, "add": SHIFT, "sub": SHIFT}
 INVERSE = frozenset({"div", "sub"})  # of them, those that do the inverse of what the layer is called
 PERMUTE, SLICE = "permute", "slice"  # how axes that were moved, and parts of them, are written on an edge
+WEIGHT_NORM = "weight_norm"  # directions divided by their lengths, times other lengths
 VIEW = "view"  # the same numbers in another shape
 # Activations whose effect on what is spread about a mean can be worked out, by the formula for it.
 CURVES = {
