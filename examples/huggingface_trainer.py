@@ -37,13 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     digits, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
     images = digits.float().reshape(-1, 1, 8, 8) / 16
     data = [{"pixel_values": x, "labels": y} for x, y in zip(images, labels, strict=True)]
-    settings: dict[str, Any] = {
-        "eval_strategy": "epoch",
-        "save_strategy": "no",
-        "report_to": [],
+    settings: dict[str, Any] = {"eval_strategy": "epoch", "save_strategy": "no", "report_to": []}
+    settings |= {
+        "num_train_epochs": chosen.epochs,
+        "learning_rate": 5e-3,
+        "disable_tqdm": True,
         "use_cpu": True,
     }
-    settings |= {"num_train_epochs": chosen.epochs, "learning_rate": 3e-3, "disable_tqdm": True}
+    settings |= {f"per_device_{part}_batch_size": 32 for part in ("train", "eval")}
     args = transformers.TrainingArguments(tempfile.mkdtemp(), **settings)
     warm = WarmStart(chosen.zoo, {"data": "digits", "task": "classification"})
     for width in (32, 48):

@@ -1,7 +1,5 @@
 """Does a warm start shorten `trainer.fit`? On handwritten digits, with Lightning, in half a minute.
 
-    python examples/lightning_fit.py
-
 A small network is trained and registered. Then a wider one is trained twice, cold and warm.
 """
 
@@ -20,7 +18,7 @@ from modelkeeper.integrations.lightning import WarmStart
 QUIET: Any = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
 
 
-class Classifier(pl.LightningModule):
+class Classifier(pl.LightningModule):  # type: ignore[misc]
     """A network of two hidden layers, and what trains it."""
 
     def __init__(self, width: int) -> None:
@@ -29,15 +27,12 @@ class Classifier(pl.LightningModule):
         self.model = nn.Sequential(*sizes)
 
     def training_step(self, batch: list[Tensor], _: int) -> Tensor:
-        """The loss of a batch."""
         return nn.functional.cross_entropy(self.model(batch[0]), batch[1])
 
     def validation_step(self, batch: list[Tensor], _: int) -> None:
-        """How many are right."""
         self.log("val_acc", (self.model(batch[0]).argmax(1) == batch[1]).float().mean())
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam."""
         return torch.optim.Adam(self.parameters(), 0.002)
 
 

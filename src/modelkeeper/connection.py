@@ -1,6 +1,6 @@
 """A zoo as a client holds it: opened when it is needed, used once by processes that train together.
 
-connection.coordinator          opened when it is first asked for, and again after `stop`
+connection.coordinator          opened when it is first asked for, and again after `stop` or a fork
 connection.describe(model)      what a model is, for those who register it
 connection.once(model, act)     in one of the processes that train the model
 pickle.dumps(connection)        goes by its address; the copy opens the zoo anew
@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from modelkeeper.coordinator import Coordinator, target
+from modelkeeper.errors import ZooUnusable
 from modelkeeper.faults import Faults
 from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.frontends.abilities import refuse, team_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from modelkeeper.weights import Array
 
 T = TypeVar("T")
+_SHARED = "give it a folder or the address of a coordinator instead of :memory:"
 _log = logging.getLogger("modelkeeper")
 
 
@@ -52,12 +54,15 @@ class Connection:
         self.user = user or login()
         self._opened: Coordinator | None = None
         self._opening = threading.Lock()
+        self._process = os.getpid()
         in_memory = self.settings.in_memory and not self._target.url
         self._starts = Starts(f"{MEMORY} {id(self)}" if in_memory else self._place)
 
     @property
     def coordinator(self) -> Coordinator:
         """What the client talks to; opened when it is first needed."""
+        if self._process != os.getpid():
+            self._leave_to_parent()
         with self._opening:
             if self._opened is None:
                 self._opened = self._target.open()
@@ -108,17 +113,30 @@ class Connection:
 
     def stop(self) -> None:
         """Let go of the zoo. The client can be used again; it then opens it anew."""
+        if self.uri == MEMORY:
+            return
+        if self._process != os.getpid():
+            self._leave_to_parent()
         with self._opening:
-            if self._opened is not None and self.uri != MEMORY:
+            if self._opened is not None:
                 self._opened.close()
                 self._opened = None
 
     close = stop
 
+    def _leave_to_parent(self) -> None:
+        """In a forked process: open the zoo anew. Threads of the parent may hold locks of the old one.
+
+        Raises:
+            ZooUnusable: It is in the parent's memory.
+        """
+        if self.settings.in_memory and not self._target.url:
+            raise ZooUnusable(MEMORY, "it is in the memory of the process that forked this one", _SHARED)
+        self._opening, self._process, self._opened = threading.Lock(), os.getpid(), None
+
     def __reduce__(self) -> tuple[Any, ...]:
         if self.settings.in_memory and not self._target.url:
-            advice = "give it a folder or the address of a coordinator instead of :memory:"
-            raise TypeError(f"a zoo in the memory of this process cannot be shared with others: {advice}")
+            raise TypeError(f"a zoo in the memory of this process cannot be shared with others: {_SHARED}")
         return _again, (type(self), self._place, self._given | {"user": self.user})
 
     def __enter__(self) -> Self:

@@ -45,7 +45,7 @@ M = TypeVar("M")
 T = TypeVar("T")
 _log = logging.getLogger("modelkeeper")
 EVERY = 10.0  # seconds between two versions that are written
-SHARE = 0.02  # of the time since the start is what copies may take
+SHARE = 0.02  # of the time since the start is what copies may take, and so is what writing them may take
 FREE = 0.25  # seconds that they may take in any case
 ENDING = 60.0  # seconds that a process waits at its end for what is being written
 KEEPS = ("best", "last")
@@ -361,12 +361,12 @@ class _Writer:
                 if version is None:
                     return
                 self._busy = True
-            written = False
+            written, began = False, time.thread_time()
             try:
                 self._write(version)
                 written = True
             finally:
-                due = time.monotonic() + self._every
+                due = time.monotonic() + max(self._every, (time.thread_time() - began) / SHARE)
                 with self._changed:
                     self._busy, self._ended = False, self._ended or not written
                     self._changed.notify_all()

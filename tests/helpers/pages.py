@@ -14,7 +14,7 @@ def run_page(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     first = re.search(r"^```py\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     assert first is not None
-    lines, shown = first[1].splitlines(), "".join(blocks)
+    lines, shown = [line for line in first[1].splitlines() if line.strip()], "".join(blocks)
     assert text.index(first[0]) < 80, "the page begins with the lines to add"
     assert len(lines) == 3
     missing = [

@@ -9,7 +9,7 @@ from ray import train, tune
 from torch import nn
 
 from modelkeeper import ModelKeeperClient
-from modelkeeper.integrations.ray import load_checkpoint, report, save_checkpoint, warm_start
+from modelkeeper.integrations.ray import load_checkpoint, process, report, save_checkpoint, warm_start
 
 META = {"data": "digits", "task": "classification"}
 
@@ -34,6 +34,10 @@ def of_a_grid(config: dict[str, Any]) -> None:
         learn(model)
         report({"accuracy": config.get("good", 0.5) + epoch / 100}, model)
         if config.get("dies") == epoch:
+            opened = process._open
+            assert opened is not None
+            assert opened.warm.run is not None
+            opened.warm.run.flush()  # as if some seconds had passed
             os._exit(1)
 
 
@@ -61,7 +65,7 @@ def of_a_population(config: dict[str, Any]) -> None:
             report({"accuracy": accuracy, "exact": exact}, model, checkpoint=checkpoint)
 
 
-class Stepwise(tune.Trainable):
+class Stepwise(tune.Trainable):  # type: ignore[misc]  # Ray is not followed
     """A class, which may be used for several trials."""
 
     def setup(self, config: dict[str, Any]) -> None:

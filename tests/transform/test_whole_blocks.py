@@ -1,6 +1,6 @@
 """Settled pairs are as good as those of the alignment, and leave inserted blocks whole."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from modelkeeper.graph import Graph
@@ -10,6 +10,12 @@ from modelkeeper.transform.whole_blocks import settle
 from tests.helpers import generated as net
 
 both = st.tuples(net.networks, net.networks)
+ALL = ["conv3"] * 6
+# Where a merge has all its operands in another place, but more readers where it is.
+CELLS = (
+    net.bench201([[*ALL[:5], "none"], [*ALL[:3], "conv1", "conv3", "none"], ALL], 4),
+    net.bench201([[*ALL[:5], "none"], ["conv3", "conv1", "conv3", "conv3", "conv1", "conv1"], ALL], 4),
+)
 
 
 def kept_edges(parent: Graph, child: Graph, pairs: list[tuple[int, int]]) -> int:
@@ -41,6 +47,7 @@ def test_as_many_layers_are_paired_each_once_and_with_its_kind(graphs: tuple[Gra
 
 
 @given(both)
+@example(CELLS)
 def test_nothing_is_paired_against_the_data_flow_and_no_edge_is_lost(graphs: tuple[Graph, Graph]) -> None:
     parent, child = graphs
     before = list(align(parent, child).pairs)

@@ -209,6 +209,8 @@ class _Run:
             averaged = np.zeros(len(index), np.bool_)
         elif averaged.any():
             index = np.where(averaged, NOTHING, index)
+        if (index == NOTHING).any() and self._plan.maps.never_zero(tensor, child_axis):
+            index = np.where(index == NOTHING, np.arange(len(index)) % parent_axis.size, index)
         return AxisMap(index, None if (factor == 1).all() else factor), averaged
 
     def _scaled(

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, Tensor, leaves
-from modelkeeper.graph.vocabulary import ORIGINS
+from modelkeeper.graph.vocabulary import ORIGINS, THROUGH
 from modelkeeper.transform import scores, units
 from modelkeeper.transform.fill import MEANS, Fill, Fills
 from modelkeeper.transform.pairing import Partners, pieces
 from modelkeeper.transform.positions import Matrix, resampling, square
 from modelkeeper.transform.units import MEAN, NOTHING, Index, Shares, UnitMap
 
+WEIGHT_NORM = "weight_norm"  # the operation that divides a tensor by its lengths
 Importance = Callable[[int], Shares]  # of each unit of a parent's space
 
 
@@ -42,6 +43,7 @@ class Maps:
         self._parent, self._child, self._partners, self._seed = parent, child, partners, seed
         self._fills = fills
         self._spaces: dict[tuple[int, int], UnitMap] = {}
+        self._directions: set[tuple[str, Expression]] | None = None
 
     def anew(self) -> "Maps":
         """The maps of the same two graphs, with no unit map made yet: for another importance."""
@@ -267,6 +269,24 @@ class Maps:
     def unread(self, tensor: Tensor) -> bool:
         """Are the numbers of new units in this tensor of no account at first?"""
         return any(tensor.name in fill.unread for *_, fill in self._filled(tensor))
+
+    def never_zero(self, tensor: Tensor, axis: Axis) -> bool:
+        """Is each unit of an axis divided by its length, so that a zero would become NaN?
+
+        So it is with the directions of a weight norm. Their lengths are another tensor, which may be zero.
+        """
+        if self._directions is None:
+            self._directions = {
+                (weight.name, length.of)
+                for layer in self._child.layers
+                if WEIGHT_NORM in str(layer.attributes.get(THROUGH, ""))
+                for weight in layer.tensors
+                for factor in layer.tensors
+                if (weight.role, factor.role) == ("weight", "factor")
+                for length in factor.axes
+                if length.size > 1
+            }
+        return (tensor.name, axis.of) in self._directions
 
     def _filled(self, tensor: Tensor) -> Iterator[tuple[Axis, int, int, Fill]]:
         """The filled spaces of a child's tensor, as (its axis, the child's space, the parent's, the fill)."""

@@ -10,7 +10,8 @@ where all that it merges is paired, from where nothing is.
 The alignment stays as good (layers of the same make, no fewer edges) and still respects data flow.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from modelkeeper.graph import Graph, consumers
 from modelkeeper.graph.vocabulary import NORMS, PROJECTIONS
@@ -21,6 +22,19 @@ from modelkeeper.transform.pairing import Pairs
 def settle(parent: Graph, child: Graph, pairs: Pairs) -> list[tuple[int, int]]:
     """Move pairs out of inserted blocks, so that these stay whole; the alignment stays as good."""
     return _Settling(parent, child, pairs).run()
+
+
+class _Kept(NamedTuple):
+    """How many connections a pair keeps, and on how many of them nothing differs."""
+
+    edges: int
+    same: int
+
+
+def _as_good(now: Iterable[_Kept], then: Iterable[_Kept]) -> bool:
+    """Would pairs keep no fewer connections than they do now, also if equal ones count twice?"""
+    (edges_now, same_now), (edges, same) = (map(sum, zip(*kept, strict=True)) for kept in (now, then))
+    return edges >= edges_now and edges + same >= edges_now + same_now
 
 
 class _Settling:
@@ -56,7 +70,14 @@ class _Settling:
             return
         child_layer, parent_layer = self._child.layers[child_number], self._parent.layers[parent_number]
         table = child_layer.tensors and not child_layer.inputs and not parent_layer.inputs
-        if table and self._alike(child_holder, child_number):
+        if (
+            table
+            and self._alike(child_holder, child_number)
+            and _as_good(
+                now=(self._edges(parent_number, child_holder), self._edges(parent_before, child_number)),
+                then=(self._edges(parent_number, child_number), self._edges(parent_before, child_holder)),
+            )
+        ):
             self._partner[child_number], self._lent[parent_number] = parent_number, child_number
             self._partner[child_holder], self._lent[parent_before] = parent_before, child_holder
 
@@ -71,7 +92,7 @@ class _Settling:
             if (
                 {edge.source for edge in parent_layer.inputs} == operands
                 and not kept & operands
-                and self._in_order(parent_number, child_new)
+                and self._may_move(parent_number, child_old, child_new)
             ):
                 del self._partner[child_old]
                 self._partner[child_new], self._lent[parent_number] = parent_number, child_new
@@ -86,8 +107,7 @@ class _Settling:
                 continue
             if self._bound(parent_number, child_old):
                 continue
-            as_good = self._edges(parent_number, child_new) >= self._edges(parent_number, child_old)
-            if as_good and self._in_order(parent_number, child_new):
+            if self._may_move(parent_number, child_old, child_new):
                 del self._partner[child_old]
                 self._partner[child_new], self._lent[parent_number] = parent_number, child_new
                 return
@@ -113,28 +133,36 @@ class _Settling:
             return [t.role for t in first.tensors] == [t.role for t in second.tensors]
         return signature(self._child, child_old) == signature(self._child, child_new)
 
-    def _edges(self, parent_number: int, child_number: int) -> int:
-        """Count the connections that a pair would keep; twice those on which nothing differs."""
+    def _may_move(self, parent_number: int, child_old: int, child_new: int) -> bool:
+        """Is a pair as good with another of the child's layers, which has no partner?"""
+        now, then = (self._edges(parent_number, child_number) for child_number in (child_old, child_new))
+        return _as_good(now=(now,), then=(then,)) and self._in_order(parent_number, child_new)
+
+    def _edges(self, parent_number: int, child_number: int) -> _Kept:
+        """Count the connections that a pair would keep."""
         kept = self._common(parent_number, child_number, lambda parent_source: self._lent.get(parent_source))
         for parent_reader in self._parent_readers[parent_number]:
             child_reader = self._lent.get(parent_reader)
             if child_reader is not None and child_reader in self._child_readers[child_number]:
-                kept += self._common(
+                read = self._common(
                     parent_reader,
                     child_reader,
                     lambda parent_source: child_number if parent_source == parent_number else None,
                 )
+                kept = _Kept(kept.edges + read.edges, kept.same + read.same)
         return kept
 
-    def _common(self, parent_number: int, child_number: int, partner: Callable[[int], int | None]) -> int:
+    def _common(self, parent_number: int, child_number: int, partner: Callable[[int], int | None]) -> _Kept:
         """Count the inputs that two layers share, given the child's layer for each of the parent's."""
         child_inputs = {edge.source: edge.via for edge in self._child.layers[child_number].inputs}
-        kept = 0
+        shared: set[int] = set()
+        same = 0
         for edge in self._parent.layers[parent_number].inputs:
             child_source = partner(edge.source)
             if child_source is not None and child_source in child_inputs:
-                kept += 2 if child_inputs[child_source] == edge.via else 1
-        return kept
+                shared.add(child_source)
+                same += child_inputs[child_source] == edge.via
+        return _Kept(len(shared), same)
 
     def _in_order(self, parent_number: int, child_number: int) -> bool:
         """Would a pair keep the order of data flow, with no ancestor paired with a descendant?"""

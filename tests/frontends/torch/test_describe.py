@@ -2,6 +2,7 @@
 
 import copy
 import random
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,16 @@ from modelkeeper.errors import CannotDescribe, UnknownFramework
 from modelkeeper.frontends import frontend_for
 from modelkeeper.frontends.torch import FRONTEND, describe, example
 from modelkeeper.graph import Pin, from_json, to_json
-from tests.helpers.networks import IMAGE, SCENARIOS, VECTOR, Chain, Flatten, Residual, TiedLanguageModel
+from tests.helpers.networks import (
+    IMAGE,
+    SCENARIOS,
+    VECTOR,
+    Chain,
+    Flatten,
+    Projected,
+    Residual,
+    TiedLanguageModel,
+)
 
 
 class FromFunction(nn.Module):
@@ -349,3 +359,23 @@ def test_graphs_of_models_survive_their_bytes(kind: type[nn.Module]) -> None:
     graph = describe(kind(), SCENARIOS[kind])
     assert from_json(to_json(graph)) == graph
     assert describe(kind(), SCENARIOS[kind]).fingerprint == graph.fingerprint
+
+
+def test_a_recurrent_layer_with_lists_of_weights_runs_on_shapes() -> None:
+    graph = describe(Projected(), SCENARIOS[Projected])
+    assert not [note for note in graph.notes if note.topic == "fallback"]
+
+
+@pytest.mark.parametrize("always", [True, False], ids=["on shapes", "on numbers"])
+@pytest.mark.filterwarnings("error")
+def test_what_a_forward_pass_warns_of_is_no_error(always: bool) -> None:
+    def warns(x: Tensor) -> Tensor:
+        if always or not x.is_meta:
+            warnings.warn("of the user's own", UserWarning, stacklevel=2)
+        return x if always or x.sum().item() < 1e9 else -x
+
+    with pytest.warns(UserWarning, match="of the user's own"):
+        graph = describe(FromFunction(warns), VECTOR)
+    assert [layer.kind for layer in graph.layers].count("linear") == 2
+    with pytest.raises(UserWarning):
+        warnings.warn("after it", stacklevel=1)

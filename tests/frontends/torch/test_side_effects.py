@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import accelerate  # type: ignore[import-untyped]
+import accelerate
 import numpy as np
 import torch
 import transformers
@@ -199,7 +199,7 @@ def vision_transformer(width: int) -> nn.Module:
 def test_a_vision_transformer_in_a_bf16_trainer_starts_warm_and_is_registered(tmp_path: Path) -> None:
     answers = []
 
-    class Keep(transformers.TrainerCallback):
+    class Keep(transformers.TrainerCallback):  # type: ignore[misc]
         def on_train_begin(self, *_: Any, **given: Any) -> None:
             answers.append(client.query_for_model(given["model"])[1])
 

@@ -18,9 +18,10 @@ from fastai.metrics import accuracy  # noqa: E402
 
 from modelkeeper import KeeperWarning, ModelKeeperClient  # noqa: E402
 from modelkeeper.errors import InvalidMeta  # noqa: E402
-from modelkeeper.integrations.fastai import WarmStart  # noqa: E402
+from modelkeeper.integrations import fastai as integration  # noqa: E402
 
 nn = torch.nn
+WarmStart: Any = integration.WarmStart
 ROOT = Path(__file__).parents[3]
 META = {"data": "halves", "task": "classification"}
 X = torch.rand(48, 6, generator=torch.Generator().manual_seed(0))
@@ -77,11 +78,10 @@ def test_what_goes_on_is_not_asked_for(client: Any, tmp_path: Path) -> None:
     assert "not asked" in skipping.answer.reason
 
 
-def test_finding_a_learning_rate_and_predicting_are_no_trainings(client: Any, tmp_path: Path) -> None:
+def test_finding_a_learning_rate_and_validating_are_no_trainings(client: Any, tmp_path: Path) -> None:
     warm = WarmStart(client, META)
     learn = learner(warm, path=tmp_path)
     learn.lr_find(num_it=30, show_plot=False)
-    learn.get_preds()
     learn.validate()
     assert warm.answer is None
     learn.fit(1)

@@ -17,10 +17,11 @@ pytorch_lightning: Any = pytest.importorskip("pytorch_lightning")
 
 from modelkeeper import KeeperWarning, ModelKeeperClient  # noqa: E402
 from modelkeeper.errors import InvalidMeta, InvalidSetting  # noqa: E402
-from modelkeeper.integrations.lightning import WarmStart  # noqa: E402
+from modelkeeper.integrations import lightning as integration  # noqa: E402
 from tests.helpers.processes import run  # noqa: E402
 
 nn = torch.nn
+WarmStart: Any = integration.WarmStart
 ROOT = Path(__file__).parents[3]
 META = {"data": "halves", "task": "classification"}
 X = torch.rand(48, 6, generator=torch.Generator().manual_seed(0))
@@ -186,7 +187,7 @@ def test_a_network_that_a_hook_builds_is_waited_for(zoo: Any, hook: str) -> None
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_what_was_reported_stays_when_a_training_fails(client: Any, error: type[BaseException]) -> None:
-    class Failing(lightning.Callback):  # type: ignore[misc,name-defined]
+    class Failing(lightning.Callback):  # type: ignore[misc]
         def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
             if trainer.current_epoch == 1:
                 raise error("stop")
@@ -279,7 +280,7 @@ def in_a_process(zoo: Path) -> tuple[Any, ...]:
     seen = []
     for width in (8, 12):
         warm, module = WarmStart(zoo, META, every=0), Lit(width, rate=0.1)
-        fit(warm, module, epochs=2, devices=2, strategy="ddp")
+        fit(warm, module, devices=2, strategy="ddp")
         end = sum(float(tensor.sum()) for tensor in module.net.state_dict().values())
         seen.append((warm.answer.parent, warm.record.id, warm.record.parent, end))
     return tuple(seen)
@@ -301,7 +302,7 @@ def test_it_can_be_pickled_and_derived_from(tmp_path: Path) -> None:
     assert warm.record.finished
 
 
-class Named(WarmStart):
+class Named(WarmStart):  # type: ignore[misc]
     """A user's own."""
 
 

@@ -13,7 +13,7 @@ from modelkeeper.integrations.lightning.network import inputs_of, is_built_later
 nn = torch.nn
 
 
-class Plain(lightning.LightningModule):  # type: ignore[misc,name-defined]
+class Plain(lightning.LightningModule):  # type: ignore[misc]
     """A network beside what trains it; no forward."""
 
     def __init__(self) -> None:

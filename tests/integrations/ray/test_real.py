@@ -52,16 +52,16 @@ def test_a_grid_starts_warm_and_each_trial_is_one_finished_model(tmp_path: Path)
 def test_what_a_scheduler_stops_is_registered_with_its_last_report(tmp_path: Path) -> None:
     """Versions are written at most once an hour here: what waits is written when the trial is stopped."""
     warm = WarmStart(tmp_path / "zoo", META, every=3600.0)
-    space = {"width": 4, "epochs": 9, "good": tune.grid_search([0.9, 0.1, 0.2])}
+    space = {"width": 4, "epochs": 9, "good": tune.grid_search([0.9, 0.1])}
     halving = ASHAScheduler(max_t=4, grace_period=2, reduction_factor=2)
-    config = tune.TuneConfig(metric="accuracy", mode="max", scheduler=halving, max_concurrent_trials=2)
+    config = tune.TuneConfig(metric="accuracy", mode="max", scheduler=halving, max_concurrent_trials=1)
     tuner = warm.tuner(
         ray_trials.of_a_grid, param_space=space, tune_config=config, run_config=run_config(tmp_path)
     )
     results: Any = tuner.fit()
     ends = {result.config["good"]: result.metrics for result in results}
     records = zoo_of(warm)
-    assert len(records) == 3
+    assert len(records) == 2
     assert {record.value for record in records} == {metrics["accuracy"] for metrics in ends.values()}
     for record in records:
         (metrics,) = [each for each in ends.values() if each["accuracy"] == record.value]
@@ -71,7 +71,7 @@ def test_what_a_scheduler_stops_is_registered_with_its_last_report(tmp_path: Pat
 
 def test_a_process_that_dies_leaves_what_it_wrote(tmp_path: Path) -> None:
     warm = WarmStart(tmp_path / "zoo", META, every=0.0)
-    space = {"width": 4, "epochs": 30, "dies": 25}
+    space = {"width": 4, "epochs": 3, "dies": 1}
     tuner = warm.tuner(ray_trials.of_a_grid, param_space=space, run_config=run_config(tmp_path))
     assert len(tuner.fit().errors) == 1
     (record,) = zoo_of(warm)
@@ -139,7 +139,8 @@ def test_a_trainer_with_two_workers_starts_warm_on_both_and_registers_once(tmp_p
     trainer.fit()
     assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text()
     record, other = zoo_of(warm)
-    assert other == parent
+    assert parent is not None
+    assert (other.id, other.hits) == (parent.id, 1), "both workers start from it, and it is asked for once"
     assert (record.value, record.finished, record.name, record.parent) == (0.6, True, "mine", other.id)
 
 

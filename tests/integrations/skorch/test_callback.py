@@ -17,16 +17,17 @@ from sklearn.model_selection import GridSearchCV  # noqa: E402
 
 from modelkeeper import KeeperWarning, ModelKeeperClient  # noqa: E402
 from modelkeeper.errors import InvalidMeta, InvalidSetting  # noqa: E402
-from modelkeeper.integrations.skorch import WarmStart  # noqa: E402
+from modelkeeper.integrations import skorch as integration  # noqa: E402
 
 nn = torch.nn
+WarmStart: Any = integration.WarmStart
 ROOT = Path(__file__).parents[3]
 META = {"data": "halves", "task": "classification"}
 X = np.random.default_rng(0).random((60, 6)).astype("float32")
 Y = (X.sum(1) > 3).astype("int64")
 
 
-class Network(nn.Module):  # type: ignore[misc]
+class Network(nn.Module):  # type: ignore[misc,name-defined]
     """Logits of two classes."""
 
     def __init__(self, width: int = 8) -> None:

@@ -6,6 +6,7 @@ The model, its modes, hooks, devices and random state are afterwards as they wer
 cannot run on shapes, the model runs once for real on the CPU.
 """
 
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -126,14 +127,14 @@ def _run(
     failures: list[tuple[Inputs, Exception]] = []
     for inputs in [Inputs.of(example_inputs)] if given else candidates(model):
         try:
-            return (*_record(model, owned, inputs, real=real), [])
+            return (*_unwarned(model, owned, inputs, real), [])
         except Exception as error:  # noqa: BLE001 (whatever the user's code raises on shapes)
             if not given and not _needs_values(error):
                 failures.append((inputs, error))
                 continue
             reason = f"ran for real on the CPU: {first_line(error)}"
         try:
-            return (*_record(model, owned, inputs, real=True), [Note("fallback", "", reason)])
+            return (*_unwarned(model, owned, inputs, True), [Note("fallback", "", reason)])
         except Exception as error:  # noqa: BLE001 (whatever the user's code raises)
             failures.append((inputs, error))
     name = type(model).__name__
@@ -144,6 +145,16 @@ def _run(
         f"on ({inputs})" if given else f"on any of {len(failures)} guessed inputs, the first being ({inputs})"
     )
     raise CannotDescribe(name, f"it did not run {tried}: {first_line(cause)}", _ADVICE) from cause
+
+
+def _unwarned(model: nn.Module, owned: list[NamedTensor], inputs: Inputs, real: bool) -> _Ran:
+    """Record a run; warnings that the user's filters make errors of are for a run of the user's own."""
+    try:
+        return _record(model, owned, inputs, real=real)
+    except Warning:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            return _record(model, owned, inputs, real=real)
 
 
 def _record(

@@ -29,14 +29,13 @@ def known_shape(func: OpOverload, operator: AtenOperator, args: tuple[Any, ...])
         if all(isinstance(value, (int, float)) for value in args[1:]):
             return torch.empty_strided(given.shape, given.stride(), dtype=given.dtype, device="meta")
         return None
+    rank = _CONVOLUTIONS.get(func._schema.name)
+    if rank is None and func._schema.name != _LINEAR:
+        return None  # the arguments of others are not what is thought of here
     shape: tuple[int, ...] | None = None
     if given.is_contiguous() and len(args) > 1 and _one_type(given, args[1], *args[2:3]):
-        if func._schema.name == _LINEAR:
-            shape = _linear(given, args[1])
-        elif func._schema.name in _CONVOLUTIONS:
-            shape = _convolution(
-                given, _CONVOLUTIONS[func._schema.name], (*args[1:], *_USUAL[len(args) - 1 :])
-            )
+        rest = (*args[1:], *_USUAL[len(args) - 1 :])
+        shape = _linear(given, args[1]) if rank is None else _convolution(given, rank, rest)
     return None if shape is None else torch.empty(shape, dtype=given.dtype, device="meta")
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _SETTINGS = {"do_wd", "force_train"}  # what an optimizer of fastai says of parameters before it steps
 
+# Callbacks with which fastai trains for something else.
+_NO_TRAININGS = {"LRFinder"}
+
 
 class WarmStart(Callback):  # type: ignore[misc]  # fastai has no types
     """A callback that starts trainings warm and registers them.
@@ -71,6 +74,7 @@ class WarmStart(Callback):  # type: ignore[misc]  # fastai has no types
             **query,
         )
         self._monitor = monitor
+        self._training = False  # does `fit` run, and for a training?
 
     @property
     def answer(self) -> "Answer | None":
@@ -89,18 +93,22 @@ class WarmStart(Callback):  # type: ignore[misc]  # fastai has no types
     # -- events: fastai calls them, with `self.learn` set ----------------------------------------
 
     def before_fit(self) -> None:
-        """When `fit` begins."""
+        """When `fit` begins, and when `validate` does."""
+        self._training = False
+
+    def before_train(self) -> None:
+        """Before each epoch, just of trainings: before the first one, the keeper is asked."""
         learn = self.learn
-        self.run = not hasattr(learn, "lr_finder") and not hasattr(learn, "gather_preds")
-        if self.run:
-            model = learn.model
-            skips = any(type(other).__name__ == "SkipToEpoch" for other in learn.cbs)
+        others = {type(other).__name__ for other in learn.cbs}
+        if not self._training and others.isdisjoint(_NO_TRAININGS):
+            self._training = True
+            model, skips = learn.model, "SkipToEpoch" in others
             self._warm.begin(model, resumed=skips or self._warm.knows(model) or _has_stepped(learn.opt))
 
     def after_epoch(self) -> None:
         """After each epoch and its validation."""
         recorder = getattr(self.learn, "recorder", None)
-        if recorder is None or not recorder.values:
+        if not self._training or recorder is None or not recorder.values:
             return
         names = [name for name in recorder.metric_names if name not in ("epoch", "time")]
         measured = dict(zip(names, recorder.values[-1], strict=False))
@@ -110,7 +118,8 @@ class WarmStart(Callback):  # type: ignore[misc]  # fastai has no types
 
     def after_fit(self) -> None:
         """When it has ended; callbacks that end it early end it, too."""
-        self._warm.finish()
+        if self._training:
+            self._warm.finish()
 
 
 def _has_stepped(optimizer: Any) -> bool:

@@ -20,7 +20,7 @@ from transformers import TrainerCallback
 
 from modelkeeper.faults import warn
 from modelkeeper.frontends.torch.adapters import ADVICE, REASON, adapted
-from modelkeeper.integrations.huggingface.beginnings import KEEP, checked_choice, remember, why_not_asked
+from modelkeeper.integrations.huggingface.beginnings import ASK, KEEP, checked_choice, remember, why_not_asked
 from modelkeeper.integrations.huggingface.best_checkpoint import measured_of
 from modelkeeper.integrations.warm_training import WarmTraining, Where
 from modelkeeper.run import EVERY
@@ -43,7 +43,7 @@ class _Training:
     ended: bool = False  # and still here: nothing had measured it
 
 
-class WarmStart(TrainerCallback):
+class WarmStart(TrainerCallback):  # type: ignore[misc]  # transformers is not followed
     """A callback that starts trainings warm and registers them.
 
     Args:
@@ -80,6 +80,8 @@ class WarmStart(TrainerCallback):
         **query: Any,
     ) -> None:
         self._pretrained = checked_choice(pretrained)
+        if pretrained == ASK:  # it is meant, and no warning is due
+            query.setdefault("trained", "replace")
         self._register, self._monitor, self._mode = register, monitor, mode
         self._arguments: dict[str, Any] = {"every": every, "example_inputs": example_inputs, **query}
         self.client = WarmTraining(client, meta, monitor=monitor, mode=mode, **self._arguments).client

@@ -61,7 +61,8 @@ class WarmStart(_Callback):  # type: ignore[misc]
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "WarmStart":
-        made: WarmStart = object.__new__(_derived(cls, _callbacks_in_use()))
+        kind: Any = cls
+        made: WarmStart = object.__new__(_derived(kind, _callbacks_in_use()))
         return made
 
     def __init__(
@@ -111,7 +112,13 @@ class WarmStart(_Callback):  # type: ignore[misc]
         return self._warm.facts()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        gone = {"_network": None, "_resumes": None, "_checkpoint": {}, "_before": {}, "_validated": set()}
+        gone: dict[str, Any] = {
+            "_network": None,
+            "_resumes": None,
+            "_checkpoint": {},
+            "_before": {},
+            "_validated": set(),
+        }
         return _again, (type(self).__mro__[1], self.__dict__ | gone)
 
     # -- hooks: Lightning calls them with itself and the LightningModule ----------------------------
@@ -221,7 +228,7 @@ def _callbacks_in_use() -> tuple[type, ...]:
 
 
 @functools.cache
-def _derived(cls: type[WarmStart], callbacks: tuple[type, ...]) -> type[WarmStart]:
+def _derived(cls: Any, callbacks: tuple[type, ...]) -> type[WarmStart]:
     """A class like `cls` that is also a Callback of these packages."""
     return type(cls.__name__, (cls, *callbacks), {"__module__": cls.__module__, "__doc__": cls.__doc__})
 

@@ -18,7 +18,7 @@ from modelkeeper.settings import is_address
 from modelkeeper.zoo.records import Filter, Record, Registration
 
 
-class KeepTrials(tune.Callback):
+class KeepTrials(tune.Callback):  # type: ignore[misc]  # Ray is not followed
     """Registers from their checkpoints what trials could not register themselves.
 
     Args:

@@ -15,7 +15,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import ray.train
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.records import Record
 
 WEIGHTS, SAID = "modelkeeper.safetensors", "modelkeeper.json"
-Where = Checkpoint | str | os.PathLike[str]
+Where: TypeAlias = Checkpoint | str | os.PathLike[str]
 
 
 def save_checkpoint(folder: str | os.PathLike[str], model: Any, *, example_inputs: Any = None) -> None:

@@ -157,11 +157,11 @@ def note(metrics: Mapping[str, Any], model: Any = None, *, checkpoint: Any = Non
             if model is None:
                 return
             _begin(_sent.training(None, None, {}), model, _place or here(), resumed=True)
-        if _open is None or _open.place.rank > 0:  # one speaks for all
+        if _open is None:
             return
         _open.metrics, _open.reports = dict(metrics), _open.reports + 1
         _open.warm.report(metrics, _open.model if model is None else model, _open.reports)
-        if checkpoint is not None:
+        if checkpoint is not None and _open.place.rank == 0:
             describe_checkpoint(checkpoint.path)
         if not _sent.told and _open.warm.run is not None:  # this report may be the last: nobody would say
             _open.warm.run.flush()
@@ -206,7 +206,7 @@ def end(*, finished: bool) -> "Record | None":
     global _open
     with _LOCK:
         opened, _open = _open, None
-        if opened is None or opened.place.rank > 0:
+        if opened is None:
             return None
         return opened.warm.finish() if finished else opened.warm.stop()
 

@@ -25,7 +25,7 @@ from modelkeeper.integrations.ray.process import TIME, Sent
 Budget = Mapping[str, float]
 
 
-class _Kept(tune.Trainable):
+class _Kept(tune.Trainable):  # type: ignore[misc]  # Ray is not followed
     """What is added to a trainable."""
 
     sent: ClassVar[Sent] = Sent()
@@ -47,7 +47,7 @@ class _Kept(tune.Trainable):
     def train(self) -> Any:
         """One step; its result."""
         try:
-            result = super().train()  # type: ignore[no-untyped-call]  # of Ray
+            result = super().train()
         except BaseException:
             process.end(finished=False)
             raise
@@ -70,7 +70,7 @@ class _Kept(tune.Trainable):
     def stop(self) -> None:
         """The process is about to end."""
         self._end()
-        super().stop()  # type: ignore[no-untyped-call]  # of Ray
+        super().stop()
 
     def _expect(self) -> None:
         self._seen = {}

@@ -159,6 +159,10 @@ def _attention(run: Inference, step: Step) -> list[Axes]:
 @rule("weight_norm")
 def _weight_norm(run: Inference, step: Step) -> list[Axes]:
     direction, gain = step.inputs[:2]
+    if not gain.axes:  # one length of all of it
+        for axis in direction.axes:
+            run.pin(axis, "normalised")
+        return [list(direction.axes), *[run.fixed(value.shape, "statistics") for value in step.outputs[1:]]]
     for n, (axis, other) in enumerate(zip(direction.axes, gain.axes, strict=True)):
         if other.size != 1:
             run.unify(axis, other)
