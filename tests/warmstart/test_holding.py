@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks import large
 from modelkeeper import transfer
 from modelkeeper.layouts import Laid, Layout
 from modelkeeper.warmstart import holding
@@ -105,3 +106,40 @@ def test_a_transfer_that_widens_does_not_hold_the_model_twice(monkeypatch: pytes
     assert peak < 14 * EACH
     inputs = torch.randn(3, 8)
     torch.testing.assert_close(target(inputs), source(inputs), rtol=1e-4, atol=1e-5)
+
+
+def test_the_benchmark_of_large_models_measures_what_it_says() -> None:
+    """Its models differ by the width of their MLPs alone, and its ratios are those of equal bytes."""
+    model, wider, same = large.build(0.0003), large.build(0.0003, large.WIDER), large.build(0.0003)
+    shapes, others = (
+        {name: tensor.shape for name, tensor in built.state_dict().items()} for built in (model, wider)
+    )
+    assert shapes.keys() == others.keys()
+    assert {name.split(".")[-3] for name in shapes if shapes[name] != others[name]} == {"mlp"}
+    for tensor, again in zip(model.parameters(), same.parameters(), strict=True):
+        assert tensor.dtype == torch.bfloat16
+        assert torch.equal(tensor, again)
+        assert tensor.isfinite().all()
+    size = large.size_of(model)
+    assert size == sum(2 * tensor.numel() for tensor in model.parameters())
+    assert large.size_of(large.build(0.0003, device="meta")) == size
+    assert abs(sum(tensor.numel() for tensor in model.parameters()) / 0.0003e9 - 1) < 0.2
+
+    found = large.measured(lambda: model, lambda given: given.requires_grad_(False))
+    assert found["bytes"] == size
+    assert found["seconds"] > 0
+    stages = {
+        "save": {"seconds": 4.0, "bytes": 8e9, "peak": 1.0},
+        "load": {"seconds": 2.0, "bytes": 8e9, "peak": 1.0},
+        "register": {"seconds": 8.0, "bytes": 8e9, "peak": 1.0014},
+        "http query wide": {"seconds": 5.0, "bytes": 10e9, "peak": 1.05},
+    }
+    ratios = large.compared(stages)
+    assert {name: stage["throughput"] for name, stage in ratios.items()} == {
+        "save": 1.0,
+        "load": 1.0,
+        "register": 0.5,
+        "http query wide": 0.5,
+    }
+    assert ratios["register"]["peak"] == 1.001
+    assert set(stages) <= {*large.LOCAL, *large.REMOTE}

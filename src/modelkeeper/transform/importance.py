@@ -32,7 +32,7 @@ from modelkeeper.transform.units import Index, Shares
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Source = Callable[[Tensor], Array]
-BLOCK = 2**22  # numbers that are converted, or compared, at a time
+BLOCK = 2**21  # numbers that are converted at a time
 TINY = np.finfo(np.float64).tiny
 
 
@@ -104,7 +104,7 @@ class Importance:
         makers = [(tensor, number) for tensor, number in on_space if _makes(tensor, number)]
         dropped = np.setdiff1d(np.arange(size), kept)
         into, amount = np.arange(size), np.zeros(size)
-        some = max(1, BLOCK // max(1, len(kept)))
+        some = max(1, 2 * BLOCK // max(1, len(kept)))
         folds = False
         for begin in range(0, len(dropped) if readers and len(kept) else 0, some):
             part = dropped[begin : begin + some]
