@@ -53,7 +53,7 @@ help: ## list the targets
 
 test: setup ## run the tests (ARGS='-k fingerprint' to choose)
 	$(BIN)/python -m tests.helpers.lend $(LENT)
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 	@$(MAKE) --no-print-directory -j 2 -O test-tensorflow test-jax
 
 test-tensorflow: $(KERAS_READY) ## run the tests of Keras on TensorFlow, where there is no PyTorch
@@ -81,7 +81,15 @@ bench: $(READY) ## how fast describing is, against a plain forward; and transfor
 	$(BIN)/python -m benchmarks.describe $(ARGS)
 	$(BIN)/python -m benchmarks.transform
 	$(BIN)/python -m benchmarks.loading
+	$(BIN)/python -m benchmarks.first_query
+	$(BIN)/python -m benchmarks.reporting
 	KERAS_BACKEND=torch $(BIN)/python -m benchmarks.keras_describe
+
+large: $(READY) ## a model of 1 B parameters: how fast it comes and goes, in how much memory (needs 8 GB)
+	$(BIN)/python -m benchmarks.large $(ARGS)
+
+search: $(READY) ## searches of Ray Tune, cold and warm: epochs, best, and how well they rank; goes on where it was stopped
+	$(BIN)/python -m benchmarks.search $(ARGS)
 
 autokeras: $(KERAS_READY) ## AutoKeras' search with and without the keeper: 15 minutes
 	KERAS_BACKEND=tensorflow $(KERAS_VENV)/bin/python -m benchmarks.autokeras_search $(ARGS)

@@ -2,7 +2,8 @@
 
     python -m benchmarks.search       resumable: what is in benchmarks/results/search.json is not run again
 
-The protocol, which was written down before the first run:
+The protocol. It was made smaller twice for speed (fewer epochs, pictures and channels) before any score of a
+search had been looked at; `half` and `stocked` were added when the other figures were known:
 
 data      Fashion-MNIST: the first 1,000 training pictures, halved to 14 x 14; scored on 1,000 others
 grid      36 small convolutional networks: 3 depths x 3 widths x with or without batch norm x 2 rates
@@ -10,6 +11,9 @@ training  Adam, batches of 32, a rate that falls to zero over the trial's own ep
 cold      each trial trains 8 epochs from scratch
 warm      a zoo that is empty at first and grows while the search runs; a trial that starts warm trains by the
           advice of its answer (8 x `advice.schedule`, at least 1), one that starts cold trains 8
+half      as warm, but a trial that starts warm trains half of the epochs, whatever the advice says
+stocked   a zoo that holds what an earlier search has found (the 36, from scratch, 8 epochs, another seed; their
+          cost is not counted) and stays as it is; trials train by the advice
 short     a control: each trial trains 2 epochs from scratch, as long as most warm ones
 ASHA      the same 36 in a random order, max_t 8, grace 1, factor 2; the rate falls over 8 epochs
           asha-cold; asha-warm: rungs compare warm and cold trials as they come; asha-time: the scheduler's
@@ -41,6 +45,7 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from benchmarks.training.data import images
+from modelkeeper import ModelKeeperClient
 from modelkeeper.integrations.ray import TIME, WarmStart, report, warm_start
 
 RESULT = Path(__file__).parent / "results" / "search.json"
@@ -56,10 +61,11 @@ GRID = [
         for rate in (0.002, 0.01)
     )
 ]
-ARMS = ("cold", "warm", "short", "asha-cold", "asha-warm", "asha-time")
+ARMS = ("cold", "warm", "half", "stocked", "short", "asha-cold", "asha-warm", "asha-time")
 SIZE = 1000
 SEEDS = (0, 1, 2)
 TRUTHS = (100, 101)
+EARLIER = 50  # the seed of the search whose models a zoo is stocked with
 
 
 def network(config: dict[str, Any]) -> nn.Module:
@@ -93,8 +99,8 @@ def train(config: dict[str, Any], data: list[torch.Tensor]) -> None:
     model = network(config)
     answer = warm_start(model) if config["warm"] else None
     epochs = config["epochs"]
-    if answer is not None and config["advised"]:
-        epochs = max(1, round(epochs * answer.advice.schedule))
+    if answer is not None and not answer.cold and config["less"]:
+        epochs = max(1, round(epochs * (config["less"] if config["less"] < 1 else answer.advice.schedule)))
     optimizer = torch.optim.Adam(model.parameters(), config["rate"])
     steps = math.ceil(len(x) / BATCH)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * steps)
@@ -112,14 +118,22 @@ def train(config: dict[str, Any], data: list[torch.Tensor]) -> None:
             report({"accuracy": accuracy}, model)
         else:
             tune.report({"accuracy": accuracy})
+    if config["stock"]:
+        ModelKeeperClient(config["stock"]).register_model(model, {**META, "accuracy": accuracy})
 
 
-def search(arm: str, seed: int, data: list[torch.Tensor], epochs: int) -> dict[str, Any]:
-    """One search: the epochs and the last score of each trial, and the seconds of all."""
+def search(
+    arm: str, seed: int, data: list[torch.Tensor], epochs: int, stock: str = "", stocking: str = ""
+) -> dict[str, Any]:
+    """One search: the epochs and the last score of each trial, and the seconds of all.
+
+    With `stock` trials start from a zoo that is there; `stocking` names one that they are registered in.
+    """
     halving = arm.startswith("asha")
     order = np.random.default_rng(seed).permutation(len(GRID)) if halving else range(len(GRID))
-    warm = arm in ("warm", "asha-warm", "asha-time")
-    more = {"seed": seed, "warm": warm, "advised": arm == "warm", "epochs": epochs}
+    warm = arm in ("warm", "half", "stocked", "asha-warm", "asha-time")
+    less = {"warm": 1.0, "stocked": 1.0, "half": 0.5}.get(arm, 0.0)  # 1: by the advice
+    more = {"seed": seed, "warm": warm, "less": less, "epochs": epochs, "stock": stocking}
     space = {"trial": tune.grid_search([GRID[number] | more for number in order])}
     clock = TIME if arm == "asha-time" else "training_iteration"
     scheduler = (
@@ -135,7 +149,7 @@ def search(arm: str, seed: int, data: list[torch.Tensor], epochs: int) -> dict[s
         kept = tune.RunConfig(storage_path=folder, verbose=0)
         began = time.perf_counter()
         if warm:
-            keeper = WarmStart(f"{folder}/zoo", META)
+            keeper = WarmStart(stock or f"{folder}/zoo", META, register=not stock)
             tuner = keeper.tuner(trial, param_space=space, tune_config=chosen, run_config=kept)
         else:
             tuner = tune.Tuner(trial, param_space=space, tune_config=chosen, run_config=kept)
@@ -231,8 +245,11 @@ def main() -> None:
         place = {"env_vars": {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}}
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=place)
         data = halved()
+        stock = tempfile.mkdtemp()
+        if any(arm == "stocked" for _, arm, _, _ in missing):
+            search("cold", EARLIER, data, EPOCHS, stocking=stock)
         for name, arm, seed, epochs in missing:
-            known[name] = search(arm, seed, data, epochs)
+            known[name] = search(arm, seed, data, epochs, stock if arm == "stocked" else "")
             ready = {each[0]: known[each[0]] for each in wanted if each[0] in known}
             lines = table(ready)
             figures = {"runs": ready, "searches": lines, "summary": summary(lines)}
