@@ -12,8 +12,8 @@ cold      each trial trains 8 epochs from scratch
 warm      a zoo that is empty at first and grows while the search runs; a trial that starts warm trains by the
           advice of its answer (8 x `advice.schedule`, at least 1), one that starts cold trains 8
 half      as warm, but a trial that starts warm trains half of the epochs, whatever the advice says
-stocked   a zoo that holds what an earlier search has found (the 36, from scratch, 8 epochs, another seed; at a
-          cost that is not counted) and stays as it is; trials train by the advice
+stocked   a zoo that holds what an earlier search has found (the 36, from scratch, 8 epochs, another seed, at
+          a cost that is not counted) and stays as it is; trials train by the advice
 short     a control: each trial trains 2 epochs from scratch, as long as most warm ones
 ASHA      the same 36 in a random order, max_t 8, grace 1, factor 2; the rate falls over 8 epochs
           asha-cold; asha-warm: rungs compare warm and cold trials as they come; asha-time: the scheduler's
