@@ -13,7 +13,7 @@ KERAS_VENV := .venv-keras
 KERAS_READY := $(KERAS_VENV)/.ready
 KERAS_EXTRAS := autokeras,tensorflow,jax,onnx,server
 KERAS_TEST := hypothesis pytest pytest-xdist scikit-learn
-KERAS_SUITES := tests/frontends/keras tests/integrations tests/across_files
+KERAS_SUITES := tests/frontends/keras tests/integrations/keras tests/across_files
 # What PyTorch models lend to the tests where there is no PyTorch.
 LENT := build/lent
 
