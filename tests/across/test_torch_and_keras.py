@@ -89,7 +89,7 @@ def test_through_a_zoo_that_says_which_framework_a_parent_is_of(lends: str, tmp_
     parent, child = make_parent("resnet", WIDTH), make_child("resnet", 12)
     with ModelKeeperClient(tmp_path) as client:
         client.register_model(parent, {"accuracy": 0.9, "name": "lender"})
-        child, answer = client.query_for_model(child)
+        child, answer = client.query_for_model(child, trained="replace")
         assert (answer.parent_name, answer.framework, answer.exact) == ("lender", lends, True)
         assert f"warm from lender ({answer.parent}), a {lends} model" in str(answer)
     assert difference(computed(child, "resnet"), computed(parent, "resnet")) < TOLERANCE

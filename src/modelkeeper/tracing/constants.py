@@ -34,7 +34,8 @@ def numbers_text(array: Array) -> str:
     if (flat == flat[0]).all() or array.size == 1:
         return repr(flat[0].item())
     row = array.reshape(-1, *[extent for extent in array.shape if extent > 1][-1:])
-    steps = row[0, 1:].astype(np.float64) - row[0, :-1]
+    with np.errstate(invalid="ignore"):  # masks hold infinities
+        steps = row[0, 1:].astype(np.float64) - row[0, :-1]
     if len(steps) and array.dtype.kind != "b" and (steps == steps[0]).all() and (row == row[0]).all():
         return f"from {row[0, 0].item()!r} by {steps[0].item()!r}"
     if array.dtype.kind == "f":

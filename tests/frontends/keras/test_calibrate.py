@@ -79,8 +79,8 @@ def test_a_client_calibrates_from_a_program_in_the_zoo(parent: Any, tmp_path: Pa
     client.register_model(parent, {"accuracy": 0.9, "data": "patches"})
     plain, child = network(6, 2), network(6, 2)
     child.set_weights(plain.get_weights())
-    client.query_for_model(plain, {"data": "patches"})
-    _, answer = client.query_for_model(child, {"data": "patches"}, calibrate=IMAGES)
+    client.query_for_model(plain, {"data": "patches"}, trained="replace")
+    _, answer = client.query_for_model(child, {"data": "patches"}, calibrate=IMAGES, trained="replace")
     assert answer.warnings == ()
     assert answer.calibration is not None
     assert answer.calibration.kept

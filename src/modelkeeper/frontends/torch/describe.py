@@ -28,7 +28,7 @@ from modelkeeper.frontends.torch.recorder import (
     map_tensors,
     tensors_in,
 )
-from modelkeeper.frontends.torch.shards import stand_in_whole
+from modelkeeper.frontends.torch.shards import reshard, stand_in_whole
 from modelkeeper.frontends.torch.side_effects import InParts, modules_by_name, without_side_effects
 from modelkeeper.frontends.torch.trace import TorchTrace, make_trace, owned_tensor
 from modelkeeper.graph import Graph, Note
@@ -93,6 +93,7 @@ def listen(
     model: nn.Module, example_inputs: Any = None, *, outputs: Outputs = None, real: bool = False
 ) -> TorchTrace:
     """Trace a model's forward pass, and keep the tensors and operators of torch beside the trace."""
+    reshard(model)  # before what is there is noted, to be put back
     with without_side_effects(model) as bare:
         fill_tables(bare)
         owned = named_tensors(bare)

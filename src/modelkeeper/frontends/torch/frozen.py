@@ -9,11 +9,13 @@ Parameters of whole numbers cannot require gradients either, and go by the other
 from torch import Tensor, nn
 
 from modelkeeper.frontends.torch.named_tensors import named_tensors
+from modelkeeper.frontends.torch.shards import reshard
 from modelkeeper.frontends.torch.side_effects import modules_by_name
 
 
 def frozen(model: nn.Module) -> frozenset[str]:
     """The names of the stored tensors that are frozen; all parameters, if every one of them is."""
+    reshard(model)
     still: set[int] = set()
     for _, module in modules_by_name(model):
         parameters = [tensor for tensor in module._parameters.values() if tensor is not None]

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from modelkeeper.frontends.torch.shards import reshard
 from modelkeeper.frontends.torch.side_effects import modules_by_name
 
 TRIALS = 10  # batches that a model may have seen without being trained: a trial run, a look at its shapes
@@ -31,6 +32,7 @@ def trained(model: nn.Module) -> str:
     batches = 0
     norms: list[bool] = []
     biases: list[bool] = []
+    reshard(model)
     for _, module in modules_by_name(model):
         held = {key: value.detach() for key, value in _small(module)}
         if isinstance(module, nn.modules.batchnorm._NormBase) and "num_batches_tracked" in held:
