@@ -33,7 +33,8 @@ class RecordingClient(ModelKeeperClient):
     ) -> tuple[Any, Answer]:
         """Fill every weight."""
         self.asked.append(
-            dict(meta or {}) | {key: value for key, value in options.items() if value is not None}
+            dict(meta or {})
+            | {key: value for key, value in options.items() if value is not None and key != "trained"}
         )
         self._trouble("query")
         model.set_weights([np.full_like(array, LENT) for array in model.get_weights()])

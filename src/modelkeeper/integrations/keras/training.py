@@ -126,8 +126,10 @@ class Session:
 
     def ask(self, training: Training) -> None:
         """Load the most fitting known weights into the model."""
+        # Whether it begins is known here: a model that is built by its first batch has been trained on that.
+        arguments = {"trained": "replace"} | self._query
         _, training.answer = self.client.query_for_model(
-            training.model, self._asked, example_inputs=self._example_inputs, **self._query
+            training.model, self._asked, example_inputs=self._example_inputs, **arguments
         )
         if self._verbose:
             print(f"ModelKeeper: {how_it_started(training)}")
