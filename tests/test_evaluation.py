@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
 
-from benchmarks.training import arms, data, loop, run, scratch, tasks, warm, workloads
+from benchmarks.training import arms, data, loop, report, run, scratch, studies, tasks, warm, workloads
 from benchmarks.training.measures import (
     band,
     best_rate,
@@ -37,16 +39,25 @@ def record(scores: list[float], **fields: object) -> Record:
     return {"steps": steps, "scores": scores, "training": 1.0, "seconds": 0.5, **fields}
 
 
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[None]:
     """A data set of a few random pictures, and trainings of a few steps."""
     chance = torch.Generator().manual_seed(0)
     pictures = torch.rand(64, 1, 14, 14, generator=chance).contiguous(memory_format=torch.channels_last)
     labels = torch.randint(0, 3, (64,), generator=chance)
     found = tasks.Task("tiny", pictures, labels, pictures, labels, 3)
-    for module in (tasks, arms, scratch, warm, workloads):
-        monkeypatch.setattr(module, "task", lambda name: found)
-    monkeypatch.setitem(run.ALL, "tiny", TINY)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (tasks, arms, scratch, warm, workloads, studies):
+            patch.setattr(module, "task", lambda name: found)
+        patch.setitem(run.ALL, "tiny", TINY)
+        patch.setitem(WORKLOADS, "tiny", TINY)
+        yield
+
+
+@pytest.fixture(scope="module")
+def done(tiny: None, tmp_path_factory: pytest.TempPathFactory) -> Sequence:
+    """Everything of the tiny workload."""
+    return run_all(tmp_path_factory.mktemp("done"))
 
 
 # -- what a job may see -----------------------------------------------------------------------------------
@@ -69,9 +80,7 @@ def run_all(folder: Path, most: int = 4) -> Sequence:
     return Sequence(TINY, 0, folder / "out", folder / "weights")
 
 
-@pytest.mark.usefixtures("tiny")
-def test_every_parent_came_before_its_child_and_the_first_job_starts_cold(tmp_path: Path) -> None:
-    done = run_all(tmp_path)
+def test_every_parent_came_before_its_child_and_the_first_job_starts_cold(done: Sequence) -> None:
     assert {each["arm"] for each in done.find()} == {"scratch", "screening", *warm.ARMS}
     for each in done.find():
         assert all(parent < each["job"] for parent in each.get("parents", ()))
@@ -100,6 +109,20 @@ def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
     texts = [path.read_bytes() for path in sorted((tmp_path / "b" / "out").iterdir())]
     run_all(tmp_path / "b", 2)
     assert [path.read_bytes() for path in sorted((tmp_path / "b" / "out").iterdir())] == texts
+
+
+def test_a_page_is_made_of_whatever_has_been_run(done: Sequence) -> None:
+    bench = studies.Bench(done, 3, SPECS[3])
+    assert bench.ready
+    studies.study(bench, done.out / studies.PATH)
+    made, numbers = report.parts(done.out)
+    wanted = set(re.findall(r"{{([\w ]+)}}", report.TEMPLATE.read_text()))
+    assert wanted <= made.keys()
+    assert {name for name in wanted if not made[name]} <= {"long", "benefit", "benefit by seed", "calibrated"}
+    assert numbers["workloads"]["tiny"]["jobs"] == 4
+    assert numbers["steady"] is None
+    assert "| Tiny | ModelKeeper | 4 (" in made["constant 99"]
+    assert "50% removed" in made["zoo"]
 
 
 def test_half_a_line_is_as_if_it_had_not_been_written(tmp_path: Path) -> None:

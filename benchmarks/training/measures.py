@@ -2,8 +2,8 @@
 
 A job's score from scratch is the mean over the tail of that run; its targets are 99 % of it and all of it.
 What never gets there within the budget counts with the whole budget, which flatters it, and is counted as
-such besides. Time is in steps, no less than those before the first look, or in seconds of one core, the transfer
-included.
+such besides. Time is in steps, no less than those before the first look, or in seconds of one core, the
+transfer included.
 """
 
 import math

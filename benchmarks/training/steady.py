@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import mean
 
 from benchmarks.training.measures import Outcome
@@ -27,8 +28,8 @@ def long_table(long: Results) -> str:
     if not these:
         return ""
     lines = [
-        "| jobs | models in the zoo | cold, exact, approximate | several parents | steps from scratch | steps "
-        "| fewer | fewer seconds | never | at the end, points |",
+        "| jobs | models in the zoo | cold, exact, approximate | several parents | steps from scratch "
+        "| steps | fewer | fewer seconds | never | at the end, points |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     parts = [(f"{first + 1} to {first + len(part)}", f"{first} on", part) for first, part in windows(these)]
@@ -72,7 +73,7 @@ def benefit_table(results: Sequence[Results]) -> str:
         "| --- |" + " ---: |" * 4,
     ]
     edges = [round(number * len(found) / BINS) for number in range(BINS + 1)]
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in pairwise(edges):
         part = found[low:high]
         saved = [each for _, _, each in part]
         lines.append(

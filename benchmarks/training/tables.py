@@ -201,7 +201,8 @@ class Annealed:
     @property
     def share(self) -> float:
         """Of the steps from scratch that ModelKeeper took."""
-        return sum(one["steps"][-1] for one, _ in self.pairs) / (self.budget * len(self.pairs))
+        taken: int = sum(one["steps"][-1] for one, _ in self.pairs)
+        return taken / (self.budget * len(self.pairs))
 
     @property
     def points(self) -> list[float]:
@@ -249,7 +250,7 @@ def cosine_table(results: Sequence[Results]) -> str:
     if not found:
         return ""
     lines = [
-        "| workload | jobs (cold) | steps taken | at the end, points | from scratch with 1/2, 1/4 of the steps "
+        "| workload | jobs (cold) | steps taken | at the end, points | from scratch with 1/2, 1/4 of them "
         "| enough from scratch for that score | fewer steps | **at equal score** "
         "| below, outside of the band |",
         "| --- |" + " ---: |" * 8,
@@ -294,8 +295,8 @@ def advice_table(results: Sequence[Results]) -> str:
     kinds = sorted({kind for kind, _ in by})
     lines = ["| start, advice | jobs | points at the end | worst |", "| --- |" + " ---: |" * 3]
     for kind in kinds:
-        points = [p for (other, _), these in by.items() if other == kind for p in these]
-        lines.append(f"| {kind} | {len(points)} | {_spread(points)} | {min(points):+.2f} |")
+        mine = [p for (other, _), these in by.items() if other == kind for p in these]
+        lines.append(f"| {kind} | {len(mine)} | {_spread(mine)} | {min(mine):+.2f} |")
     return "\n".join(lines)
 
 
@@ -330,7 +331,8 @@ def kind_table(results: Sequence[Results]) -> str:
         gain = "" if found.gain is None else f"{found.gain:+.2f}"
         lines.append(
             f"| {kind} | {found.jobs} | {sum(o.cold_steps[0.99] for o in these):,} "
-            f"| {sum(o.steps[0.99] for o in these):,} | {found.steps:.2f} | {start} | {found.slower} | {gain} |"
+            f"| {sum(o.steps[0.99] for o in these):,} | {found.steps:.2f} | {start} | {found.slower} "
+            f"| {gain} |"
         )
     return "\n".join(lines)
 
@@ -356,7 +358,9 @@ def calibrated_table(results: Sequence[Results]) -> str:
     for title, pairs in [*rows, ("all", every)]:
         if not pairs:
             continue
-        starts = [mean(p[n].record["scores"][0] / tail(p[n].scratch["scores"]) for p in pairs) for n in (0, 1)]
+        starts = [
+            mean(p[n].record["scores"][0] / tail(p[n].scratch["scores"]) for p in pairs) for n in (0, 1)
+        ]
         steps = [sum(p[n].steps[0.99] for p in pairs) for n in (0, 1)]
         seconds = [sum(p[n].seconds[0.99] for p in pairs) for n in (0, 1)]
         signs = [a.steps[0.99] - b.steps[0.99] for a, b in pairs]
