@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from modelkeeper.zoo.records import PROJECT, PUBLIC, Event, Filter, Record, Viewer
 from modelkeeper.zoo.schema import models, tags
 
-FIELDS = [models.c[name] for name in Record.__struct_fields__]
+FIELDS = [models.c[name] for name in Record.__struct_fields__ if name in models.c]
 MANY = 500  # values in one IN (...): databases have limits
 
 
@@ -62,7 +62,9 @@ def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
 
 def record_row(record: Record) -> dict[str, Any]:
     """A record as a row of models; its key is given there."""
-    values = {name: getattr(record, name) for name in record.__struct_fields__ if name != "key"}
+    values = {
+        name: getattr(record, name) for name in record.__struct_fields__ if name != "key" and name in models.c
+    }
     return values | {"tags": list(record.tags)}
 
 
