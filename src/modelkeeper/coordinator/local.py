@@ -12,7 +12,7 @@ queries and registrations need (NumPy, matching, transforming) is imported when 
 import math
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,10 @@ import msgspec
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
-from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel
+from modelkeeper.errors import CorruptWeights, InvalidMeta, InvalidWeights, UnknownModel
 from modelkeeper.graph import Graph
 from modelkeeper.settings import Settings
+from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.gc import Swept, sweep
 from modelkeeper.zoo.records import (
@@ -110,9 +111,9 @@ class LocalCoordinator:
                 choice = Choice(None, "the models that fit best could not be read")
                 continue  # with one fewer to choose from
             clock("read")
-            if not dry_run:
-                self._lent(parent, pool.candidates[parent.id].similarity, viewer)
             answer = search.answer(pool, choice, plan, warnings)
+            if not dry_run:
+                self._lent(answer, viewer)
             return LocalLoan(answer, plan, source, partial(self.zoo.program, parent))
         return LocalLoan(search.answer(pool, choice, warnings=warnings))
 
@@ -120,34 +121,46 @@ class LocalCoordinator:
         self,
         graph: Graph,
         query: "Query",
-        parent: str,
+        parents: Sequence[str],
         viewer: Viewer | None = None,
         *,
         plan: "Plan | None" = None,
     ) -> LocalLoan:
-        """What a parent that is known by its id lends to a model: the weights that `query` found, again.
+        """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
         With the plan that `query` made for just these, none is made.
 
         Raises:
-            UnknownModel: There is no such model, or it is not there any more.
-            CorruptWeights: Its file is damaged.
+            UnknownModel: One of them is not there, or not any more.
+            CorruptWeights: The file of one is damaged.
         """
+        records = [self.show(parent, viewer) for parent in parents]
+        for record in records:
+            if record.state != ACTIVE:
+                raise UnknownModel(record.id)
+        return self._loan_of(records, graph, query, plan)
+
+    def _loan_of(
+        self, records: Sequence[Record], graph: Graph, query: "Query", plan: "Plan | None"
+    ) -> LocalLoan:
+        """What models that are there lend together."""
         from modelkeeper.coordinator.search import plan_from
 
-        record = self.show(parent, viewer)
-        if record.state != ACTIVE:
-            raise UnknownModel(parent)
+        if len(records) > 1:
+            names = enumeration([record.name for record in records])
+            raise InvalidMeta("parents", names, "this coordinator lends from one model at a time")
+        [record] = records
         if plan is None:
             plan = plan_from(record, self.zoo.catalog.graph(record.graph), graph, query)
         return LocalLoan(Answer(parent=record.id), plan, self.zoo.weights(record))
 
-    def _lent(self, parent: Record, similarity: float, viewer: Viewer | None) -> None:
-        """Count that a parent lent its weights, and write it into the log."""
+    def _lent(self, answer: Answer, viewer: Viewer | None) -> None:
+        """Count for each parent that it lent its weights, and write it into the log."""
         now, user = time.time(), viewer.user if viewer else ""
-        detail = f"{parent.name} lent its weights, similarity {similarity:.3f}"
-        event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
-        self.zoo.catalog.lent(parent.id, now, event)
+        for parent in answer.parents:
+            detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
+            event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
+            self.zoo.catalog.lent(parent.id, now, event)
 
     # -- register and the rest ------------------------------------------------------------------
 
