@@ -43,8 +43,8 @@ from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
     from modelkeeper.meta import Query
-    from modelkeeper.transform import Plan
-    from modelkeeper.weights import Array
+    from modelkeeper.transform import Decisions
+    from modelkeeper.weights import Array, Weights
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.staged import Staged
 
@@ -98,12 +98,14 @@ class LocalCoordinator:
         for _ in range(ATTEMPTS):
             pool = search.find()
             choice = search.choose(pool)
-            parent = pool.parent(choice)
-            if parent is None:
+            lenders = search.lenders(pool, choice)
+            if lenders is None:
                 break
+            parents = [pool.records[candidate.id] for candidate in lenders.candidates]
+            sources: list[Weights] = []
             try:
-                plan = search.plan(parent)
-                source = None if dry_run else self.zoo.weights(parent)
+                for parent in parents if not dry_run else ():
+                    sources.append(self.zoo.weights(parent))
             except (CorruptWeights, InvalidWeights) as problem:
                 warnings.append(f"{parent.name} could not be read and was taken out: {problem}")
                 self.zoo.catalog.retire({parent.id: str(problem)}, DAMAGED)
@@ -111,9 +113,10 @@ class LocalCoordinator:
                 continue  # with one fewer to choose from
             clock("read")
             if not dry_run:
-                self._lent(parent, pool.candidates[parent.id].similarity, viewer)
-            answer = search.answer(pool, choice, plan, warnings)
-            return LocalLoan(answer, plan, source, partial(self.zoo.program, parent))
+                for lender in lenders.candidates:
+                    self._lent(pool.records[lender.id], lender.similarity, viewer)
+            answer = search.answer(pool, choice, lenders, warnings)
+            return LocalLoan(answer, lenders.plan, sources, partial(self.zoo.program, parents[0]))
         return LocalLoan(search.answer(pool, choice, warnings=warnings))
 
     def lend(
@@ -123,7 +126,7 @@ class LocalCoordinator:
         parent: str,
         viewer: Viewer | None = None,
         *,
-        plan: "Plan | None" = None,
+        plan: "Decisions | None" = None,
     ) -> LocalLoan:
         """What a parent that is known by its id lends to a model: the weights that `query` found, again.
 
@@ -140,7 +143,7 @@ class LocalCoordinator:
             raise UnknownModel(parent)
         if plan is None:
             plan = plan_from(record, self.zoo.catalog.graph(record.graph), graph, query)
-        return LocalLoan(Answer(parent=record.id), plan, self.zoo.weights(record))
+        return LocalLoan(Answer(parent=record.id), plan, [self.zoo.weights(record)])
 
     def _lent(self, parent: Record, similarity: float, viewer: Viewer | None) -> None:
         """Count that a parent lent its weights, and write it into the log."""
