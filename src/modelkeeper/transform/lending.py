@@ -138,7 +138,10 @@ class Lending:
         why = next(iter(doubts), "") or next(iter(reasons), "")
         merge = self.taken_over.get(pair.parent.name)
         other = self.epsilons.of.get(pair.child.name)
-        why = "; ".join(filter(None, (why, merge.why if merge else "", other.why if other else "")))
+        twice = (
+            "twice as large, for a gate that is half open" if pair.child.name in self.depth.doubled else ""
+        )
+        why = "; ".join(filter(None, (why, merge.why if merge else "", other.why if other else "", twice)))
         return entry(action, not doubts and not composed, why, source=pair.parent.name)
 
     def _judge(self, number: int, child_axis: Axis, parent_axis: Axis) -> Verdict:

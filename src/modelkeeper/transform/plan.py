@@ -54,6 +54,7 @@ class Plan(Struct, frozen=True, dict=True):
     merges: dict[str, Merge | Composite] = {}  # by the parent's tensor: a neighbour's part goes into it
     epsilons: dict[str, OtherEpsilon] = {}  # by the child's tensor: what makes up for another epsilon
     frozen: frozenset[str] = frozenset()  # tensors of the child that keep their values, as its user wants it
+    doubled: frozenset[str] = frozenset()  # tensors of the child that make up for a gate that is half open
     rewired: float = 0.0  # which fraction of the child's layers is fed with something else than in the parent
 
     @property

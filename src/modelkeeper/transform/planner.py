@@ -91,6 +91,7 @@ def make_plan(
             lending.taken_over,
             lending.epsilons.of,
             kept,
+            frozenset(lending.depth.doubled),
             _rewired(lending),
         )
 
