@@ -44,6 +44,13 @@ CAUSES = (
 )
 
 
+INTRODUCTION = """\
+Made by `python -m benchmarks.starts_why` from the jobs in starts-why.json. Steps to 99 % of the plateau, from
+scratch and with the keeper, are of the evaluation that these jobs come from; who lends, what the plan doubts
+and what the keeper would choose now are of the code as it is. Fidelity: how much of the parent `benefit`
+expects to survive, 1 where nothing is lost. For a cold start, the lender is the best candidate of all."""
+
+
 class Sequence:
     """The zoo of one sequence of jobs, as it grows: for a client as users have it, one that takes anybody."""
 
@@ -125,15 +132,7 @@ def _name(spec: Row) -> str:
 
 def page(colds: list[Row], worst: list[Row]) -> str:
     """For people."""
-    lines = [
-        "# Why starts are cold or slow",
-        "",
-        "Made by `python -m benchmarks.starts_why` from the jobs in starts-why.json. Steps to 99 % of the "
-        "plateau, from scratch and with the keeper, are of the evaluation that these jobs come from; who lends, "
-        "what the plan doubts and what the keeper would choose now are of the code as it is. Fidelity: how much "
-        "of the parent `benefit` expects to survive, 1 where nothing is lost. For a cold start, the lender is "
-        "the best candidate of all.",
-    ]
+    lines = ["# Why starts are cold or slow", "", INTRODUCTION]
     for title, rows in (
         ("Cold starts after the first job", colds),
         (f"The {len(worst)} slowest approximate starts", worst),

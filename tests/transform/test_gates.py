@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -45,6 +45,7 @@ def moved(parent: nn.Module, child: nn.Module) -> Report:
     return report
 
 
+@settings(max_examples=25)
 @given(
     st.integers(2, 5),
     st.integers(0, 5),
