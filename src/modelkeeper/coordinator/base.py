@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from modelkeeper.graph import Graph
     from modelkeeper.meta import Query
     from modelkeeper.settings import Settings
-    from modelkeeper.transform import Plan
+    from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Header
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.gc import Swept
@@ -144,7 +144,7 @@ class ServedLoan(Loan, Protocol):
     """A loan that can be sent as the bytes of a safetensors file."""
 
     @property
-    def plan(self) -> "Plan | None":
+    def plan(self) -> "Decisions | None":
         """What is taken from where; None for a cold start."""
 
     @property
@@ -198,7 +198,7 @@ class ServedCoordinator(Coordinator, Protocol):
         parents: Sequence[str],
         viewer: "Viewer | None" = None,
         *,
-        plan: "Plan | None" = None,
+        plan: "Decisions | None" = None,
     ) -> ServedLoan:
         """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 

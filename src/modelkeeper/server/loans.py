@@ -22,7 +22,7 @@ from modelkeeper.server.graphs import read_graph
 from modelkeeper.zoo.records import Viewer
 
 if TYPE_CHECKING:
-    from modelkeeper.transform import Plan
+    from modelkeeper.transform import Decisions
 
 PIECE = 2**20  # bytes handed to the network at a time
 MOST_PLANNED = 64  # plans that a query made, for whoever fetches what they lend
@@ -62,7 +62,7 @@ class Loans:
 
     def __init__(self, coordinator: ServedCoordinator) -> None:
         self._coordinator = coordinator
-        self._planned: Recent[Plan] = Recent(MOST_PLANNED, MOST_PLANNED_BYTES)
+        self._planned: Recent[Decisions] = Recent(MOST_PLANNED, MOST_PLANNED_BYTES)
         self._begun: Recent[ServedLoan] = Recent(MOST_BEGUN)
         self._checksums: Recent[str] = Recent(MOST_CHECKSUMS)
 
