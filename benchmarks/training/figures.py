@@ -12,7 +12,13 @@ from benchmarks.training.steady import predictions, speedup, windows
 from benchmarks.training.tables import TITLES, Results, bands
 
 mpl.use("Agg")
-COLOURS = {"keeper": "#0b6e4f", "calibrated": "#7cb518", "paper": "#c8553d", "copy": "#3d5a80"}
+COLOURS = {
+    "keeper": "#0b6e4f",
+    "two": "#222222",
+    "calibrated": "#7cb518",
+    "paper": "#c8553d",
+    "copy": "#3d5a80",
+}
 
 
 def draw(results: Sequence[Results], long: Results | None, out: Path) -> None:
@@ -56,7 +62,7 @@ def _speedups(results: Sequence[Results]) -> Any:
         axis.fill_between([place - 0.45, place + 0.45], slower, 1 / slower, color="#dddddd", lw=0)
         for number, arm in enumerate(TITLES):
             values = [one.speedup() for one in each.outcomes(arm)]
-            x = place + 0.22 * (number - 1.5) + chance.uniform(-0.05, 0.05, len(values))
+            x = place + 0.18 * (number - 2) + chance.uniform(-0.05, 0.05, len(values))
             label = None if place else TITLES[arm]
             axis.scatter(x, values, s=12, color=COLOURS[arm], alpha=0.7, label=label)
     axis.axhline(1, color="#999999", lw=0.8)

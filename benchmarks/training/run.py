@@ -66,7 +66,7 @@ def stages(workloads: Collection[str], seeds: Collection[int], parts: Collection
         if "cosine" in parts:
             found.append([Unit("keeper", *which, COSINE) for which in each])
         if "others" in parts:
-            found.append([Unit("others", *which) for which in each])
+            found.append([Unit("others", *which) for which in [*each, *also]])
     return [stage for stage in found if stage]
 
 
