@@ -129,6 +129,29 @@ def test_models_can_be_listed_shown_pinned_and_removed(coordinator: Coordinator)
     assert coordinator.gc(grace=0).folders == ()
 
 
+def test_a_model_may_have_several_parents(coordinator: Coordinator) -> None:
+    graph = network()
+    ids = [
+        coordinator.register(graph, told(name), tensors(graph, seed).items()).record.id
+        for seed, name in enumerate(("a", "b", "c"))
+    ]
+    both = told("child", parent=[ids[1], ids[0], ids[2], ids[1]])
+    child = coordinator.register(graph, both, tensors(graph, 3).items()).record
+    assert (child.parent, child.more_parents) == (ids[1], (ids[0], ids[2]))
+    last = coordinator.register(graph, told("last", parent=(child.id, ids[0])), tensors(graph, 4).items())
+    assert coordinator.show("child").parents == child.parents
+    assert [each.parents for each in coordinator.models(limit=2)] == [last.record.parents, child.parents]
+    for parent in (ids[1], ids[2]):
+        [below] = coordinator.tree(parent).descendants
+        assert (below.record.id, below.again) == (child.id, False)
+        assert [each.record.id for each in below.descendants] == [last.record.id]
+    assert [each.record.name for each in coordinator.tree("a").descendants] == ["child", "last"]
+    assert [each.again for each in coordinator.tree("a").descendants[0].descendants] == [True]
+    assert [each.name for each in coordinator.tree("last").ancestors] == ["child", "a", "b", "c"]
+    coordinator.remove("c")
+    assert coordinator.show("child").parents == child.parents, "lineage outlives the models"
+
+
 def test_the_parent_itself_can_be_had(coordinator: Coordinator) -> None:
     """What lends can be run beside the child: with its own tensors, the plan, and its program."""
     graph = network(8)

@@ -33,11 +33,12 @@ Progress = Callable[[float, float], None]  # is told how much of how much is don
 
 
 class Lineage(Struct, frozen=True):
-    """A model, its ancestors (the nearest first) and its descendants."""
+    """A model, its ancestors (each once, the nearest generation first) and its descendants."""
 
     record: Record
     ancestors: tuple[Record, ...]
     descendants: tuple["Lineage", ...]
+    again: bool = False  # its descendants stand below another of its parents
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
@@ -45,6 +46,7 @@ class Lineage(Struct, frozen=True):
             "record": self.record.to_dict(),
             "ancestors": [ancestor.to_dict() for ancestor in self.ancestors],
             "descendants": [descendant.to_dict() for descendant in self.descendants],
+            "again": self.again,
         }
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
+from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel
 from modelkeeper.graph import Graph
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.staged import Staged
 
-MOST_GENERATIONS = 200  # of descendants in one tree; whoever wants more asks for a descendant's
 ATTEMPTS = 3  # parents to try if one turns out to be damaged
 
 
@@ -164,10 +164,12 @@ class LocalCoordinator:
         """Take a trained model into the zoo: see `Zoo.register`.
 
         Raises:
-            UnknownModel: No model is called as its parent is said to be.
+            UnknownModel: No model is called as one of its parents is said to be.
         """
-        if registration.parent and not is_id(registration.parent):
-            registration = msgspec.structs.replace(registration, parent=self.show(registration.parent).id)
+        if not all(map(is_id, registration.parents)):
+            named = (name if is_id(name) else self.show(name).id for name in registration.parents)
+            first, *more = dict.fromkeys(named)
+            registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
         return self.zoo.register(graph, registration, tensors, owner, model_id, program)
 
     def models(
@@ -198,37 +200,8 @@ class LocalCoordinator:
         return f"{self.settings.blobs_url.rstrip('/')}/{record.folder}"
 
     def tree(self, name: str, viewer: Viewer | None = None) -> Lineage:
-        """A model with all that it descends from and all that descends from it, as far as it may be seen.
-
-        Descendants of more than MOST_GENERATIONS are left out: nested so deep, no JSON can be read.
-        """
-        record = self.show(name, viewer)
-        below: dict[str, list[Lineage]] = {}  # by parent; from the last generation up, so that all are there
-        for generation in reversed(self._generations(record, viewer)):
-            for member in generation:
-                lineage = Lineage(member, (), tuple(below.pop(member.id, ())))
-                below.setdefault(member.parent if member is not record else "", []).append(lineage)
-        return msgspec.structs.replace(below[""][0], ancestors=self._ancestors(record, viewer))
-
-    def _ancestors(self, record: Record, viewer: Viewer | None) -> tuple[Record, ...]:
-        """The models that a model descends from, the nearest first; up to one that may not be seen."""
-        ancestors, seen = [record], {record.id}
-        while (parent := ancestors[-1].parent) and parent not in seen:
-            seen.add(parent)
-            known = self.zoo.catalog.with_ids([parent], viewer)
-            if not known:
-                break
-            ancestors.append(known[parent])
-        return tuple(ancestors[1:])
-
-    def _generations(self, record: Record, viewer: Viewer | None) -> list[list[Record]]:
-        """A model, its children, their children, and so on; of each model once."""
-        generations, seen = [[record]], {record.id}
-        while generations[-1] and len(generations) <= MOST_GENERATIONS:
-            children = self.zoo.catalog.children([member.id for member in generations[-1]], viewer)
-            generations.append([child for child in children if child.id not in seen])
-            seen |= {child.id for child in children}
-        return generations
+        """A model with all that it descends from and all that descends from it: see `family`."""
+        return family(self.zoo.catalog, self.show(name, viewer), viewer)
 
     def remove(self, name: str, *, user: str = "", viewer: Viewer | None = None) -> Record:
         """Take a model out of the zoo. Its record stays, for those who descend from it."""

@@ -76,6 +76,15 @@ class Depth:
         """Does this inserted node hand on what it is given, or add nothing, or is it accounted for?"""
         return number in self._main or number in self.silent or number in self.layers
 
+    def joined_unread(self, number: int) -> bool:
+        """Does all that a new layer makes go into concatenations, the new parts of which are not read?"""
+        readers = self._readers[number]
+        return bool(readers) and all(
+            self._graph.layers[reader].kind == CONCAT
+            or (reader not in self._matched and self.joined_unread(reader))
+            for reader in readers
+        )
+
     # -- deciding -------------------------------------------------------------------------------
 
     def _add(self, number: int, layer: Layer) -> None:

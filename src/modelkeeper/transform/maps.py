@@ -247,6 +247,17 @@ class Maps:
         """The parent's space for a child's space."""
         return self._partners.of(child_space)
 
+    def needs(self, *, inherited: bool = True) -> dict[int, int]:
+        """How many units the parent has for each of the child's spaces.
+
+        `inherited`: also for those that only new layers know, which may do with fewer if nobody reads them.
+        """
+        partner = self._partners.of if inherited else self._partners.voted
+        found = {space: partner(space) for space in range(len(self._child.spaces))}
+        return {
+            space: self._parent.spaces[theirs].size for space, theirs in found.items() if theirs is not None
+        }
+
     def space(self, child_space: int, parent_space: int, importance: Importance) -> UnitMap:
         """The unit map of two spaces."""
         unit_map = self._spaces.get((child_space, parent_space))
