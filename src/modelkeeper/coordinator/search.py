@@ -32,7 +32,7 @@ from modelkeeper.policy.selection import Candidate, Choice, RunnerUp, Terms, pol
 from modelkeeper.policy.selection.base import FEW, thorough
 from modelkeeper.settings import Settings
 from modelkeeper.transform import Plan, make_plan
-from modelkeeper.warmstart.advice import advise
+from modelkeeper.warmstart.advice import advise, lent_share
 from modelkeeper.warmstart.answer import Answer, Rival
 from modelkeeper.zoo.records import ACTIVE, Filter, Record, Viewer
 from modelkeeper.zoo.zoo import Zoo
@@ -222,8 +222,8 @@ class Search:
         parent = pool.parent(choice)
         if parent is None or plan is None:
             return cold
-        similarity = pool.candidates[parent.id].similarity
-        same_data = same_task(parent, self._request.query)
+        candidate = pool.candidates[parent.id]
+        similarity = candidate.similarity
         return msgspec.structs.replace(
             cold,
             parent=parent.id,
@@ -235,7 +235,14 @@ class Search:
             framework=parent.framework,
             exact=plan.exact,
             doubts=plan.doubts,
-            advice=advise(exact=plan.exact, similarity=similarity, same_data=same_data),
+            advice=advise(
+                exact=plan.exact,
+                similarity=similarity,
+                same_data=same_task(parent, self._request.query),
+                standing=candidate.standing,
+                finished=parent.finished,
+                lent=lent_share(plan.entries, self._request.query.frozen),
+            ),
             actions=plan.summary(),
             transferred=round(100 * plan.coverage, 2),
         )

@@ -35,6 +35,7 @@ TRAITS = {
     "linear_by_number": "the same if it is done with one number",
     "homogeneous": "larger by a positive factor before is larger by the same factor behind",
     "keeps_zero": "makes zero of zero",
+    "half_at_zero": "makes a half of zero",
     "rectifies": "twice in a row is as good as once, if nothing else is said",
     "rectifies_at_zero": "the same if it is said to cut at zero",
     "keeps_rectified": "takes nothing out of the range of a rectifier",
@@ -60,6 +61,7 @@ pointwise multiply pointwise keeps_zero linear_by_number places_by_number: mul(s
 pointwise divide pointwise keeps_zero linear_by_number places_by_number: div(self other rounding_mode)
 pointwise add pointwise: add(self other alpha) sub(self other alpha)
 pointwise moves pointwise keeps_zero linear: neg(self)
+pointwise zero pointwise half_at_zero: sigmoid(self) hardsigmoid(self)
 pointwise zero pointwise: masked_fill(self mask value) maximum(self other) minimum(self other)
     where(condition self other) abs(self) acos(self) acosh(self) addcdiv(self tensor1 tensor2 value)
     addcmul(self tensor1 tensor2 value) angle(self) asin(self) asinh(self) atan(self) atan2(self other)
@@ -69,7 +71,7 @@ pointwise zero pointwise: masked_fill(self mask value) maximum(self other) minim
     copysign(self other) cos(self) cosh(self) deg2rad(self) digamma(self) eq(self other) equal(self other)
     erf(self) erfc(self) erfinv(self) exp(self) exp2(self) expm1(self) float_power(self exponent) floor(self)
     fmax(self other) fmin(self other) fmod(self other) frac(self) frexp(self) gcd(self other) ge(self other)
-    gt(self other) hardshrink(self lambd) hardsigmoid(self) heaviside(self values) hypot(self other) i0(self)
+    gt(self other) hardshrink(self lambd) heaviside(self values) hypot(self other) i0(self)
     igamma(self other) igammac(self other) isfinite(self) isinf(self) isnan(self) isneginf(self)
     isposinf(self) lcm(self other) ldexp(self other) le(self other) lerp(self end weight) lgamma(self)
     log(self) log10(self) log1p(self) log2(self) log_sigmoid(self) logaddexp(self other)
@@ -78,7 +80,7 @@ pointwise zero pointwise: masked_fill(self mask value) maximum(self other) minim
     nan_to_num(self nan posinf neginf) ne(self other)
     nextafter(self other) polygamma(n self) positive(self) pow(self exponent) rad2deg(self) reciprocal(self)
     remainder(self other) round(self decimals) rrelu(self lower upper training generator) rsqrt(self)
-    rsub(self other alpha) selu(self) sgn(self) sigmoid(self) sign(self) signbit(self) sin(self) sinc(self)
+    rsub(self other alpha) selu(self) sgn(self) sign(self) signbit(self) sin(self) sinc(self)
     sinh(self) softplus(self beta threshold) softshrink(self lambd) sqrt(self) square(self) tan(self)
     threshold(self threshold value) true_divide(self other) trunc(self) xlogy(self other)
     special_airy_ai(x) special_bessel_j0(self) special_bessel_j1(self) special_bessel_y0(self)
