@@ -65,9 +65,11 @@ class Sequence:
         job = Job(row["spec"], row["data"])
         model = job.build(0)
         now, best = (self._ask(client, model, job) for client in (self.usual, self.any))
-        lender = row["parent"] if row["parent"] is not None else best.parent_name and int(best.parent_name)
+        lender: int | None = row["parent"]
+        if lender is None and best.parent_name:
+            lender = int(best.parent_name)
         found = row | {"now": now.parent_name or "cold", "now_exact": now.exact, "lender": lender}
-        if lender not in (None, ""):
+        if lender is not None:
             found |= self._lent(self.jobs[lender], job, model)
         for client in (self.usual, self.any):
             client.register_model(

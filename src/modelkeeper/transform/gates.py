@@ -58,7 +58,9 @@ def _opens_half(graph: Graph, gate: Edge, matched: Mapping[int, int]) -> bool:
     """Is a gate a half if the new projection that it comes from is zero?"""
     steps = [read_step(step) for step in gate.via]
     bends = [step for step in steps if not step.has("keeps_zero")]
-    only_last = bool(steps) and bends == steps[-1:] and steps[-1].has("half_at_zero")
+    only_last = (
+        bool(steps) and bends == steps[-1:] and not steps[-1].function and steps[-1].has("half_at_zero")
+    )
     return only_last and gate.source not in matched and graph.layers[gate.source].kind in PROJECTIONS
 
 
