@@ -87,8 +87,8 @@ class Summary:
     def __str__(self) -> str:
         seconds, steps = self.seconds, self.steps
         return (
-            f"In this search of {self.networks} networks, the first counted, warm took {seconds['warm']:.1f} CPU "
-            f"seconds ({self.keeper:.1f} of them the keeper's) where cold took {seconds['cold']:.1f}: "
+            f"In this search of {self.networks} networks, the first counted, warm took {seconds['warm']:.1f} "
+            f"CPU seconds ({self.keeper:.1f} of them the keeper's) where cold took {seconds['cold']:.1f}: "
             f"{less(seconds['cold'] / seconds['warm'])}; and {steps['warm']} steps where cold took "
             f"{steps['cold']}: {less(steps['cold'] / steps['warm'])}.\n"
             f"Mean accuracy: cold {100 * self.accuracy['cold']:.1f} %; warm {self.compared('warm')}; "

@@ -19,8 +19,8 @@ from modelkeeper import ModelKeeperClient
 
 TASK = {"data": "digits", "task": "classification"}
 BATCH, RATE = 64, 0.05
-NETWORKS = [(8, 1), (12, 1), (16, 1), (8, 2), (12, 2), (16, 2)]  # width, blocks in each of two stages
-STEPS = 800
+NETWORKS = [(12, 1), (16, 1), (20, 1), (12, 2), (16, 2), (20, 2)]  # width, blocks in each of two stages
+STEPS = 300
 WAYS = ("cold", "warm", "cut")
 
 
