@@ -157,11 +157,11 @@ def picture(rows: Sequence[Row], seed: int, path: Path) -> None:
         xlabel="network (width x blocks), in the order of the search", ylabel="% of 1,000 unseen images"
     )
     right.set_title("Accuracy of each; dotted: mean", fontsize=10)
-    right.legend(loc="lower right", fontsize=8)
+    figure.legend(*right.get_legend_handles_labels(), loc="lower center", ncols=len(WAYS), fontsize=8)
     figure.suptitle(
         f"A search on handwritten digits, with and without ModelKeeper (seed {seed})", fontsize=11
     )
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0.06, 1, 1))  # below it is the legend, which is to hide no point
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     pyplot.close(figure)
