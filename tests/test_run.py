@@ -61,7 +61,7 @@ def test_reports_are_versions_of_one_model_and_the_best_is_registered(client: Mo
     record = run.finish()
     assert record is not None
     assert client.coordinator.models() == [record]
-    assert (record.value, record.finished, record.metrics) == (0.9, True, {"accuracy": 0.9})
+    assert (record.value, record.finished, record.metrics) == (0.9, True, {"accuracy": 0.9, "step": 1.0})
     assert value_of(client, "mine") == 2.0
     assert client.coordinator.count(Filter(states=(REPLACED,))) == 2
     assert run.finish() == record

@@ -164,7 +164,7 @@ def lend(parent: Trained, model: nn.Module, job: Job, operators: Operators) -> S
 def modelkeeper_operators(parent: nn.Module, model: nn.Module, same: bool) -> tuple[float, bool, float]:
     """As `modelkeeper.transfer` does it."""
     report = transfer(parent, model, same_task=same)
-    return report.similarity, report.exact, coverage(report.plan)
+    return report.similarity, report.exact, report.plan.coverage
 
 
 def only(*actions: str) -> Operators:

@@ -19,7 +19,7 @@ from modelkeeper.errors import ZooUnusable
 from modelkeeper.faults import Faults
 from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.frontends.abilities import refuse, team_of
-from modelkeeper.lineage import Starts, name_of
+from modelkeeper.lineage import Starts
 from modelkeeper.run import Described
 from modelkeeper.settings import MEMORY
 from modelkeeper.tracing.describe import describe
@@ -79,7 +79,7 @@ class Connection:
         refuse(frontend, model)
         trace = frontend.trace(model, example_inputs)
         program = program_of(frontend, model, trace.ran_on if example_inputs is None else example_inputs)
-        return Described(name_of(frontend, model), describe(trace), program)
+        return Described(describe(trace), program)
 
     def once(self, model: Any, act: Callable[[Frontend], T]) -> T:
         """Act in one of the processes that train a model together; what came of it comes to all of them."""

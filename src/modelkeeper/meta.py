@@ -18,11 +18,20 @@ from msgspec import Struct
 from modelkeeper.errors import InvalidMeta, NotFinite
 from modelkeeper.plugins import POLICIES
 from modelkeeper.policy.quality import number, primary
-from modelkeeper.zoo.records import MAX_TAGS, PUBLIC, VISIBILITIES, Registration, checked_name, is_id
+from modelkeeper.zoo.records import (
+    MAX_PARENTS,
+    MAX_TAGS,
+    PUBLIC,
+    VISIBILITIES,
+    Registration,
+    checked_name,
+    is_id,
+)
 
 EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
+MOST_PARENTS = 1  # that lend to one model, unless `most_parents` says otherwise
 _BOTH = ("data", "fold", "task", "tags")
-ONLY_QUERY = ("parents", "exclude", "minimum_similarity", "policy")
+ONLY_QUERY = ("parents", "exclude", "most_parents", "minimum_similarity", "policy")
 _QUERY = (*_BOTH, *ONLY_QUERY)
 REGISTRATION_KEYS = (*_BOTH, "accuracy", "metric", "metrics", "name", "project", "visibility", "parent")
 
@@ -36,6 +45,7 @@ class Query(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()  # names or ids to prefer
     exclude: tuple[str, ...] = ()  # names or ids that are not taken
+    most_parents: int = 1  # so many may lend to it, side by side; what an older client means, too
     minimum_similarity: float | None = None  # None: as the zoo is set
     policy: str | None = None  # a name; None: as the zoo is set
     frozen: tuple[str, ...] = ()  # tensors of the model that keep their values; the model says so, not `meta`
@@ -53,6 +63,9 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
     """
     given = _known(meta, _QUERY)
     minimum, policy = given.get("minimum_similarity"), given.get("policy")
+    most = MOST_PARENTS if given.get("most_parents") is None else given["most_parents"]
+    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MAX_PARENTS:
+        raise InvalidMeta("most_parents", repr(most)[:80], f"give a whole number from 1 to {MAX_PARENTS}")
     if minimum is not None:
         if isinstance(minimum, bool) or not isinstance(minimum, int | float) or not 0 <= minimum <= 1:
             raise InvalidMeta("minimum_similarity", repr(minimum), "give a number from 0 to 1")
@@ -66,6 +79,7 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
         tags=_texts(given, "tags"),
         parents=_texts(given, "parents"),
         exclude=_texts(given, "exclude"),
+        most_parents=most,
         minimum_similarity=minimum,
         policy=policy,
     )
@@ -111,6 +125,7 @@ def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bo
             metrics[key] = given[key]
     chosen = primary(metrics) if measured or metrics else None
     numbers = _numbers(metrics)
+    parents = _parents(given)
     visibility = given.get("visibility") or PUBLIC
     if visibility not in VISIBILITIES:
         raise InvalidMeta("visibility", repr(visibility), f"choose one of {', '.join(VISIBILITIES)}")
@@ -124,12 +139,14 @@ def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bo
         tags=_texts(given, "tags"),
         project=_text(given, "project"),
         visibility=visibility,
-        parent=_text(given, "parent"),
+        parent=parents[0] if parents else "",
+        more_parents=parents[1:],
     )
 
 
 def checked(registration: Registration) -> Registration:
     """The same registration, if it holds what `read_registration` would let through: it came from outside."""
+    more = registration.more_parents
     meta = {
         "name": registration.name,
         "metrics": registration.metrics,
@@ -140,7 +157,7 @@ def checked(registration: Registration) -> Registration:
         "tags": registration.tags,
         "project": registration.project,
         "visibility": registration.visibility,
-        "parent": registration.parent,
+        "parent": (registration.parent, *more) if more else registration.parent,
     }
     again = read_registration(meta, registration.name, measured=False)
     if registration.run and not is_id(registration.run):
@@ -188,6 +205,18 @@ def _fold(given: Mapping[str, Any]) -> str:
             "fold", repr(fold)[:80], 'say of which data set, e.g. {"data": "digits", "fold": 2}'
         )
     return checked_name("fold", str(fold) if isinstance(fold, int) else fold, empty=False)
+
+
+def _parents(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names or ids of what a model started from: one, or several in order."""
+    value = given.get("parent")
+    if value is None or isinstance(value, str):
+        name = _text(given, "parent")
+        return (name,) if name else ()
+    parents = _texts(given, "parent")
+    if len(parents) > MAX_PARENTS:
+        raise InvalidMeta("parent", f"{len(parents)} names", f"at most {MAX_PARENTS}")
+    return parents
 
 
 def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -29,14 +29,15 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidMetric, InvalidSetting, ModelRefused, NotFinite, RanksApart
-from modelkeeper.faults import Faults, warn
+from modelkeeper.faults import WRONG_REGISTRATION, Faults, warn
+from modelkeeper.frontends import Frontend, frontend_for
+from modelkeeper.lineage import descended, name_of
 from modelkeeper.meta import read_registration
 from modelkeeper.policy.objective import Objective, by_rule
 from modelkeeper.policy.quality import Metric, number
 from modelkeeper.warmstart.answer import Answer
 
 if TYPE_CHECKING:
-    from modelkeeper.frontends import Frontend
     from modelkeeper.graph import Graph
     from modelkeeper.weights import Array
     from modelkeeper.zoo.records import Record, Registration
@@ -54,7 +55,6 @@ KEEPS = ("best", "last")
 class Described(Struct, frozen=True):
     """What a model is, apart from its weights: it is the same for all versions."""
 
-    name: str  # what it is called if nobody says otherwise
     graph: "Graph"
     program: bytes
 
@@ -65,7 +65,6 @@ class Version(Struct, frozen=True):
     tensors: "dict[str, Array]"
     metric: Metric | None
     metrics: dict[str, float]
-    step: int | None = None
 
 
 class Keeper(Protocol):
@@ -143,7 +142,7 @@ class Run(Generic[M]):
 
         Args:
             metrics: The same by names that are no names in Python: {"val/acc": 0.93}.
-            step: When it was measured: an epoch, or a step.
+            step: When it was measured: an epoch, or a step. It stands among the metrics of what is kept.
             model: The model as it was measured: what is kept of a training that does not reach its end, and
                 the best of them all at its end. Without it, what is registered is the model as `finish`
                 finds it, with the last report of each metric.
@@ -160,14 +159,14 @@ class Run(Generic[M]):
                 measured[name] = number(name, value)
             except NotFinite:
                 self.metrics.pop(name, None)  # what it was before says nothing of now
-        self.metrics |= measured
+        self.metrics |= measured | ({} if step is None else {"step": float(step)})
         if model is not None and not self.finished and not self._apart:
             lost = set(given) - set(measured)
             with self._keeper.faults.guard("This state of the model is not kept"):
                 try:
                     self._keeper.aside(
                         model,
-                        lambda frontend: self._take(frontend, model, measured, step, lost),
+                        lambda frontend: self._take(frontend, model, measured, lost),
                         self._speaks,
                     )
                 except RanksApart:
@@ -190,7 +189,7 @@ class Run(Generic[M]):
             self.report(metrics, model=model)
         self.finished = True
         self._writer.stop()
-        with self._keeper.faults.guard("The model was not registered"):
+        with self._keeper.faults.guard("The model was not registered", WRONG_REGISTRATION):
             try:
                 self.record = self._keeper.once(self.model, self._end)
             except RanksApart:
@@ -223,40 +222,29 @@ class Run(Generic[M]):
             metrics: All that was measured of it.
             finished: Has the training ended with it?
         """
-        name = self._described.name if self._described else type(self.model).__name__
+        name = name_of(frontend_for(self.model), self.model)
         measured = {**self._meta, "metrics": {**(self._meta.get("metrics") or {}), **metrics}}
         if metric is not None:
             measured["metric"] = metric
         said = read_registration(measured, name)
-        registration = msgspec.structs.replace(said, run=self.identity, finished=finished)
-        if not said.parent:
-            parent, similarity = self.answer.parent or "", self.answer.similarity
-            registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
-        return registration
+        return descended(msgspec.structs.replace(said, run=self.identity, finished=finished), self.answer)
 
     def _end(self, frontend: "Frontend") -> "Record | None":
         """Register what the training has come to."""
-        with self._keeper.faults.guard("The model was not registered"):
+        with self._keeper.faults.guard("The model was not registered", WRONG_REGISTRATION):
             if self._version is None and not self.metrics:
                 warn("The model was not registered: run.report(accuracy=...) was never called.")
                 return None
             version = self._version
             if version is None or self._owed is not None:
                 measured = self._owed or self.metrics
-                version = Version(_copy(frontend, self.model), self._measure(measured), measured)
+                version = Version(_copy(frontend, self.model), self.measure(measured), measured)
             return self._register(version, finished=True)
         return None
 
-    def _take(
-        self,
-        frontend: "Frontend",
-        model: Any,
-        measured: Mapping[str, float],
-        step: int | None,
-        lost: set[str],
-    ) -> None:
+    def _take(self, frontend: "Frontend", model: Any, measured: Mapping[str, float], lost: set[str]) -> None:
         """Copy the weights if they are worth it, and there is time for it."""
-        metric = self._measure(measured)
+        metric = self.measure(measured)
         if metric is None:
             if not lost:  # NaN is an outcome; a report without anything to compare by is a mistake
                 names = ", ".join(sorted(measured)) or "nothing"
@@ -269,19 +257,20 @@ class Run(Generic[M]):
         if self._keep == "best" and not better:
             return
         if self._copying > max(FREE, SHARE * spent):
-            self._owed = {**self.metrics, **measured}
+            self._owed = dict(self.metrics)
             return
         began = time.perf_counter()
         if self._described is None:
             self._described = self._keeper.describe(model, self._example_inputs)
             self._began += time.perf_counter() - began  # once, and not for the copy
             began = time.perf_counter()
-        self._version = Version(_copy(frontend, model), metric, {**self.metrics, **measured}, step)
+        self._version = Version(_copy(frontend, model), metric, dict(self.metrics))
         self.best = metric if better else self.best
         self._copying += time.perf_counter() - began
         self._writer.offer(self._version)
 
-    def _measure(self, measured: Mapping[str, float]) -> Metric | None:
+    def measure(self, measured: Mapping[str, float]) -> Metric | None:
+        """What states of the model are compared by, as these numbers say it; None if they do not."""
         if self._objective is None:  # once it is found, all reports go by it
             self._objective = by_rule(measured)
         return self._objective.measure(measured) if self._objective is not None else None

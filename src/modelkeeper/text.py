@@ -4,8 +4,11 @@ size(1_234_567)      1.2 MB
 count(11_173_962)    11.2 M
 ago(7_300)           2 h ago
 printable(text)      nothing that would steer the terminal it lands on
+enumeration(names)   A, B and C
 first_line(error)    ValueError: what a user's own code raised, in one line
 """
+
+from collections.abc import Sequence
 
 _STEPS = ((60.0, "s"), (60.0, "min"), (24.0, "h"), (30.4, "d"), (12.0, "months"))
 
@@ -13,6 +16,11 @@ _STEPS = ((60.0, "s"), (60.0, "min"), (24.0, "h"), (30.4, "d"), (12.0, "months")
 def printable(text: str) -> str:
     """The text without control characters: what is stored must not move a cursor or set a title."""
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def enumeration(names: Sequence[str]) -> str:
+    """Names, one after the other: A, or A and B, or A, B and C."""
+    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])
 
 
 def first_line(error: Exception) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from modelkeeper.coordinator import search as module
+from modelkeeper.coordinator.candidates import Request
 from modelkeeper.coordinator.local import LocalCoordinator
-from modelkeeper.coordinator.search import Clock, Request, Search
+from modelkeeper.coordinator.search import Clock, Search
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.matching import prepare
 from modelkeeper.meta import Query
@@ -54,9 +55,10 @@ def test_step_by_step(coordinator: LocalCoordinator) -> None:
     choice = search.choose(pool)
     assert choice.parent is not None
     assert choice.parent.exact is True
-    parent = pool.parent(choice)
-    assert parent == like
-    answer = search.answer(pool, choice, search.plan(parent), ["a warning"])
+    lenders = search.lenders(pool, choice)
+    assert lenders is not None
+    assert [candidate.id for candidate in lenders.candidates] == [like.id]
+    answer = search.answer(pool, choice, lenders, ["a warning"])
     assert (answer.parent, answer.exact, answer.warnings) == (like.id, True, ("a warning",))
     assert [rival.name for rival in answer.runners_up] == ["wider"]
     cold = search.answer(pool, choice)

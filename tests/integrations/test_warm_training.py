@@ -75,7 +75,7 @@ def test_a_copy_in_another_process_has_not_begun(tmp_path: Path) -> None:
     warm = WarmTraining(tmp_path, META, monitor="val_loss")
     warm.begin(net())
     again = pickle.loads(pickle.dumps(warm))
-    assert (again.run, again.began, again.meta) == (None, False, META)
+    assert (again.run, again.meta) == (None, META)
     again.begin(net())
     again.report({"val_loss": 0.5}, net())
     assert again.finish().value == 0.5

@@ -10,6 +10,7 @@ from torch.nn.functional import interpolate
 from benchmarks.helpers.permutation import randomise
 from modelkeeper import transfer
 from modelkeeper.frontends.torch import recalibrate
+from modelkeeper.transform import Plan
 
 # Smooth, as pictures are: what a smaller kernel cannot see is then much like what it sees.
 IMAGES = interpolate(
@@ -114,6 +115,7 @@ def test_a_product_of_many_is_no_larger_than_the_childs_kernel() -> None:
     torch.manual_seed(0)
     parent, child = chain(24, nn.ReLU, width=2), chain(1, nn.ReLU, width=2)
     report = transfer(parent, child, IMAGES[:2])
+    assert isinstance(report.plan, Plan)
     pairs = [report.plan.pairs[entry.tensor] for entry in report.plan.entries if "in one" in entry.why]
     assert any(pair.child.role == "weight" for pair in pairs)
     for pair in pairs:

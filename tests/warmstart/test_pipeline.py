@@ -17,9 +17,9 @@ from modelkeeper.graph import Graph
 from modelkeeper.layouts import Laid, Layout
 from modelkeeper.warmstart.answer import Answer, Rival
 from modelkeeper.warmstart.lender import Lender
+from modelkeeper.warmstart.model_source import ModelLoan, ModelSource
 from modelkeeper.warmstart.pipeline import Raised, Request, start
 from modelkeeper.warmstart.race.starts import Probe
-from modelkeeper.warmstart.transfer import ModelLoan, ModelSource
 from modelkeeper.weights import Array
 
 X = torch.randn(320, 6, generator=torch.Generator().manual_seed(0))

@@ -53,6 +53,7 @@ def add(catalog: Catalog, of: Graph = GRAPH, **given: object) -> Record:
 def test_a_record_comes_back_as_it_went_in(catalog: Catalog) -> None:
     told = record(
         name='näme \U0001f600 "quoted" %_', tags=("a", "b%"), parent="0" * 16, similarity=0.1 + 0.2,
+        more_parents=("2" * 16, "1" * 16),
         visibility="project", project="p", lower_is_better=True, value=-1e-300, metrics={"loss": 1e300},
     )  # fmt: skip
     added = catalog.add(told, to_json(GRAPH), prepare(GRAPH).to_bytes())
@@ -244,6 +245,38 @@ def test_children_and_twins(catalog: Catalog) -> None:
     catalog.set_twins({children[0].id: (parent.id, 0.95)})
     assert catalog.get(children[0].id).twin == parent.id
     assert catalog.get(children[0].id).twin_similarity == 0.95
+
+
+def test_children_of_several_parents(catalog: Catalog) -> None:
+    one, two = add(catalog), add(catalog, visibility="private")
+    both = add(catalog, parent=two.id, more_parents=(one.id,), similarity=0.5)
+    only = add(catalog, parent=one.id)
+    assert catalog.children([one.id]) == [both, only]
+    assert catalog.children([two.id]) == [both]
+    others = [new_id() for _ in range(1000)]
+    assert catalog.children([two.id, *others, one.id]) == [both, only], "each once"
+    catalog.retire({both.id: "x"}, REMOVED)
+    assert [each.id for each in catalog.children([two.id])] == [both.id], "its record stays"
+
+
+def test_parents_that_may_not_be_seen_are_left_out_of_records(catalog: Catalog) -> None:
+    one, two, three = add(catalog), add(catalog, visibility="private"), add(catalog)
+    first = add(catalog, parent=two.id, more_parents=(one.id, three.id), similarity=0.5)
+    second = add(catalog, parent=one.id, more_parents=(two.id, three.id), similarity=0.5)
+    for child, similarity in ((first, None), (second, 0.5)):
+        assert catalog.get(child.id, Viewer("ann")) == child
+        seen = catalog.get(child.id, Viewer("bob"))
+        assert (seen.parents, seen.similarity) == ((one.id, three.id), similarity)
+        assert seen in catalog.children([three.id], Viewer("bob"))
+
+
+def test_a_fold_leaks_by_any_parent(catalog: Catalog) -> None:
+    clean, leaking = add(catalog, fold="1"), add(catalog, fold="2")
+    heir = add(catalog, data="others", parent=clean.id, more_parents=(leaking.id,))
+    late = add(catalog, data="others", parent=clean.id, more_parents=(new_id(), heir.id))
+    add(catalog, data="others", parent=clean.id)
+    assert sorted(catalog.keys_beyond_fold("digits", "1")) == [leaking.key, heir.key, late.key]
+    assert set(catalog.keys_beyond_fold("digits", "2")) >= {clean.key, heir.key, late.key}
 
 
 def test_many_at_once(catalog: Catalog) -> None:

@@ -1,14 +1,12 @@
 """What a zoo keeps: within its capacity, the pinned ones, one of each kind of twins, and why others went."""
 
-import json
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from modelkeeper.coordinator.local import MOST_GENERATIONS, LocalCoordinator
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import ModelRefused, UnknownModel, ZooUnusable
-from modelkeeper.matching import prepare
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.catalog import Catalog
@@ -180,24 +178,4 @@ def test_a_damaged_model_comes_back_when_its_file_is_repaired(tmp_path: Path) ->
     assert coordinator.gc(verify=True).repaired == (mine.id,)
     assert coordinator.query(SMALL[0], Query(task=zoos.TASK)).answer.parent == mine.id
     assert [event.action for event in coordinator.log(model=mine.id)][:3] == ["lent", "repaired", "damaged"]
-    coordinator.close()
-
-
-def test_a_tree_of_many_generations(tmp_path: Path) -> None:
-    """Lineage has no end; a tree shows all ancestors, and as many generations below as JSON can nest."""
-    coordinator = opened(":memory:")
-    first = zoos.register(coordinator, SMALL[0], "0", 0.9)
-    graph, prepared = coordinator.zoo.catalog.graph_bytes(first.graph), prepare(SMALL[0]).to_bytes()
-    last = first
-    for number in range(1, 1200):
-        child = msgspec.structs.replace(last, id=f"{number:016x}", name=f"{number}", parent=last.id)
-        last = coordinator.zoo.catalog.add(child, graph, prepared)
-    assert [each.name for each in coordinator.tree(last.id).ancestors[:2]] == ["1198", "1197"]
-    assert len(coordinator.tree(last.id).ancestors) == 1199
-    at, depth = coordinator.tree(first.id), 0
-    assert json.dumps(at.to_dict())
-    while at.descendants:
-        [at] = at.descendants
-        depth += 1
-    assert depth == MOST_GENERATIONS
     coordinator.close()

@@ -30,6 +30,7 @@ from modelkeeper.matching import Prepared, prepare
 from modelkeeper.zoo import migrations, schema
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import Filter
+from modelkeeper.zoo.rows import record_row
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -236,8 +237,31 @@ def test_an_old_catalog_in_postgresql_is_migrated(old_zoo: Path, postgres_url: s
     with closing(Catalog(postgres_url)) as catalog:
         records = catalog.find(Filter())
         assert len(records) == 3
+        [child] = [record for record in records if record.parent]
+        assert catalog.children([child.parent]) == [child]
         for record in records:
             assert catalog.graph(record.graph).fingerprint == record.fingerprint
+
+
+def test_lines_of_a_catalog_with_one_parent_are_followed(old_zoo: Path, url: str) -> None:
+    """A catalog of the schema before several parents: what started from one still descends from it."""
+    engine = sa.create_engine(url)
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    with closing(Catalog(_catalog(old_zoo))) as catalog:
+        made = {record.name: record for record in catalog.find(Filter())}
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0004")
+        models = sa.Table("models", sa.MetaData(), autoload_with=connection)
+        for record in made.values():
+            values = {name: value for name, value in record_row(record).items() if name in models.c}
+            connection.execute(models.insert().values(**values, key=record.key, changed=1))
+    engine.dispose()
+    with closing(Catalog(url)) as catalog:
+        assert {record.name: record for record in catalog.find(Filter())} == made
+        assert catalog.children([made["net8"].id]) == [made["net12"]]
+        assert made["net12"].parents == (made["net8"].id,)
 
 
 def _as_python(column: "sa.Column[Any]", value: Any) -> Any:

@@ -12,7 +12,7 @@ queries and registrations need (NumPy, matching, transforming) is imported when 
 import math
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
+from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel
 from modelkeeper.graph import Graph
 from modelkeeper.settings import Settings
-from modelkeeper.warmstart.answer import Answer
+from modelkeeper.text import enumeration
+from modelkeeper.warmstart.answer import Answer, Parent
 from modelkeeper.zoo.gc import Swept, sweep
 from modelkeeper.zoo.records import (
     ACTIVE,
@@ -42,12 +44,11 @@ from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
     from modelkeeper.meta import Query
-    from modelkeeper.transform import Plan
-    from modelkeeper.weights import Array
+    from modelkeeper.transform import Decisions
+    from modelkeeper.weights import Array, Weights
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.staged import Staged
 
-MOST_GENERATIONS = 200  # of descendants in one tree; whoever wants more asks for a descendant's
 ATTEMPTS = 3  # parents to try if one turns out to be damaged
 
 
@@ -85,7 +86,8 @@ class LocalCoordinator:
             runners_up: Look for more candidates than the choice needs, to explain it.
             seconds: After so many a search ends with what it has found; the answer then says so.
         """
-        from modelkeeper.coordinator.search import Clock, Request, Search
+        from modelkeeper.coordinator.candidates import Request
+        from modelkeeper.coordinator.search import Clock, Search
         from modelkeeper.matching import prepare
         from modelkeeper.policy.selection import Choice
 
@@ -98,56 +100,79 @@ class LocalCoordinator:
         for _ in range(ATTEMPTS):
             pool = search.find()
             choice = search.choose(pool)
-            parent = pool.parent(choice)
-            if parent is None:
+            lenders = search.lenders(pool, choice)
+            if lenders is None:
                 break
+            parents = [pool.records[candidate.id] for candidate in lenders.candidates]
+            sources: list[Weights] = []
             try:
-                plan = search.plan(parent)
-                source = None if dry_run else self.zoo.weights(parent)
+                for parent in parents if not dry_run else ():
+                    sources.append(self.zoo.weights(parent))
             except (CorruptWeights, InvalidWeights) as problem:
                 warnings.append(f"{parent.name} could not be read and was taken out: {problem}")
                 self.zoo.catalog.retire({parent.id: str(problem)}, DAMAGED)
                 choice = Choice(None, "the models that fit best could not be read")
                 continue  # with one fewer to choose from
             clock("read")
+            answer = search.answer(pool, choice, lenders, warnings)
             if not dry_run:
-                self._lent(parent, pool.candidates[parent.id].similarity, viewer)
-            answer = search.answer(pool, choice, plan, warnings)
-            return LocalLoan(answer, plan, source, partial(self.zoo.program, parent))
+                self._lent(answer, viewer)
+            return LocalLoan(answer, lenders.plan, sources, partial(self.zoo.program, parents[0]))
         return LocalLoan(search.answer(pool, choice, warnings=warnings))
 
     def lend(
         self,
         graph: Graph,
         query: "Query",
-        parent: str,
+        parents: Sequence[str],
         viewer: Viewer | None = None,
         *,
-        plan: "Plan | None" = None,
+        plan: "Decisions | None" = None,
     ) -> LocalLoan:
-        """What a parent that is known by its id lends to a model: the weights that `query` found, again.
+        """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
         With the plan that `query` made for just these, none is made.
 
         Raises:
-            UnknownModel: There is no such model, or it is not there any more.
-            CorruptWeights: Its file is damaged.
+            UnknownModel: One of them is not there, or not any more.
+            CorruptWeights: The file of one is damaged.
         """
-        from modelkeeper.coordinator.search import plan_from
+        records = [self.show(parent, viewer) for parent in parents]
+        for record in records:
+            if record.state != ACTIVE:
+                raise UnknownModel(record.id)
+        return self._loan_of(records, graph, query, plan)
 
-        record = self.show(parent, viewer)
-        if record.state != ACTIVE:
-            raise UnknownModel(parent)
+    def _loan_of(
+        self, records: Sequence[Record], graph: Graph, query: "Query", plan: "Decisions | None"
+    ) -> LocalLoan:
+        """What models that are there lend, together if they are several.
+
+        Raises:
+            InvalidWeights: They do not fit side by side, or not for this task.
+        """
+        from modelkeeper.coordinator.candidates import same_task
+        from modelkeeper.coordinator.search import plan_from, plan_side_by_side
+
+        graphs = [self.zoo.catalog.graph(record.graph) for record in records] if plan is None else []
+        if plan is None and len(records) == 1:
+            plan = plan_from(records[0], graphs[0], graph, query)
+        elif plan is None and all(same_task(record, query) for record in records):
+            plan = plan_side_by_side(graphs, graph, query)
         if plan is None:
-            plan = plan_from(record, self.zoo.catalog.graph(record.graph), graph, query)
-        return LocalLoan(Answer(parent=record.id), plan, self.zoo.weights(record))
+            names = enumeration([record.name for record in records])
+            raise InvalidWeights("parents", f"{names} do not fit side by side into the model")
+        parents = tuple(Parent(id=record.id, name=record.name) for record in records)
+        answer = Answer(parent=records[0].id, parents=parents)
+        return LocalLoan(answer, plan, [self.zoo.weights(record) for record in records])
 
-    def _lent(self, parent: Record, similarity: float, viewer: Viewer | None) -> None:
-        """Count that a parent lent its weights, and write it into the log."""
+    def _lent(self, answer: Answer, viewer: Viewer | None) -> None:
+        """Count for each parent that it lent its weights, and write it into the log."""
         now, user = time.time(), viewer.user if viewer else ""
-        detail = f"{parent.name} lent its weights, similarity {similarity:.3f}"
-        event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
-        self.zoo.catalog.lent(parent.id, now, event)
+        for parent in answer.parents:
+            detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
+            event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
+            self.zoo.catalog.lent(parent.id, now, event)
 
     # -- register and the rest ------------------------------------------------------------------
 
@@ -164,10 +189,12 @@ class LocalCoordinator:
         """Take a trained model into the zoo: see `Zoo.register`.
 
         Raises:
-            UnknownModel: No model is called as its parent is said to be.
+            UnknownModel: No model is called as one of its parents is said to be.
         """
-        if registration.parent and not is_id(registration.parent):
-            registration = msgspec.structs.replace(registration, parent=self.show(registration.parent).id)
+        if not all(map(is_id, registration.parents)):
+            named = (name if is_id(name) else self.show(name).id for name in registration.parents)
+            first, *more = dict.fromkeys(named)
+            registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
         return self.zoo.register(graph, registration, tensors, owner, model_id, program)
 
     def models(
@@ -198,37 +225,8 @@ class LocalCoordinator:
         return f"{self.settings.blobs_url.rstrip('/')}/{record.folder}"
 
     def tree(self, name: str, viewer: Viewer | None = None) -> Lineage:
-        """A model with all that it descends from and all that descends from it, as far as it may be seen.
-
-        Descendants of more than MOST_GENERATIONS are left out: nested so deep, no JSON can be read.
-        """
-        record = self.show(name, viewer)
-        below: dict[str, list[Lineage]] = {}  # by parent; from the last generation up, so that all are there
-        for generation in reversed(self._generations(record, viewer)):
-            for member in generation:
-                lineage = Lineage(member, (), tuple(below.pop(member.id, ())))
-                below.setdefault(member.parent if member is not record else "", []).append(lineage)
-        return msgspec.structs.replace(below[""][0], ancestors=self._ancestors(record, viewer))
-
-    def _ancestors(self, record: Record, viewer: Viewer | None) -> tuple[Record, ...]:
-        """The models that a model descends from, the nearest first; up to one that may not be seen."""
-        ancestors, seen = [record], {record.id}
-        while (parent := ancestors[-1].parent) and parent not in seen:
-            seen.add(parent)
-            known = self.zoo.catalog.with_ids([parent], viewer)
-            if not known:
-                break
-            ancestors.append(known[parent])
-        return tuple(ancestors[1:])
-
-    def _generations(self, record: Record, viewer: Viewer | None) -> list[list[Record]]:
-        """A model, its children, their children, and so on; of each model once."""
-        generations, seen = [[record]], {record.id}
-        while generations[-1] and len(generations) <= MOST_GENERATIONS:
-            children = self.zoo.catalog.children([member.id for member in generations[-1]], viewer)
-            generations.append([child for child in children if child.id not in seen])
-            seen |= {child.id for child in children}
-        return generations
+        """A model with all that it descends from and all that descends from it: see `family`."""
+        return family(self.zoo.catalog, self.show(name, viewer), viewer)
 
     def remove(self, name: str, *, user: str = "", viewer: Viewer | None = None) -> Record:
         """Take a model out of the zoo. Its record stays, for those who descend from it."""

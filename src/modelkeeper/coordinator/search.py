@@ -1,24 +1,26 @@
 """One query on its way: which candidates are there, which is chosen, what would it lend?
 
     search = Search(zoo, settings, Request(graph, prepared, query), clock)
-    pool = search.find()                 the candidates of the zoo
-    choice = search.choose(pool)         the parent among them, or a cold start
-    plan = search.plan(pool.parent(choice))
-    search.answer(pool, choice, plan)    all of it, for whoever asked
+    pool = search.find()                       the candidates of the zoo
+    choice = search.choose(pool)               the parent among them, or a cold start
+    lenders = search.lenders(pool, choice)     it, or several side by side, and the plan
+    search.answer(pool, choice, lenders)       all of it, for whoever asked
 
 It is apart from the coordinator so that only queries pay for importing matching and transforming.
 """
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from modelkeeper.coordinator.answering import answer
+from modelkeeper.coordinator.candidates import Pool, Request, as_candidate, same_task
+from modelkeeper.coordinator.company import Lenders, Meeting, gather
 from modelkeeper.coordinator.judging import Planner, judge
 from modelkeeper.coordinator.near_spellings import said_otherwise
 from modelkeeper.graph import Graph
@@ -27,50 +29,17 @@ from modelkeeper.matching import Found, Prepared, align
 from modelkeeper.matching.similarity import BUCKETS
 from modelkeeper.meta import Query
 from modelkeeper.policy.admission import least_standing
-from modelkeeper.policy.quality import Metric, Peers, gap, standing
-from modelkeeper.policy.selection import Candidate, Choice, RunnerUp, Terms, policy, select
+from modelkeeper.policy.quality import Peers
+from modelkeeper.policy.selection import Candidate, Choice, Terms, policy, select
 from modelkeeper.policy.selection.base import FEW, thorough
+from modelkeeper.policy.selection.comparing import on_same_data
 from modelkeeper.settings import Settings
-from modelkeeper.transform import Plan, make_plan
-from modelkeeper.warmstart.advice import advise
-from modelkeeper.warmstart.answer import Answer, Rival
-from modelkeeper.zoo.records import ACTIVE, Filter, Record, Viewer
+from modelkeeper.transform import Plan, SideBySide, make_plan, side_by_side
+from modelkeeper.warmstart.answer import Answer
+from modelkeeper.zoo.records import ACTIVE, Filter, Record
 from modelkeeper.zoo.zoo import Zoo
 
-MOST_RIVALS = 20  # runners-up in an answer
-CUT_SHORT = "the search took too long and was cut short: there may be a better parent"
-UNFINISHED = 0.8  # of its standing is what a model counts for whose training was not ended
 MOST_ROUNDS = 8  # searches, if all that was found is far below its peers
-
-Group = tuple[str, str, str, bool]  # as `Record.group`
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked for: the model, which parents it would take, and who asks."""
-
-    graph: Graph
-    prepared: Prepared
-    query: Query
-    viewer: Viewer | None = None
-    runners_up: bool = False  # look for more candidates than the choice needs, to explain it
-    dry_run: bool = False
-
-
-@dataclass
-class Pool:
-    """What a search found: models that could become the parent, and how far the search went."""
-
-    considered: int  # models that passed the filters
-    aligned: int = 0  # architectures that were compared with the child
-    proven: bool = True  # False: the search was cut short
-    records: dict[str, Record] = field(default_factory=dict)  # by id
-    candidates: dict[str, Candidate] = field(default_factory=dict)  # the same models as policies see them
-    peers: dict[Group, Peers] = field(default_factory=dict)
-
-    def parent(self, choice: Choice) -> Record | None:
-        """The record of the chosen candidate; None for a cold start."""
-        return None if choice.parent is None else self.records[choice.parent.id]
 
 
 class Search:
@@ -153,7 +122,7 @@ class Search:
             pool.peers[group] = Peers.of(values, lower_is_better)
         for record in added:
             pool.records[record.id] = record
-            pool.candidates[record.id] = _candidate(record, similarity[record.key], pool.peers)
+            pool.candidates[record.id] = as_candidate(record, similarity[record.key], pool.peers)
         return added
 
     def _is_outlier(self, candidate: Candidate) -> bool:
@@ -193,8 +162,68 @@ class Search:
             self._clock("plan")
         return self._plans[key]
 
+    def lenders(self, pool: Pool, choice: Choice) -> Lenders | None:
+        """Who lends by which plan: the chosen parent, or several side by side; None for a cold start."""
+        if choice.parent is None:
+            return None
+        chosen = pool.records[choice.parent.id]
+        alone = Lenders((choice.parent,), self.plan(chosen))
+        query, data = self._request.query, self._request.query.data
+        if query.most_parents < 2 or not same_task(chosen, query):
+            return alone
+        weights = {chosen.checksum}  # the same weights twice are worth no more than once
+        rivals = []
+        for candidate in (lost.candidate for lost in choice.runners_up):
+            record = pool.records[candidate.id]
+            if (
+                record.checksum not in weights
+                and on_same_data(candidate, data)
+                and same_task(record, query)
+                and self._may_join(candidate)
+            ):
+                weights.add(record.checksum)
+                rivals.append(candidate)
+        gathered = gather(alone, rivals, query.most_parents, self._meeting(pool))
+        self._clock("plan")
+        return gathered
+
+    def _may_join(self, candidate: Candidate) -> bool:
+        """Could it lend beside another one? Only who is known to be good, and who is named if names were."""
+        names, terms = {candidate.id, candidate.name}, self._terms
+        if names & set(terms.excluded) or (terms.preferred and not names & set(terms.preferred)):
+            return False
+        measured = candidate.metric is not None
+        return measured and candidate.similarity >= terms.minimum and not self._is_outlier(candidate)
+
+    def _meeting(self, pool: Pool) -> Meeting:
+        graph, query, records = self._request.graph, self._request.query, pool.records
+
+        def benefit(candidate: Candidate) -> float:
+            return self._policy.benefit(msgspec.structs.replace(candidate, exact=True), query.data)
+
+        def plan(team: Sequence[Candidate]) -> SideBySide | None:
+            graphs = [self._zoo.catalog.graph(records[candidate.id].graph) for candidate in team]
+            return plan_side_by_side(graphs, graph, query, self._request.prepared)
+
+        return Meeting(
+            benefit=benefit,
+            size=lambda candidate: records[candidate.id].parameters,
+            room=graph.parameters,
+            plan=plan,
+        )
+
     def _plan_key(self, parent: Record) -> tuple[str, bool]:
         return parent.graph, same_task(parent, self._request.query)
+
+    # -- the answer -----------------------------------------------------------------------------
+
+    def answer(
+        self, pool: Pool, choice: Choice, lenders: Lenders | None = None, warnings: Sequence[str] = ()
+    ) -> Answer:
+        """Say what was chosen and why; without lenders it is a cold start."""
+        choice = msgspec.structs.replace(choice, reason=self._said_otherwise(pool) or choice.reason)
+        spent = self._clock.spent
+        return answer(self._request, pool, choice, lenders, seconds=spent, warnings=warnings)
 
     def _said_otherwise(self, pool: Pool) -> str:
         """Why nothing passed the filters, if the zoo calls tasks or tags otherwise."""
@@ -204,80 +233,6 @@ class Search:
         seen = Filter(viewer=self._request.viewer, states=(ACTIVE,))
         return said_otherwise(*self._zoo.catalog.words(seen), query.task, query.tags)
 
-    # -- the answer -----------------------------------------------------------------------------
-
-    def answer(
-        self, pool: Pool, choice: Choice, plan: Plan | None = None, warnings: Sequence[str] = ()
-    ) -> Answer:
-        """Say what was chosen and why; without a plan it is a cold start."""
-        cold = Answer(
-            reason=self._said_otherwise(pool) or choice.reason,
-            runners_up=tuple(_rival(lost, pool) for lost in choice.runners_up[:MOST_RIVALS]),
-            considered=pool.considered,
-            aligned=pool.aligned,
-            warnings=(*warnings, *(() if pool.proven else (CUT_SHORT,))),
-            seconds=self._clock.spent,
-            dry_run=self._request.dry_run,
-        )
-        parent = pool.parent(choice)
-        if parent is None or plan is None:
-            return cold
-        similarity = pool.candidates[parent.id].similarity
-        same_data = same_task(parent, self._request.query)
-        return msgspec.structs.replace(
-            cold,
-            parent=parent.id,
-            parent_name=parent.name,
-            similarity=similarity,
-            metric=parent.metric,
-            value=parent.value,
-            data=parent.data,
-            framework=parent.framework,
-            exact=plan.exact,
-            doubts=plan.doubts,
-            advice=advise(exact=plan.exact, similarity=similarity, same_data=same_data),
-            actions=plan.summary(),
-            transferred=round(100 * plan.coverage, 2),
-        )
-
-
-def _candidate(record: Record, similarity: float, peers: Mapping[Group, Peers]) -> Candidate:
-    """A model of the zoo as policies see it."""
-    metric = place = memorised = None
-    if record.value is not None:
-        metric = Metric(record.metric, record.value, record.lower_is_better)
-        place = standing(metric, peers[record.group]) * (1.0 if record.finished else UNFINISHED)
-        memorised = gap(record.metrics, metric)
-    return Candidate(
-        id=record.id,
-        name=record.name,
-        similarity=similarity,
-        metric=metric,
-        standing=place,
-        gap=memorised,
-        data=record.data,
-        task=record.task,
-        created=record.created,
-    )
-
-
-def _rival(lost: RunnerUp, pool: Pool) -> Rival:
-    candidate, metric = lost.candidate, lost.candidate.metric
-    return Rival(
-        id=candidate.id,
-        name=candidate.name,
-        similarity=candidate.similarity,
-        metric=metric.name if metric else "",
-        value=metric.value if metric else None,
-        framework=pool.records[candidate.id].framework,
-        why=lost.why_lost,
-    )
-
-
-def same_task(parent: Record, query: Query) -> bool:
-    """Do a parent and a model predict the same things?"""
-    return parent.data == query.data and parent.task == (query.task or parent.task)
-
 
 def plan_from(
     parent: Record, parent_graph: Graph, graph: Graph, query: Query, prepared: Prepared | None = None
@@ -286,6 +241,14 @@ def plan_from(
     alignment = align(parent_graph, prepared or graph)
     same = same_task(parent, query)
     return make_plan(parent_graph, graph, alignment, same_task=same, frozen=query.frozen)
+
+
+def plan_side_by_side(
+    parents: Sequence[Graph], graph: Graph, query: Query, prepared: Prepared | None = None
+) -> SideBySide | None:
+    """Plan what several parents of the same task would lend together; None if they do not fit."""
+    aligned = [(parent, align(parent, prepared or graph)) for parent in parents]
+    return side_by_side(aligned, graph, frozen=query.frozen)
 
 
 class Clock:

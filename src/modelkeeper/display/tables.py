@@ -16,7 +16,7 @@ from rich.text import Text
 from modelkeeper.graph import Edge, Graph, Layer, to_json
 from modelkeeper.graph.vocabulary import CONSTANTS
 from modelkeeper.text import printable
-from modelkeeper.transform import Plan
+from modelkeeper.transform import Plan, SideBySide
 
 
 def report(graph: Graph) -> RenderableType:
@@ -65,7 +65,7 @@ def totals(graph: Graph) -> Text:
     return Text("\n").join(Text.assemble((f"{name:<12}", "bold"), value) for name, value in lines.items())
 
 
-def plan_table(plan: Plan, similarity: float, difference: float | None = None) -> RenderableType:
+def plan_table(plan: Plan | SideBySide, similarity: float, difference: float | None = None) -> RenderableType:
     """How much of the child each action covers, whether the whole is exact, and if not, why."""
     table = Table(header_style="bold")
     table.add_column("action")
@@ -74,8 +74,11 @@ def plan_table(plan: Plan, similarity: float, difference: float | None = None) -
     columns = ("layers", "percent_of_layers", "tensors", "parameters", "percent")
     for action, row in plan.summary().items():
         table.add_row(action, *(f"{row[key]:,}" for key in columns))
-    verdict = "exact: the child computes what the parent computes" if plan.exact else "approximate, since"
-    lines = [Text(f"similarity {similarity:.3f}, {plan.coverage:.1%} from the parent; {verdict}")]
+    several = isinstance(plan, SideBySide)
+    computed = "the mean of what the parents compute" if several else "what the parent computes"
+    verdict = f"exact: the child computes {computed}" if plan.exact else "approximate, since"
+    whose = "the parents" if several else "the parent"
+    lines = [Text(f"similarity {similarity:.3f}, {plan.coverage:.1%} from {whose}; {verdict}")]
     lines += [Text("  ").append_text(plain(doubt)) for doubt in plan.doubts]
     if difference is not None:
         lines.append(Text(f"measured on random inputs: a relative difference of {difference:.1e}"))

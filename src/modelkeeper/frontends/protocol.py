@@ -167,7 +167,10 @@ class Runner(Protocol):
         """
 
     def difference(self, first: Any, second: Any, example_inputs: Any = None) -> float:
-        """By how much two models differ on random inputs, relative to how much their outputs vary."""
+        """By how much two models differ on random inputs, relative to how much their outputs vary.
+
+        A list of first ones stands for the mean of what they compute.
+        """
 
 
 class Batch(Protocol):

@@ -19,19 +19,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from modelkeeper.client import ModelKeeperClient
-from modelkeeper.errors import InvalidMetric
-from modelkeeper.faults import warn
 from modelkeeper.integrations.tracking import facts_of, log_facts, trackers
+from modelkeeper.lineage import parents_said
 from modelkeeper.meta import read_training
-from modelkeeper.policy.objective import Objective, by_name, by_rule, numbers
-from modelkeeper.policy.quality import Metric
+from modelkeeper.policy.objective import by_name, numbers
 from modelkeeper.run import EVERY, Run
 
 if TYPE_CHECKING:
     from modelkeeper.warmstart.answer import Answer
     from modelkeeper.zoo.records import Record
 
-_NOT_BEGUN: dict[str, Any] = {"run": None, "began": False, "key": "", "parent": ""}
+_NOT_BEGUN: dict[str, Any] = {"run": None, "key": "", "parent": "", "_trackers": []}
 Where = ModelKeeperClient | str | os.PathLike[str] | None  # a client, or where the zoo is
 
 
@@ -41,7 +39,8 @@ class WarmTraining:
     Args:
         client: Of the zoo that lends, and that keeps what was trained; or where that zoo is: a folder, an
             address. Default: as for `ModelKeeperClient`.
-        meta: data, task, tags, fold; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        meta: data, task, tags, fold; name, project, visibility; parents, exclude, most_parents,
+            minimum_similarity, policy.
         monitor: The metric that states of the model are compared by, as the tool calls it. Default: accuracy;
             else the only metric; else the loss; never one that was measured on the data trained on.
         mode: "min" or "max", where the name of the metric does not tell.
@@ -74,15 +73,16 @@ class WarmTraining:
         self.client = client if isinstance(client, ModelKeeperClient) else ModelKeeperClient(client)
         self.meta = dict(meta or {})
         read_training(self.meta)
-        self._objective: Objective | None = by_name(monitor, mode) if monitor else None
+        if monitor:
+            by_name(monitor, mode)
         self._arguments: dict[str, Any] = {"monitor": monitor, "mode": mode, "keep": keep, "every": every}
         self._query, self._example_inputs, self._register = query, example_inputs, register
         self._trackers = trackers(track)
         self.run: Run[Any] | None = None
-        self.began = False  # a training; whether the keeper was asked is another question
-        self.key = self.parent = ""  # what the training is called, and what it started from: see `begin`
+        self.key = ""  # what the training is called
+        self.parent: str | list[str] = ""  # what it started from, as `meta` says it: see `begin`
         # The trainings of models that have begun, and their parents: see `knows`.
-        self._known: weakref.WeakKeyDictionary[Any, tuple[str, str]] = weakref.WeakKeyDictionary()
+        self._known: weakref.WeakKeyDictionary[Any, tuple[str, str | list[str]]] = weakref.WeakKeyDictionary()
 
     @property
     def answer(self) -> "Answer | None":
@@ -106,7 +106,7 @@ class WarmTraining:
         model: Any,
         *,
         key: str = "",
-        parent: str = "",
+        parent: str | list[str] = "",
         resumed: bool = False,
         meta: Mapping[str, Any] | None = None,
         example_inputs: Any = None,
@@ -116,7 +116,7 @@ class WarmTraining:
         Args:
             model: Before an optimizer is built on it, and before it is wrapped.
             key: What the tool calls the training, if it may go on later: see `ModelKeeperClient.start`.
-            parent: What a training that goes on had started from.
+            parent: What a training that goes on had started from: `parent` of the one before.
             resumed: It goes on, from a checkpoint, or with a model that this `knows` (which keeps its key and
                 its parent): the model is left as it is.
             meta: What is known of this training besides, e.g. its name.
@@ -127,7 +127,7 @@ class WarmTraining:
         """
         self.stop()  # one that has not ended: its tool failed without telling
         known = self._known[model] if resumed and self.knows(model) else ("", "")
-        self.run, self.began = None, True
+        self.run = None
         self.key, self.parent = key or known[0] or secrets.token_hex(8), parent or known[1]
         inputs = example_inputs if self._example_inputs is None else self._example_inputs
         with self.client.faults.guard("The model starts cold", ()):
@@ -140,7 +140,7 @@ class WarmTraining:
                 **self._arguments,
                 **self._query,
             )
-            self.parent = self.parent or self.run.answer.parent or ""
+            self.parent = self.parent or parents_said(self.run.answer)
             with contextlib.suppress(TypeError):  # it cannot be referred to weakly
                 self._known[model] = self.key, self.parent
         with self.client.faults.guard("How the training starts was not logged", ()):
@@ -163,15 +163,8 @@ class WarmTraining:
         if self.run is None or not self._register:
             return
         with self.client.faults.guard("This state of the model is not kept", ()):
-            known, given = self.measured(metrics)
-            self.run.report(given, step=step, model=None if known is None else model)
-
-    def measured(self, metrics: Mapping[str, Any]) -> tuple[Metric | None, dict[str, float]]:
-        """What is compared by, as these metrics of the tool say it, and all of them that are numbers."""
-        given = numbers(metrics)
-        if self._objective is None:
-            self._objective = by_rule(given)
-        return None if self._objective is None else self._objective.measure(given), given
+            known = self.run.measure(given) is not None
+            self.run.report(given, step=step, model=model if known else None)
 
     def finish(self, metrics: Mapping[str, Any] | None = None, model: Any = None) -> "Record | None":
         """The training has ended: register it. Twice is once."""
@@ -180,12 +173,7 @@ class WarmTraining:
         if metrics:
             self.report(metrics, model)
         with self.client.faults.guard("The model was not registered", ()):
-            try:
-                return self.run.finish()
-            except InvalidMetric as problem:
-                if self.client.on_error == "raise":
-                    raise
-                warn(f"The model was not registered. {problem}")
+            return self.run.finish()
         return None
 
     def stop(self) -> "Record | None":
@@ -201,11 +189,27 @@ class WarmTraining:
         return {} if self.answer is None else facts_of(self.answer)
 
     def __getstate__(self) -> dict[str, Any]:
-        return (
-            {name: value for name, value in self.__dict__.items() if name != "_known"}
-            | _NOT_BEGUN
-            | {"_trackers": []}
-        )
+        return {name: value for name, value in self.__dict__.items() if name != "_known"} | _NOT_BEGUN
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state | {"_known": weakref.WeakKeyDictionary()}
+
+
+class TellsOfTraining:
+    """A callback that says what became of its last training."""
+
+    _warm: WarmTraining
+
+    @property
+    def answer(self) -> "Answer | None":
+        """What the keeper did; None before a training, or if it could not be asked."""
+        return self._warm.answer
+
+    @property
+    def record(self) -> "Record | None":
+        """What is in the zoo of it."""
+        return self._warm.record
+
+    def facts(self) -> dict[str, str | float]:
+        """How it started, as plain data, for who logs it."""
+        return self._warm.facts()

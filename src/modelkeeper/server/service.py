@@ -147,8 +147,9 @@ class Service:
     def _registration(self, request: UploadRequest, holder: Holder) -> Registration:
         """What is said of a model that is sent, if it can be so and the holder may say it."""
         registration = checked(request.registration)
-        if registration.parent and not is_id(registration.parent):
-            raise InvalidMeta("parent", repr(registration.parent), "give the id of a model")
+        for parent in registration.parents:
+            if not is_id(parent):
+                raise InvalidMeta("parent", repr(parent), "give the id of a model")
         if registration.visibility == PROJECT and not registration.project:
             raise InvalidMeta("project", "''", "visibility is project: say which")
         if (

@@ -20,6 +20,7 @@ from modelkeeper.transform.maps import Maps, Verdict
 from modelkeeper.transform.merge import Merge, find_merges
 from modelkeeper.transform.pairing import Pairs, Partners, TensorPair, pair_tensors, spaces_of
 from modelkeeper.transform.plan import Entry
+from modelkeeper.transform.spread import Spread, find_spreads
 from modelkeeper.transform.windows import grows_with_padding
 
 FROZEN = "frozen"  # why a tensor is kept that its user does not want trained
@@ -56,16 +57,24 @@ class Lending:
                 else:
                     self.pairs.setdefault(name, self.composites.weights.get(name, pair))
         self.merges = find_merges(parent, child, self.partner)
-        self.taken_over: dict[str, Merge | Composite] = {**self.merges.of, **self.composites.of}
+        self.taken_over: dict[str, Merge | Composite | Spread] = {**self.merges.of, **self.composites.of}
         for name, pair in self.merges.pairs.items():
             if name not in self.fresh:
                 self.pairs[name] = pair
         self.epsilons = find_epsilons(parent, child, self.partner, self.pairs)
         self.pairs |= self.epsilons.pairs
+        spreads = find_spreads(
+            parent,
+            child,
+            self.partner,
+            {n: p for n, p in self.pairs.items() if p.parent.name not in self.taken_over},
+        )
+        self.taken_over |= spreads.of
+        self.pairs |= spreads.pairs
         self.partners = Partners(self.pairs)
         self._inherit()
         fills = Fills(child, self.partner.keys(), self.depth.silent)
-        self.maps = Maps(parent, child, self.partners, fills, seed)
+        self.maps = Maps(parent, child, self.partners, fills, seed, spreads.whole)
 
     def _inherit(self) -> None:
         """Give spaces that only inserted layers know the partner of the space that runs into the layer."""
@@ -121,7 +130,7 @@ class Lending:
         inserted = self.depth.layers.get(number)
         if inserted is None:
             return entry("kept", False, "the parent has no such layer")
-        return self._inserted(layer, tensor, inserted, entry)
+        return self._inserted(number, layer, tensor, inserted, entry)
 
     def _taken(self, number: int, pair: TensorPair, entry: MakeEntry) -> Entry:
         """The entry of a tensor that takes its values from a tensor of the parent."""
@@ -138,7 +147,10 @@ class Lending:
         why = next(iter(doubts), "") or next(iter(reasons), "")
         merge = self.taken_over.get(pair.parent.name)
         other = self.epsilons.of.get(pair.child.name)
-        why = "; ".join(filter(None, (why, merge.why if merge else "", other.why if other else "")))
+        twice = (
+            "twice as large, for a gate that is half open" if pair.child.name in self.depth.doubled else ""
+        )
+        why = "; ".join(filter(None, (why, merge.why if merge else "", other.why if other else "", twice)))
         return entry(action, not doubts and not composed, why, source=pair.parent.name)
 
     def _judge(self, number: int, child_axis: Axis, parent_axis: Axis) -> Verdict:
@@ -168,7 +180,9 @@ class Lending:
             return entry("kept", True, "only counts")
         return entry("kept", False, f"the parent's layer has no {tensor.role} of this form")
 
-    def _inserted(self, layer: Layer, tensor: Tensor, inserted: Inserted, entry: MakeEntry) -> Entry:
+    def _inserted(
+        self, number: int, layer: Layer, tensor: Tensor, inserted: Inserted, entry: MakeEntry
+    ) -> Entry:
         """The entry of a tensor of a layer that the parent does not have."""
         match inserted.value:
             case "zero" if tensor.role in ("weight", "gain", "bias"):
@@ -176,9 +190,12 @@ class Lending:
                 if tensor.role in (silent, "bias"):
                     return entry("inserted", True, inserted.why, value="zero")
             case "identity":
+                read = not self.depth.joined_unread(number)
                 if tensor.role == "weight":
-                    why = f"{inserted.why}, but for noise of {self.noise:g}" if self.noise else inserted.why
-                    return entry("inserted", inserted.exact and not self.noise, why, value="identity")
+                    lost = self._lost(tensor)
+                    why = lost or inserted.why + (f", but for noise of {self.noise:g}" if self.noise else "")
+                    exact = inserted.exact and not self.noise
+                    return entry("inserted", exact and not (lost and read), why, value="identity")
                 if tensor.role == "bias":
                     return entry("inserted", True, inserted.why, value="zero")
             case "neutral":
@@ -196,6 +213,17 @@ class Lending:
             if like is not None:
                 return entry("inserted", True, inserted.why, like=like, source=self.pairs[like].parent.name)
         return entry("kept", inserted.exact, inserted.why or "the parent has no such layer")
+
+    def _lost(self, weight: Tensor) -> str:
+        """Why a new layer cannot hand on all units that it is given, in words; empty if it can."""
+        spaces = {axis.role: spaces_of(axis.of) for axis in weight.axes}
+        for made, read in zip(spaces.get("out", ()), spaces.get("in", ()), strict=False):
+            parent_space = self.partners.of(read)
+            if parent_space is not None and self.partners.of(made) == parent_space:
+                size, room = self.parent.spaces[parent_space].size, self.child.spaces[made].size
+                if room < size:
+                    return f"{size} units go through a layer of {room}"
+        return ""
 
     def _counterpart(self, number: int, layer: Layer, tensor: Tensor) -> str | None:
         """The name of the tensor in the same place of another layer of the child, if that has a partner."""

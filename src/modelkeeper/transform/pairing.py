@@ -102,6 +102,10 @@ class Partners:
             return self._inherited.get(child_space)
         return min(votes, key=lambda parent_space: (-votes[parent_space], parent_space))
 
+    def voted(self, child_space: int) -> int | None:
+        """The parent's space that aligned layers speak for; None if there is none, or it was inherited."""
+        return self.of(child_space) if self._votes.get(child_space) else None
+
     def certain(self, child_space: int) -> bool:
         """Does this space meet one and the same parent's space everywhere?"""
         return len(self._votes.get(child_space, ())) <= 1

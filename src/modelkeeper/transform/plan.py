@@ -1,6 +1,7 @@
 """What will each tensor of the child be, and why? A plan, before a number is moved.
 
     plan.entries    for each tensor of the child: copied, widened, narrowed, resized, inserted or kept
+                    (and joined, where several parents lie side by side)
     plan.exact      will the child compute what the parent computes, before any training?
     plan.doubts     if not, why not
     plan.coverage   which fraction of the child's numbers comes from the parent
@@ -22,8 +23,9 @@ from modelkeeper.transform.epsilon import OtherEpsilon
 from modelkeeper.transform.maps import Maps
 from modelkeeper.transform.merge import Merge
 from modelkeeper.transform.pairing import TensorPair
+from modelkeeper.transform.spread import Spread
 
-ACTIONS = ("copied", "widened", "narrowed", "resized", "inserted", "kept")
+ACTIONS = ("copied", "widened", "narrowed", "resized", "joined", "inserted", "kept")
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -40,35 +42,30 @@ class Entry(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Plan(Struct, frozen=True, dict=True):
-    """For each tensor of the child where its values come from."""
+class Decisions(Struct, frozen=True, dict=True, kw_only=True):
+    """What becomes of each tensor of a child, and how far that is exact: a plan, whoever lends."""
 
-    parent: Graph
     child: Graph
     entries: tuple[Entry, ...]
     doubts: tuple[str, ...]
-    pairs: dict[str, TensorPair]  # by the child's tensor
-    maps: Maps
-    seed: int = 0
-    noise: float = 0.0  # on inserted identities, in units of 1 / √(weights that make a unit)
-    merges: dict[str, Merge | Composite] = {}  # by the parent's tensor: a neighbour's part goes into it
-    epsilons: dict[str, OtherEpsilon] = {}  # by the child's tensor: what makes up for another epsilon
-    frozen: frozenset[str] = frozenset()  # tensors of the child that keep their values, as its user wants it
-    rewired: float = 0.0  # which fraction of the child's layers is fed with something else than in the parent
 
     @property
     def exact(self) -> bool:
-        """Will the child compute what the parent computes, in evaluation mode?"""
+        """Will the child compute what is promised, in evaluation mode?"""
         return not self.doubts
 
     @property
     def coverage(self) -> float:
-        """Which fraction of the child's numbers is taken from the parent, from 0 to 1.
+        """Which fraction of the child's numbers is lent, from 0 to 1.
 
-        Zeros and identities that make inserted layers change nothing are not; copies of the parent's are.
+        Zeros and identities that make inserted layers change nothing are not; copies of a parent's are.
         """
         total = sum(entry.parameters for entry in self.entries)
-        return sum(entry.parameters for entry in self.entries if entry.source) / max(1, total)
+        return self._lent() / max(1, total)
+
+    def _lent(self) -> int:
+        """How many of the child's numbers are lent."""
+        return sum(entry.parameters for entry in self.entries if entry.source)
 
     def summary(self) -> dict[str, dict[str, float]]:
         """What each action covers: tensors, layers, parameters, and percentages of all parameters and layers.
@@ -78,9 +75,7 @@ class Plan(Struct, frozen=True, dict=True):
         """
         tensors: Counter[str] = Counter()
         parameters: Counter[str] = Counter()
-        parameters_of_layer: dict[
-            str, Counter[str]
-        ] = {}  # by layer: how many numbers each of its actions covers
+        parameters_of_layer: dict[str, Counter[str]] = {}  # by layer: how many numbers each action covers
         for entry in self.entries:
             tensors[entry.action] += 1
             parameters[entry.action] += entry.parameters
@@ -111,6 +106,21 @@ class Plan(Struct, frozen=True, dict=True):
     def to_json(self) -> bytes:
         """The report as JSON, in bytes."""
         return msgspec.json.encode(self.report())
+
+
+class Plan(Decisions, frozen=True, dict=True, kw_only=True):
+    """For each tensor of the child where its values come from; exact: it computes what its parent does."""
+
+    parent: Graph
+    pairs: dict[str, TensorPair]  # by the child's tensor
+    maps: Maps
+    seed: int = 0
+    noise: float = 0.0  # on inserted identities, in units of 1 / √(weights that make a unit)
+    merges: dict[str, Merge | Composite | Spread] = {}  # by the parent's tensor: a neighbour's part goes in
+    epsilons: dict[str, OtherEpsilon] = {}  # by the child's tensor: what makes up for another epsilon
+    frozen: frozenset[str] = frozenset()  # tensors of the child that keep their values, as its user wants it
+    doubled: frozenset[str] = frozenset()  # tensors of the child that make up for a gate that is half open
+    rewired: float = 0.0  # which fraction of the child's layers is fed with something else than in the parent
 
 
 def _main_action(parameters: Counter[str]) -> str:

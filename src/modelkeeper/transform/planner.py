@@ -80,33 +80,33 @@ def make_plan(
         entries = lending.entries()
         doubts = tuple(dict.fromkeys(_doubts(lending, entries)))
         return Plan(
-            parent,
-            child,
-            entries,
-            doubts,
-            lending.pairs,
-            lending.maps,
-            seed,
-            noise,
-            lending.taken_over,
-            lending.epsilons.of,
-            kept,
-            _rewired(lending),
+            parent=parent,
+            child=child,
+            entries=entries,
+            doubts=doubts,
+            pairs=lending.pairs,
+            maps=lending.maps,
+            seed=seed,
+            noise=noise,
+            merges=lending.taken_over,
+            epsilons=lending.epsilons.of,
+            frozen=kept,
+            doubled=frozenset(lending.depth.doubled),
+            rewired=_rewired(lending),
         )
 
     settled = settle(parent, child, pairs)
     plan = planned(settled)
     if plan.doubts and set(settled) != set(pairs):  # settling is a guess: here is who can judge it
         plan = min(plan, planned(pairs), key=lambda candidate: len(candidate.doubts))
-    return _shortened(plan)
+    return msgspec.structs.replace(plan, doubts=shortened(plan.doubts))
 
 
-def _shortened(plan: Plan) -> Plan:
-    """The same plan with no more doubts than anybody reads."""
-    if len(plan.doubts) <= MOST_DOUBTS:
-        return plan
-    doubts = (*plan.doubts[:MOST_DOUBTS], f"and {len(plan.doubts) - MOST_DOUBTS} more")
-    return msgspec.structs.replace(plan, doubts=doubts)
+def shortened(doubts: tuple[str, ...]) -> tuple[str, ...]:
+    """No more doubts than anybody reads."""
+    if len(doubts) <= MOST_DOUBTS:
+        return doubts
+    return (*doubts[:MOST_DOUBTS], f"and {len(doubts) - MOST_DOUBTS} more")
 
 
 def _checked(parent: Graph, child: Graph, pairs: Pairs) -> Pairs:

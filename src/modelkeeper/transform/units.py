@@ -61,6 +61,8 @@ def widen(parents: int, size: int, seed: tuple[int, ...], *, evenly: bool = Fals
     `evenly`: copies go round the units in order, for spaces over which a statistic is taken: where `size` is
     a multiple, all are copied equally often and the statistic stays the same.
     """
+    if parents == 0:
+        return padded(parents, size)
     rng = np.random.default_rng(seed)
     extra = size - parents
     if evenly:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.frontends.fit_tasks import Calibration
+from modelkeeper.text import enumeration
 from modelkeeper.warmstart.advice import Advice
 from modelkeeper.warmstart.race.rules import Race
 
@@ -34,6 +35,18 @@ class Rival(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class Parent(Struct, frozen=True, kw_only=True):
+    """A model that lends."""
+
+    id: str
+    name: str = ""
+    similarity: float | None = None
+    metric: str = ""
+    value: float | None = None
+    data: str = ""
+    framework: str = ""
+
+
 class Answer(Struct, frozen=True, kw_only=True):
     """What a query found, and what it did. Reads like a mapping, prints like a report.
 
@@ -42,16 +55,17 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     parent: str | None = None  # id of the model that lends; None: a cold start
     parent_name: str = ""
+    parents: tuple[Parent, ...] = ()  # all that lend, their units side by side; the first is `parent`
     reason: str = ""  # why this parent, or why a cold start
     similarity: float | None = None
     metric: str = ""  # what the parent is good at ...
     value: float | None = None  # ... and how good it is
     data: str = ""  # the data set that the parent was trained on
     framework: str = ""  # that the parent was written in: "torch", "keras" ...
-    exact: bool = False  # does the model now compute what the parent computes?
+    exact: bool = False  # does the model now compute what the parent computes, or the mean of what all do?
     doubts: tuple[str, ...] = ()  # if not, why not
     actions: dict[str, dict[str, float]] = {}  # copied, widened ...: tensors, layers, parameters, percent
-    transferred: float = 0.0  # percent of the parameters that come from the parent
+    transferred: float = 0.0  # percent of the parameters that come from the parents
     frozen: int = 0  # tensors of the model that are frozen, and keep their values
     runners_up: tuple[Rival, ...] = ()
     considered: int = 0  # models that passed the filters
@@ -63,10 +77,28 @@ class Answer(Struct, frozen=True, kw_only=True):
     seconds: dict[str, float] = {}  # by stage
     dry_run: bool = False
 
+    def __post_init__(self) -> None:
+        if self.parent is not None and not self.parents:  # it is the only one, or an older service says so
+            only = Parent(
+                id=self.parent,
+                name=self.parent_name,
+                similarity=self.similarity,
+                metric=self.metric,
+                value=self.value,
+                data=self.data,
+                framework=self.framework,
+            )
+            msgspec.structs.force_setattr(self, "parents", (only,))
+
     @property
     def cold(self) -> bool:
         """Does the training start from its own initial values?"""
         return self.parent is None
+
+    @property
+    def parents_named(self) -> str:
+        """The names of all parents, in words: A and B."""
+        return enumeration([parent.name for parent in self.parents])
 
     @property
     def accuracy(self) -> float | None:

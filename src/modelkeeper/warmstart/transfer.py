@@ -1,42 +1,40 @@
 """Carry the weights of one model into another, in place, whatever their widths and depths.
 
     report = modelkeeper.transfer(source, target)
+    report = modelkeeper.transfer([first, second], wider)      computes the mean of both
 
 is the answer to "load_state_dict with mismatched sizes": the two models are aligned layer by layer, what
 fits is copied, what is wider or narrower is gathered unit by unit over whole spaces, what is deeper starts
 as the identity. Where the target contains the source, it computes what the source computes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from modelkeeper.display.tables import as_text, plan_table
 from modelkeeper.errors import InvalidSetting, InvalidWeights
-from modelkeeper.frontends import Frontend, describe, frontend_for
+from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.frontends.fit_tasks import Budget, Calibration
 from modelkeeper.frontends.protocol import Runner, runner_of
 from modelkeeper.graph import Graph
-from modelkeeper.layouts import Laid, Layout
-from modelkeeper.matching import Alignment, align
-from modelkeeper.transform import Plan, apply, make_plan
-from modelkeeper.warmstart.answer import Answer
-from modelkeeper.warmstart.lender import Lender
-from modelkeeper.warmstart.pipeline import KEEP, Raised, Request, kept, start
+from modelkeeper.matching import Alignment
+from modelkeeper.transform import Plan, SideBySide
+from modelkeeper.warmstart.model_source import ModelLoan, ModelSource, SeveralLoan, SeveralSource
+from modelkeeper.warmstart.pipeline import KEEP, Raised, Request, Source, kept, start
 from modelkeeper.warmstart.race.rules import STEPS, Race
 from modelkeeper.warmstart.race.starts import WARM, Probe
 from modelkeeper.warmstart.report import calibration_table, race_table
-from modelkeeper.weights import Array, open_file
+from modelkeeper.weights import Array
 
 
 @dataclass(frozen=True)
 class Report:
     """What a transfer did. Prints as a table."""
 
-    plan: Plan
-    alignment: Alignment
+    plan: Plan | SideBySide
+    alignment: Alignment  # of the first source, if there are several
     difference: float | None = None  # of the two models' outputs on random inputs, if that was asked for
     calibration: Calibration | None = None  # what was fitted on examples, if that was asked for and of use
     race: Race | None = None  # how the starts ran, if they were probed: the target has the winner's weights
@@ -61,10 +59,10 @@ class Report:
     @property
     def unexpected_keys(self) -> list[str]:
         """Tensors of the source that nothing was taken from."""
-        taken = {entry.source for entry in self.plan.entries}
-        return [
-            name for name, tensor in self.plan.parent.tensors.items() if tensor.stored and name not in taken
-        ]
+        parts = self.plan.parts if isinstance(self.plan, SideBySide) else (self.plan,)
+        taken = {entry.source for part in parts for entry in part.entries}
+        stored = {n: None for part in parts for n, tensor in part.parent.tensors.items() if tensor.stored}
+        return [name for name in stored if name not in taken]
 
     def __str__(self) -> str:
         parts = [plan_table(self.plan, self.similarity, self.difference)]
@@ -101,7 +99,9 @@ def transfer(
     """Load the weights of `source` into `target`, in place.
 
     Args:
-        source: A model, or a Graph together with `weights`.
+        source: A model, or a Graph together with `weights`. A list of models, where the target is wide enough
+            for all of them: they lie side by side in it, and it computes the mean of what they compute. Where
+            the later ones do not fit whole, the most important of their units do.
         target: A model. Its architecture, dtypes and devices are not changed.
         example_inputs: What both models run on, if it cannot be found from the models. A source of another
             framework is not given them.
@@ -138,7 +138,8 @@ def transfer(
     Raises:
         CannotDescribe: A model did not run on the inputs there were.
         InvalidWeights: The weights do not fit the source's graph. The target is unchanged.
-        InvalidSetting: `noise` is negative or no number; `frozen` is neither of its two words.
+        InvalidSetting: `noise` is negative or no number; `frozen` is neither of its two words; several
+            sources do not fit into the target, or something is asked for that several cannot do.
         CannotCalibrate: The examples do not serve. The target is unchanged.
         CannotProbe: Batches, loss or optimizer do not serve. The target is unchanged.
         NoProgram: One of the models cannot be taken apart. The target has the weights, uncalibrated.
@@ -160,26 +161,53 @@ def transfer(
             frozen=kept(frontend, target, frozen),
         )
     )
-    source_frontend = None if isinstance(source, Graph) else frontend_for(source)
-    if source_inputs is None and source_frontend is frontend:
-        source_inputs = request.example_inputs
-    lender = ModelSource(
-        source,
-        source_frontend,
-        source_inputs,
-        weights,
-        source if program is None and source_frontend is frontend else program,
-        same_task,
-        seed,
-        noise,
-        request.frozen,
-    )
+    several = isinstance(source, list | tuple)
+    given = _several(source, weights, program, calibrate, noise) if several else [source]
+    models = [
+        _model_source(each, request, source_inputs, weights, program, same_task, seed, noise)
+        for each in given
+    ]
+    lender: Source[ModelLoan | SeveralLoan] = models[0] if len(models) == 1 else SeveralSource(models)
     outcome = start(request, lender, Raised())
     difference = None
     if runner is not None:
         difference = runner.difference(source, outcome.model, request.example_inputs)
     plan, alignment = outcome.loan.plan, outcome.loan.alignment
     return Report(plan, alignment, difference, outcome.calibration, outcome.race, outcome.model)
+
+
+def _several(models: Sequence[Any], weights: Any, program: Any, calibrate: Any, noise: float) -> list[Any]:
+    """Several sources, if what else is asked for can be done with them.
+
+    Raises:
+        InvalidSetting: It cannot, or there are none.
+    """
+    if not models:
+        raise InvalidSetting("source", "an empty list", "give one model or more")
+    for name, value in (("weights", weights), ("program", program), ("calibrate", calibrate)):
+        if value is not None and len(models) > 1:
+            raise InvalidSetting(name, type(value).__name__, "it goes with a single source: leave it out")
+    if noise and len(models) > 1:
+        raise InvalidSetting("noise", str(noise), "it goes with a single source: leave it out")
+    return list(models)
+
+
+def _model_source(
+    source: Any,
+    request: Request,
+    inputs: Any,
+    weights: Mapping[str, Array] | str | Path | None,
+    program: Any,
+    same_task: bool,
+    seed: int,
+    noise: float,
+) -> ModelSource:
+    """A model, or a graph and its weights, that is to lend."""
+    frontend = None if isinstance(source, Graph) else frontend_for(source)
+    if inputs is None and frontend is request.frontend:
+        inputs = request.example_inputs
+    parent = source if program is None and frontend is request.frontend else program
+    return ModelSource(source, frontend, inputs, weights, parent, same_task, seed, noise, request.frozen)
 
 
 def _request(request: Request) -> Request:
@@ -215,85 +243,9 @@ def _verifier(frontend: Frontend, source: Any) -> Runner:
         InvalidWeights: One of them cannot run: it is a Graph.
         InvalidSetting: The front end cannot run them.
     """
-    if isinstance(source, Graph):
+    sources = source if isinstance(source, list | tuple) else [source]
+    if any(isinstance(each, Graph) for each in sources):
         raise InvalidWeights("source", "verify=True runs both models, and a Graph cannot run")
-    if frontend.runner is None or frontend_for(source) is not frontend:
+    if frontend.runner is None or any(frontend_for(each) is not frontend for each in sources):
         raise InvalidSetting("verify", "True", f"the front end for {frontend.name} cannot run both models")
     return frontend.runner
-
-
-@dataclass(frozen=True)
-class ModelSource:
-    """A single model, or a graph and its weights, as a source: it lends what it has."""
-
-    model: Any
-    frontend: Frontend | None  # that takes it; None: it is a Graph
-    example_inputs: Any = None
-    weights: Mapping[str, Array] | str | Path | None = None  # of a Graph
-    parent: Any = None  # what can be run beside the child: the model itself, or its program
-    same_task: bool = True
-    seed: int = 0
-    noise: float = 0.0
-    frozen: frozenset[str] = frozenset()  # tensors of the child that keep their values
-
-    def loan(self, graph: Graph) -> "ModelLoan":
-        """What it lends to a model with this graph.
-
-        Raises:
-            CannotDescribe: It did not run on the inputs there were.
-            InvalidWeights: It is a Graph, and came without weights.
-        """
-        parent, tensors = self._read()
-        alignment = align(parent, graph)
-        plan = make_plan(
-            parent,
-            graph,
-            alignment,
-            same_task=self.same_task,
-            seed=self.seed,
-            noise=self.noise,
-            frozen=self.frozen,
-        )
-        return ModelLoan(plan, alignment, tensors, self.parent)
-
-    def another(self, graph: Graph, than: Answer) -> None:
-        """There is none."""
-
-    def _read(self) -> tuple[Graph, Mapping[str, Array]]:
-        if self.frontend is not None:
-            graph = describe(self.frontend, self.model, self.example_inputs)
-            return graph, dict(self.frontend.read(self.model))
-        if self.weights is None:
-            raise InvalidWeights("source", "a Graph has no weights; pass weights=")
-        if isinstance(self.weights, str | Path):
-            return self.model, open_file(self.weights)
-        return self.model, self.weights
-
-
-class ModelLoan:
-    """What one model lends to another."""
-
-    def __init__(self, plan: Plan, alignment: Alignment, tensors: Mapping[str, Array], parent: Any) -> None:
-        """`parent`: the model, or its program; None: it cannot be run."""
-        self.plan, self.alignment, self._tensors, self._parent = plan, alignment, tensors, parent
-        self.answer = Answer(
-            parent="",
-            similarity=alignment.similarity,
-            framework=plan.parent.framework,
-            exact=plan.exact,
-            doubts=tuple(plan.doubts),
-        )
-
-    def weights(self) -> Iterator[tuple[str, Array]]:
-        """The child's tensors by name."""
-        return apply(self.plan, self._tensors)
-
-    def stored_weights(self, layouts: Mapping[str, Layout]) -> Iterator[tuple[str, Array | Laid]]:
-        """The same in the order in which the child stores them."""
-        return apply(self.plan, self._tensors, layouts=layouts)
-
-    @contextmanager
-    def lender(self) -> Iterator[Lender | None]:
-        """The parent itself; None if it cannot be run."""
-        runs = self._parent is not None
-        yield Lender(self.plan, self._tensors, None, self._parent) if runs else None

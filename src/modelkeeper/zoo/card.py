@@ -9,6 +9,7 @@
 import json
 from datetime import UTC, datetime
 
+from modelkeeper.text import enumeration
 from modelkeeper.zoo.records import Record
 
 
@@ -32,13 +33,12 @@ def card(record: Record) -> bytes:
         "---",
     ]
     created = datetime.fromtimestamp(record.created, UTC)
-    came = (
-        f"warm-started from model `{record.parent}`"
-        if record.parent
-        else "trained from its own initial values"
-    )
-    if record.parent and record.similarity is not None:
-        came += f" (similarity {record.similarity:.3f})"
+    came = "trained from its own initial values"
+    if record.parents:
+        near = f" (similarity {record.similarity:.3f})" if record.similarity is not None else ""
+        named = [f"`{parent}`" for parent in record.parents]
+        named[0] += near
+        came = f"warm-started from {'model' if len(named) == 1 else 'models'} {enumeration(named)}"
     measured = [f"| {_cell(name)} | {value:.6g} |" for name, value in sorted(record.metrics.items())]
     body = [
         f"# {_cell(record.name)}",

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from modelkeeper.zoo.catalog_reader import CatalogReader, changes_counted
 from modelkeeper.zoo.records import DAMAGED, KEPT, REPLACED, Event, Record
 from modelkeeper.zoo.rows import FIELDS, batches, event_row, record_row, records_of
-from modelkeeper.zoo.schema import clock, events, graphs, models, tags
+from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
 
 
 class Catalog(CatalogReader):
@@ -61,6 +61,10 @@ class Catalog(CatalogReader):
             key = connection.scalar(models.insert().returning(models.c.key), values)
             if record.tags:
                 connection.execute(tags.insert(), [{"key": key, "tag": tag} for tag in record.tags])
+            if record.parents:
+                lines = enumerate(record.parents)
+                rows = [{"key": key, "place": place, "parent": parent} for place, parent in lines]
+                connection.execute(parents.insert(), rows)
             if event is not None:
                 connection.execute(events.insert(), event_row(event))
         return msgspec.structs.replace(record, key=int(key))

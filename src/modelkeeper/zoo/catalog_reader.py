@@ -19,7 +19,7 @@ from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo.database import Database
 from modelkeeper.zoo.records import MAX_NAME, STORED, Event, Filter, Record, Viewer, is_id
 from modelkeeper.zoo.rows import FIELDS, batches, passing, records_of, shown, visible
-from modelkeeper.zoo.schema import clock, events, graphs, models, tags
+from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
 
 if TYPE_CHECKING:
     import numpy as np
@@ -139,7 +139,8 @@ class CatalogReader:
     def keys_beyond_fold(self, data: str, fold: str) -> "NDArray[np.int64]":
         """The keys of models that may have been trained on what a fold of a data set is validated on.
 
-        These are the models of other folds of the data set, those of no fold, and all that descend from one.
+        These are the models of other folds of the data set, those of no fold, and all that descend from one
+        by any of their parents.
         """
         import numpy as np
 
@@ -149,19 +150,25 @@ class CatalogReader:
             .cte("leaking", recursive=True)
         )
         child = models.alias("child")
-        heirs = sa.select(child.c.id, child.c.key).join(leaking, child.c.parent == leaking.c.id)
+        heirs = (
+            sa.select(child.c.id, child.c.key)
+            .join(parents, parents.c.key == child.c.key)
+            .join(leaking, parents.c.parent == leaking.c.id)
+        )
         chosen = sa.select(leaking.union(heirs).c.key)
         with self.database.reading() as connection:
             return np.array(list(connection.execute(chosen).scalars()), np.int64)
 
-    def children(self, parents: Collection[str], viewer: Viewer | None = None) -> list[Record]:
-        """The models that started from one of these, the oldest first, of those that the viewer may see."""
-        records: list[Record] = []
+    def children(self, of: Collection[str], viewer: Viewer | None = None) -> list[Record]:
+        """The models that started from any of these, the oldest first, of those that the viewer may see."""
+        by_key: dict[int, Record] = {}
         with self.database.reading() as connection:
-            for batch in batches(list(parents)):
-                chosen = sa.select(*FIELDS).where(models.c.parent.in_(batch), *visible(viewer))
-                records += shown(connection, records_of(connection.execute(chosen)), viewer)
-        return sorted(records, key=lambda record: record.key)
+            for batch in batches(list(of)):
+                started = sa.select(parents.c.key).where(parents.c.parent.in_(batch))
+                chosen = sa.select(*FIELDS).where(models.c.key.in_(started), *visible(viewer))
+                records = shown(connection, records_of(connection.execute(chosen)), viewer)
+                by_key.update((record.key, record) for record in records)
+        return [by_key[key] for key in sorted(by_key)]
 
     # -- graphs and changes ---------------------------------------------------------------------
 

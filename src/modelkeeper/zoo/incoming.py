@@ -80,6 +80,7 @@ class Incoming:
             graph=hashlib.sha256(self.graph_json).hexdigest(),
             checksum="",
             parent=said.parent,
+            more_parents=said.more_parents,
             similarity=said.similarity,
             run=said.run,
             finished=said.finished,

@@ -32,6 +32,7 @@ PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
 
 MAX_NAME = 200
 MAX_TAGS = 64
+MAX_PARENTS = 8  # of one model
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -59,6 +60,7 @@ class Record(Struct, frozen=True, kw_only=True):
     graph: str  # digest of the graph's bytes
     checksum: str  # SHA-256 of model.safetensors
     parent: str = ""  # id of the model whose weights it started from
+    more_parents: tuple[str, ...] = ()  # ids of those whose units lie beside that parent's, in order
     similarity: float | None = None  # to that parent
     run: str = ""  # the training that it is a version of; "": it was registered once, as a whole
     finished: bool = True  # False: its training goes on, or was stopped before its end
@@ -70,6 +72,11 @@ class Record(Struct, frozen=True, kw_only=True):
     reason: str = ""  # why it is in that state
     twin: str = ""  # the most similar better model of the same task and data
     twin_similarity: float = 0.0
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The ids of all models whose weights it started from."""
+        return (self.parent, *self.more_parents) if self.parent else ()
 
     @property
     def folder(self) -> str:
@@ -86,6 +93,10 @@ class Record(Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "key"}
 
 
+# Fields that records can be ordered by; lists and mappings have no order that all databases know.
+SORTABLE = tuple(name for name in Record.__struct_fields__ if name not in ("tags", "metrics", "more_parents"))
+
+
 class Registration(Struct, frozen=True, kw_only=True):
     """What the zoo is told of a trained model."""
 
@@ -99,9 +110,15 @@ class Registration(Struct, frozen=True, kw_only=True):
     project: str = ""
     visibility: str = PUBLIC
     parent: str = ""
+    more_parents: tuple[str, ...] = ()
     similarity: float | None = None
     run: str = ""  # 16 hexadecimal digits; a later version of the same run takes the place of this one
     finished: bool = True
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The names or ids of all models that it started from."""
+        return (self.parent, *self.more_parents) if self.parent else ()
 
 
 class Event(Struct, frozen=True, kw_only=True):

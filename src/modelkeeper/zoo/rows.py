@@ -17,6 +17,7 @@ from modelkeeper.zoo.records import PROJECT, PUBLIC, Event, Filter, Record, View
 from modelkeeper.zoo.schema import models, tags
 
 FIELDS = [models.c[name] for name in Record.__struct_fields__]
+_LISTED = ("tags", "more_parents")  # JSON knows lists, records hold tuples
 MANY = 500  # values in one IN (...): databases have limits
 
 
@@ -34,15 +35,20 @@ def shown(connection: sa.Connection, records: list[Record], viewer: Viewer | Non
     """The same records without the ids of models that the viewer may not see."""
     if viewer is None:
         return records
-    named = {other for record in records for other in (record.parent, record.twin) if other}
+    named = {other for record in records for other in (*record.parents, record.twin) if other}
     hidden: set[str] = set()
     for batch in batches(sorted(named)):
         seen = sa.select(models.c.id).where(models.c.id.in_(batch), *visible(viewer))
         hidden |= set(batch) - set(connection.execute(seen).scalars())
     reduced = []
     for record in records:
-        if record.parent in hidden:
-            record = msgspec.structs.replace(record, parent="", similarity=None)
+        if hidden & set(record.parents):
+            left = [parent for parent in record.parents if parent not in hidden]
+            first = left[0] if left else ""
+            similarity = record.similarity if first == record.parent else None
+            record = msgspec.structs.replace(
+                record, parent=first, more_parents=tuple(left[1:]), similarity=similarity
+            )
         if record.twin in hidden:
             record = msgspec.structs.replace(record, twin="", twin_similarity=0.0)
         reduced.append(record)
@@ -63,12 +69,14 @@ def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
 def record_row(record: Record) -> dict[str, Any]:
     """A record as a row of models; its key is given there."""
     values = {name: getattr(record, name) for name in record.__struct_fields__ if name != "key"}
-    return values | {"tags": list(record.tags)}
+    return values | {name: list(values[name]) for name in _LISTED}
 
 
 def records_of(rows: Iterable[sa.Row[Any]]) -> list[Record]:
     """Records from rows of FIELDS."""
-    return [Record(**{**row._mapping, "tags": tuple(row._mapping["tags"])}) for row in rows]
+    return [
+        Record(**{**row._mapping, **{name: tuple(row._mapping[name]) for name in _LISTED}}) for row in rows
+    ]
 
 
 def event_row(event: Event) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION = "0004"  # of the newest migration
+VERSION = "0005"  # of the newest migration
 
 metadata = MetaData()
 
@@ -52,6 +52,7 @@ models = Table(
     Column("graph", String(64), nullable=False, index=True),
     Column("checksum", String(64), nullable=False),
     Column("parent", String(16), nullable=False, index=True),
+    Column("more_parents", JSON, nullable=False),
     Column("similarity", Double),
     Column("run", String(16), nullable=False, index=True),
     Column("finished", Boolean, nullable=False),
@@ -74,6 +75,16 @@ tags = Table(
     Column("key", _KEY, ForeignKey("models.key", ondelete="CASCADE"), primary_key=True),
     Column("tag", String(200), primary_key=True),
     Index("tags_tag", "tag"),
+)
+
+# All parents of each model, to be followed in both directions; the record holds them in order, too.
+parents = Table(
+    "parents",
+    metadata,
+    Column("key", _KEY, ForeignKey("models.key", ondelete="CASCADE"), primary_key=True),
+    Column("place", Integer, primary_key=True),
+    Column("parent", String(16), nullable=False),
+    Index("parents_parent", "parent"),
 )
 
 # Models of one architecture, written with the same names, share one row.

@@ -265,7 +265,7 @@ def test_several_objectives(client: ModelKeeperClient) -> None:
     with warm_trial(study.ask(), net(), META, client=client, metric="accuracy") as run:
         run.report(0.5, 0, latency=3.0)
     assert run.record is not None
-    assert run.record.metrics == {"accuracy": 0.5, "latency": 3.0}
+    assert run.record.metrics == {"accuracy": 0.5, "latency": 3.0, "step": 0.0}
 
 
 def test_an_objective_can_be_tried_out_and_what_cannot_be_so_is_said(client: ModelKeeperClient) -> None:

@@ -56,12 +56,16 @@ def run_on_random(model: Any, inputs: Inputs) -> Array:
 def difference(first: Any, second: Any, example_inputs: Any = None) -> float:
     """By how much two models differ on random inputs, relative to how much their outputs vary.
 
-    Infinite if their outputs have different shapes.
+    Infinite if their outputs have different shapes. Of several first ones, their mean is compared.
     """
-    inputs = study(first).trace.ran_on if example_inputs is None else given_inputs(first, example_inputs)
-    expected, computed = run_on_random(first, inputs), run_on_random(second, inputs)
-    if expected.shape != computed.shape:
+    models = first if isinstance(first, list | tuple) else [first]
+    inputs = (
+        study(models[0]).trace.ran_on if example_inputs is None else given_inputs(models[0], example_inputs)
+    )
+    outputs, computed = [run_on_random(model, inputs) for model in models], run_on_random(second, inputs)
+    if any(output.shape != computed.shape for output in outputs):
         return float("inf")
+    expected = np.mean(outputs, 0)
     scale = float(np.abs(expected - expected.mean()).max())
     return float(np.abs(expected - computed).max()) / (scale or 1.0)
 

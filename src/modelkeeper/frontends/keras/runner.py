@@ -47,5 +47,5 @@ class KerasRunner:
         return calibrate(child, planner, parent, tensors, examples, budget=budget, progress=progress)
 
     def difference(self, first: Any, second: Any, example_inputs: Any = None) -> float:
-        """By how much two models differ on random inputs."""
+        """By how much two models, or a mean of several and another one, differ on random inputs."""
         return difference(first, second, example_inputs)

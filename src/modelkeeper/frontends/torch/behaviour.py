@@ -5,7 +5,7 @@ recalibrate(model, batches)      statistics of batch norms from data, without a 
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -46,15 +46,20 @@ def run_on_random(model: nn.Module, example_inputs: Any = None, seed: int = 0) -
     ) from problem
 
 
-def difference(first: nn.Module, second: nn.Module, example_inputs: Any = None) -> float:
+def difference(
+    first: nn.Module | Sequence[nn.Module], second: nn.Module, example_inputs: Any = None
+) -> float:
     """By how much two models differ on random inputs, relative to how much their outputs vary.
 
-    Infinite if their outputs have different shapes.
+    Infinite if their outputs have different shapes. Of several first ones, their mean is compared.
     """
-    inputs, expected = run_on_random(first, example_inputs)
+    models = [first] if isinstance(first, nn.Module) else list(first)
+    inputs, output = run_on_random(models[0], example_inputs)
+    outputs = [output, *(run_on_random(model, inputs)[1] for model in models[1:])]
     _, computed = run_on_random(second, inputs)
-    if expected.shape != computed.shape:
+    if any(output.shape != computed.shape for output in outputs):
         return float("inf")
+    expected = torch.stack(outputs).mean(0)
     scale = (expected - expected.mean()).abs().max().item()
     return (expected - computed).abs().max().item() / (scale or 1.0)
 

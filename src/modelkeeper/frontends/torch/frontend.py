@@ -72,8 +72,10 @@ class TorchRunner:
         """Fit the layers of a child to what its parent computes, in place."""
         return calibrate(child, planner, parent, tensors, examples, budget=budget, progress=progress)
 
-    def difference(self, first: nn.Module, second: nn.Module, example_inputs: Any = None) -> float:
-        """By how much two models differ on random inputs."""
+    def difference(
+        self, first: nn.Module | Sequence[nn.Module], second: nn.Module, example_inputs: Any = None
+    ) -> float:
+        """By how much two models, or a mean of several and another one, differ on random inputs."""
         return difference(first, second, example_inputs)
 
 

@@ -9,16 +9,12 @@ what was loaded with its optimizer go on with what they have. `lr_find` and `get
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastai.callback.core import Callback
 
-from modelkeeper.integrations.warm_training import WarmTraining, Where
+from modelkeeper.integrations.warm_training import TellsOfTraining, WarmTraining, Where
 from modelkeeper.run import EVERY
-
-if TYPE_CHECKING:
-    from modelkeeper.warmstart.answer import Answer
-    from modelkeeper.zoo.records import Record
 
 _SETTINGS = {"do_wd", "force_train"}  # what an optimizer of fastai says of parameters before it steps
 
@@ -26,13 +22,14 @@ _SETTINGS = {"do_wd", "force_train"}  # what an optimizer of fastai says of para
 _NO_TRAININGS = {"LRFinder"}
 
 
-class WarmStart(Callback):  # type: ignore[misc]  # fastai has no types
+class WarmStart(TellsOfTraining, Callback):  # type: ignore[misc]  # fastai has no types
     """A callback that starts trainings warm and registers them.
 
     Args:
         client: Of the zoo that lends, and that keeps what was trained; or where that zoo is: a folder, an
             address. Default: as for `ModelKeeperClient`.
-        meta: data, task, tags, fold; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        meta: data, task, tags, fold; name, project, visibility; parents, exclude, most_parents,
+            minimum_similarity, policy.
         monitor: The metric that epochs are compared by, as the recorder calls it: valid_loss, accuracy ...
             Default: the accuracy; else the only other metric; else the loss of validation.
         mode: "min" or "max", where the name of the metric does not tell.
@@ -75,20 +72,6 @@ class WarmStart(Callback):  # type: ignore[misc]  # fastai has no types
         )
         self._monitor = monitor
         self._training = False  # does `fit` run, and for a training?
-
-    @property
-    def answer(self) -> "Answer | None":
-        """What the keeper did for the last training; None before it."""
-        return self._warm.answer
-
-    @property
-    def record(self) -> "Record | None":
-        """What is in the zoo of the last training."""
-        return self._warm.record
-
-    def facts(self) -> dict[str, str | float]:
-        """How the last training started, as plain data, for who logs it."""
-        return self._warm.facts()
 
     # -- events: fastai calls them, with `self.learn` set ----------------------------------------
 

@@ -15,23 +15,19 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from modelkeeper.integrations.lightning.network import inputs_of, is_built_later, network_of
 from modelkeeper.integrations.lightning.resuming import goes_on
-from modelkeeper.integrations.warm_training import WarmTraining, Where
+from modelkeeper.integrations.warm_training import TellsOfTraining, WarmTraining, Where
 from modelkeeper.run import EVERY
-
-if TYPE_CHECKING:
-    from modelkeeper.warmstart.answer import Answer
-    from modelkeeper.zoo.records import Record
 
 _PACKAGES = {"lightning": "lightning.pytorch.callbacks", "pytorch_lightning": "pytorch_lightning.callbacks"}
 _IN_CHECKPOINTS = "modelkeeper"
 _Callback: Any = object  # an instance derives from Callback of the package that is used: see `__new__`
 
 
-class WarmStart(_Callback):  # type: ignore[misc]
+class WarmStart(TellsOfTraining, _Callback):  # type: ignore[misc]
     """A callback that starts trainings warm and registers them.
 
     It is a Callback of `lightning`, of `pytorch_lightning`, or of both, as they have been imported when it is
@@ -41,7 +37,8 @@ class WarmStart(_Callback):  # type: ignore[misc]
     Args:
         client: Of the zoo that lends, and that keeps what was trained; or where that zoo is: a folder, an
             address. Default: as for `ModelKeeperClient`.
-        meta: data, task, tags, fold; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        meta: data, task, tags, fold; name, project, visibility; parents, exclude, most_parents,
+            minimum_similarity, policy.
         module: The network's name in the LightningModule, e.g. "model". Default: the one child that has
             parameters, if there is just one and the LightningModule has no others; else the LightningModule.
         monitor: The metric that states of the network are compared by, as it is logged. Default: of what
@@ -96,20 +93,6 @@ class WarmStart(_Callback):  # type: ignore[misc]
         self._checkpoint: dict[str, str] = {}  # what that says of it
         self._before: dict[str, Any] = {}  # metrics that were there before validation
         self._validated: set[str] = set()  # metrics that validation measures
-
-    @property
-    def answer(self) -> "Answer | None":
-        """What the keeper did for the last training; None before it."""
-        return self._warm.answer
-
-    @property
-    def record(self) -> "Record | None":
-        """What is in the zoo of the last training."""
-        return self._warm.record
-
-    def facts(self) -> dict[str, str | float]:
-        """How the last training started, as plain data: what loggers are told."""
-        return self._warm.facts()
 
     def __reduce__(self) -> tuple[Any, ...]:
         gone: dict[str, Any] = {

@@ -18,22 +18,18 @@ started and what became of it is in the trial's `user_attrs`, under names that b
 import contextlib
 import math
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
 
 from modelkeeper.client import ModelKeeperClient
-from modelkeeper.integrations.warm_training import WarmTraining, Where
+from modelkeeper.integrations.warm_training import TellsOfTraining, WarmTraining, Where
 from modelkeeper.run import EVERY
-
-if TYPE_CHECKING:
-    from modelkeeper.warmstart.answer import Answer
-    from modelkeeper.zoo.records import Record
 
 PREFIX = "modelkeeper."
 
 
-class WarmTrial:
+class WarmTrial(TellsOfTraining):
     """One trial under way: what it reports goes to Optuna and to the keeper. Made by `warm_trial`."""
 
     def __init__(self, trial: "optuna.trial.BaseTrial", model: Any, warm: WarmTraining, metric: str) -> None:
@@ -41,16 +37,6 @@ class WarmTrial:
         self.value: float | None = None  # as it was reported last
         self._warm = warm
         self._fold = str(warm.meta.get("fold", ""))
-
-    @property
-    def answer(self) -> "Answer | None":
-        """What the keeper did; None if it could not be asked."""
-        return self._warm.answer
-
-    @property
-    def record(self) -> "Record | None":
-        """What is in the zoo of it."""
-        return self._warm.record
 
     def report(self, value: float, step: int | None = None, *, model: Any = None, **metrics: Any) -> None:
         """How good the model is now: for Optuna's pruners, and for what is kept of the trial.
@@ -108,7 +94,8 @@ def warm_trial(
     Args:
         trial: Of Optuna, as the objective is given it.
         model: Before an optimizer is built on it.
-        meta: data, task, tags, fold; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        meta: data, task, tags, fold; name, project, visibility; parents, exclude, most_parents,
+            minimum_similarity, policy.
             In a cross-validation, give each `fold`: each is a model of its own, and none starts from one that
             has seen what it is validated on.
         client: One for all trials; or where the zoo is: a folder, an address.

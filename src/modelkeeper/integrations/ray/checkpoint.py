@@ -122,5 +122,5 @@ def said_in(folder: Path) -> Registration | None:
 
 def register(client: "ModelKeeperClient", folder: Path, registration: Registration) -> "Record":
     """Take the model of a checkpoint into the zoo."""
-    graph, name = graph_in(folder)
-    return client.keep(Described(name, graph, b""), open_file(folder / WEIGHTS), registration)
+    graph, _ = graph_in(folder)
+    return client.keep(Described(graph, b""), open_file(folder / WEIGHTS), registration)

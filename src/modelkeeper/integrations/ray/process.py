@@ -20,6 +20,7 @@ from ray.tune.trainable.trainable_fn_utils import _in_tune_session
 
 from modelkeeper.integrations.ray.checkpoint import say
 from modelkeeper.integrations.warm_training import WarmTraining, Where
+from modelkeeper.policy.objective import numbers
 
 if TYPE_CHECKING:
     from modelkeeper.warmstart.answer import Answer
@@ -173,7 +174,8 @@ def describe_checkpoint(folder: str) -> None:
     if _open is None or run is None or not _open.metrics:
         return
     with _open.warm.client.faults.guard("The checkpoint cannot be registered", ()):
-        metric, metrics = _open.warm.measured(_open.metrics)
+        metrics = numbers(_open.metrics)
+        metric = run.measure(metrics)
         if metric is not None:
             say(folder, run.registration(metric, metrics, finished=False))
 
@@ -188,6 +190,7 @@ def start_of() -> dict[str, Any]:
         "modelkeeper": {
             "start": "cold" if answer.cold else "warm",
             "parent": answer.parent or "",
+            "parents": ", ".join(parent.id for parent in answer.parents),
             "similarity": answer.similarity or 0.0,
             "time": opened.reports + (1 - answer.advice.schedule) * _sent.longest,
         }
