@@ -54,9 +54,10 @@ def test_step_by_step(coordinator: LocalCoordinator) -> None:
     choice = search.choose(pool)
     assert choice.parent is not None
     assert choice.parent.exact is True
-    parent = pool.parent(choice)
-    assert parent == like
-    answer = search.answer(pool, choice, search.plan(parent), ["a warning"])
+    lenders = search.lenders(pool, choice)
+    assert lenders is not None
+    assert [candidate.id for candidate in lenders.candidates] == [like.id]
+    answer = search.answer(pool, choice, lenders, ["a warning"])
     assert (answer.parent, answer.exact, answer.warnings) == (like.id, True, ("a warning",))
     assert [rival.name for rival in answer.runners_up] == ["wider"]
     cold = search.answer(pool, choice)

@@ -8,7 +8,7 @@ the contract suite (tests/coordinator/test_contract.py) see that both coordinato
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from modelkeeper.graph import Graph
     from modelkeeper.meta import Query
     from modelkeeper.settings import Settings
-    from modelkeeper.transform import Plan
+    from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Header
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.gc import Swept
@@ -144,7 +144,7 @@ class ServedLoan(Loan, Protocol):
     """A loan that can be sent as the bytes of a safetensors file."""
 
     @property
-    def plan(self) -> "Plan | None":
+    def plan(self) -> "Decisions | None":
         """What is taken from where; None for a cold start."""
 
     @property
@@ -195,18 +195,18 @@ class ServedCoordinator(Coordinator, Protocol):
         self,
         graph: "Graph",
         query: "Query",
-        parent: str,
+        parents: Sequence[str],
         viewer: "Viewer | None" = None,
         *,
-        plan: "Plan | None" = None,
+        plan: "Decisions | None" = None,
     ) -> ServedLoan:
-        """What a parent that is known by its id lends to a model: the weights that `query` found, again.
+        """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
         With the plan that `query` made for just these, none is made.
 
         Raises:
-            UnknownModel: There is no such model, or it is not there any more.
-            CorruptWeights: Its file is damaged.
+            UnknownModel: One of them is not there, or not any more.
+            CorruptWeights: The file of one is damaged.
         """
 
     def register(

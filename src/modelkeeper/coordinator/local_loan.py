@@ -1,4 +1,4 @@
-"""What does a parent of this process's zoo lend? The weights of a child, gathered from it tensor by tensor.
+"""What do parents of this process's zoo lend? The weights of a child, gathered from them tensor by tensor.
 
     loan.weights()      the tensors by name
     loan.stream()       the same as the bytes of a safetensors file, for whoever sends them
@@ -7,8 +7,8 @@ Nothing is read or computed before it is asked for; NumPy is imported then, too.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ from modelkeeper.warmstart.answer import Answer
 
 if TYPE_CHECKING:
     from modelkeeper.layouts import Laid, Layout
-    from modelkeeper.transform import Plan
+    from modelkeeper.transform import Decisions
     from modelkeeper.warmstart.lender import Lender
     from modelkeeper.weights import Array, Header, Weights
 
@@ -27,21 +27,24 @@ class LocalLoan:
     def __init__(
         self,
         answer: Answer,
-        plan: "Plan | None" = None,
-        source: "Weights | None" = None,
+        plan: "Decisions | None" = None,
+        sources: "Sequence[Weights]" = (),
         program: Callable[[], bytes | None] = lambda: None,
     ) -> None:
-        self.answer, self.plan, self._source, self._program = answer, plan, source, program
+        """`sources`: the weights of each parent; none in a dry run. `program`: of the first."""
+        self.answer, self.plan, self._sources, self._program = answer, plan, sources, program
 
     @contextlib.contextmanager
     def lender(self) -> "Iterator[Lender | None]":
-        """The parent itself; None for a cold start, or a dry run."""
-        if self.plan is None or self._source is None:
-            yield None
-        else:
+        """The parent itself; None for a cold start, a dry run, or several."""
+        from modelkeeper.transform import Plan
+
+        if isinstance(self.plan, Plan) and self._sources:
             from modelkeeper.warmstart.lender import Lender
 
-            yield Lender(self.plan, self._source, self._program())
+            yield Lender(self.plan, self._sources[0], self._program())
+        else:
+            yield None
 
     def weights(self) -> "Iterator[tuple[str, Array]]":
         """The child's tensors by name, each made when it is asked for; none for a cold start.
@@ -49,17 +52,21 @@ class LocalLoan:
         Raises:
             InvalidWeights: The parent's weights do not fit its graph, or hold NaN.
         """
-        if self.plan is not None and self._source is not None:
-            from modelkeeper.transform import apply
-
-            yield from apply(self.plan, self._source)
+        if self.plan is not None and self._sources:
+            yield from self._made(self.plan, {})
 
     def stored_weights(self, layouts: "Mapping[str, Layout]") -> "Iterator[tuple[str, Array | Laid]]":
-        """The same in the order in which the child stores them."""
-        if self.plan is not None and self._source is not None:
-            from modelkeeper.transform import apply
+        """The same in the order in which the child stores them, if a single parent lends."""
+        if self.plan is not None and self._sources:
+            yield from self._made(self.plan, layouts)
 
-            yield from apply(self.plan, self._source, layouts=layouts)
+    def _made(self, plan: "Decisions", layouts: "Mapping[str, Layout]") -> "Iterator[tuple[str, Any]]":
+        from modelkeeper.transform import Plan, SideBySide, apply, lay
+
+        if isinstance(plan, SideBySide):
+            return lay(plan, self._sources)
+        assert isinstance(plan, Plan)
+        return apply(plan, self._sources[0], layouts=layouts)
 
     @property
     def header(self) -> "Header":
@@ -74,12 +81,11 @@ class LocalLoan:
 
     def stream(self) -> Iterator[memoryview | bytes]:
         """The bytes of that file. Tensors are made in its order, so that none has to wait for another."""
-        if self.plan is not None and self._source is not None:
-            from modelkeeper.transform import apply
+        if self.plan is not None and self._sources:
             from modelkeeper.weights import stream
 
             header = self.header
             place = {name: number for number, name in enumerate(header.tensors)}
             ordered = sorted(self.plan.entries, key=lambda entry: place.get(entry.tensor, -1))
             plan = msgspec.structs.replace(self.plan, entries=tuple(ordered))
-            yield from stream(header, apply(plan, self._source))
+            yield from stream(header, self._made(plan, {}))

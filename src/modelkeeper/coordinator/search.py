@@ -1,10 +1,10 @@
 """One query on its way: which candidates are there, which is chosen, what would it lend?
 
     search = Search(zoo, settings, Request(graph, prepared, query), clock)
-    pool = search.find()                 the candidates of the zoo
-    choice = search.choose(pool)         the parent among them, or a cold start
-    plan = search.plan(pool.parent(choice))
-    search.answer(pool, choice, plan)    all of it, for whoever asked
+    pool = search.find()                       the candidates of the zoo
+    choice = search.choose(pool)               the parent among them, or a cold start
+    lenders = search.lenders(pool, choice)     it, or several side by side, and the plan
+    search.answer(pool, choice, lenders)       all of it, for whoever asked
 
 It is apart from the coordinator so that only queries pay for importing matching and transforming.
 """
@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from modelkeeper.coordinator.company import Lenders, Meeting, gather
 from modelkeeper.coordinator.judging import Planner, judge
 from modelkeeper.coordinator.near_spellings import said_otherwise
 from modelkeeper.graph import Graph
@@ -30,10 +31,12 @@ from modelkeeper.policy.admission import least_standing
 from modelkeeper.policy.quality import Metric, Peers, gap, standing
 from modelkeeper.policy.selection import Candidate, Choice, RunnerUp, Terms, policy, select
 from modelkeeper.policy.selection.base import FEW, thorough
+from modelkeeper.policy.selection.comparing import on_same_data
 from modelkeeper.settings import Settings
-from modelkeeper.transform import Plan, make_plan
+from modelkeeper.text import enumeration
+from modelkeeper.transform import Plan, SideBySide, make_plan, side_by_side
 from modelkeeper.warmstart.advice import advise, lent_share
-from modelkeeper.warmstart.answer import Answer, Rival
+from modelkeeper.warmstart.answer import Answer, Parent, Rival
 from modelkeeper.zoo.records import ACTIVE, Filter, Record, Viewer
 from modelkeeper.zoo.zoo import Zoo
 
@@ -67,10 +70,6 @@ class Pool:
     records: dict[str, Record] = field(default_factory=dict)  # by id
     candidates: dict[str, Candidate] = field(default_factory=dict)  # the same models as policies see them
     peers: dict[Group, Peers] = field(default_factory=dict)
-
-    def parent(self, choice: Choice) -> Record | None:
-        """The record of the chosen candidate; None for a cold start."""
-        return None if choice.parent is None else self.records[choice.parent.id]
 
 
 class Search:
@@ -193,6 +192,56 @@ class Search:
             self._clock("plan")
         return self._plans[key]
 
+    def lenders(self, pool: Pool, choice: Choice) -> Lenders | None:
+        """Who lends by which plan: the chosen parent, or several side by side; None for a cold start."""
+        if choice.parent is None:
+            return None
+        chosen = pool.records[choice.parent.id]
+        alone = Lenders((choice.parent,), self.plan(chosen))
+        query, data = self._request.query, self._request.query.data
+        if query.most_parents < 2 or not same_task(chosen, query):
+            return alone
+        weights = {chosen.checksum}  # the same weights twice are worth no more than once
+        rivals = []
+        for candidate in (lost.candidate for lost in choice.runners_up):
+            record = pool.records[candidate.id]
+            if (
+                record.checksum not in weights
+                and on_same_data(candidate, data)
+                and same_task(record, query)
+                and self._may_join(candidate)
+            ):
+                weights.add(record.checksum)
+                rivals.append(candidate)
+        gathered = gather(alone, rivals, query.most_parents, self._meeting(pool))
+        self._clock("plan")
+        return gathered
+
+    def _may_join(self, candidate: Candidate) -> bool:
+        """Could it lend beside another one? Only who is known to be good, and who is named if names were."""
+        names, terms = {candidate.id, candidate.name}, self._terms
+        if names & set(terms.excluded) or (terms.preferred and not names & set(terms.preferred)):
+            return False
+        measured = candidate.metric is not None
+        return measured and candidate.similarity >= terms.minimum and not self._is_outlier(candidate)
+
+    def _meeting(self, pool: Pool) -> Meeting:
+        graph, query, records = self._request.graph, self._request.query, pool.records
+
+        def benefit(candidate: Candidate) -> float:
+            return self._policy.benefit(msgspec.structs.replace(candidate, exact=True), query.data)
+
+        def plan(team: Sequence[Candidate]) -> SideBySide | None:
+            graphs = [self._zoo.catalog.graph(records[candidate.id].graph) for candidate in team]
+            return plan_side_by_side(graphs, graph, query, self._request.prepared)
+
+        return Meeting(
+            benefit=benefit,
+            size=lambda candidate: records[candidate.id].parameters,
+            room=graph.parameters,
+            plan=plan,
+        )
+
     def _plan_key(self, parent: Record) -> tuple[str, bool]:
         return parent.graph, same_task(parent, self._request.query)
 
@@ -207,27 +256,32 @@ class Search:
     # -- the answer -----------------------------------------------------------------------------
 
     def answer(
-        self, pool: Pool, choice: Choice, plan: Plan | None = None, warnings: Sequence[str] = ()
+        self, pool: Pool, choice: Choice, lenders: Lenders | None = None, warnings: Sequence[str] = ()
     ) -> Answer:
-        """Say what was chosen and why; without a plan it is a cold start."""
+        """Say what was chosen and why; without lenders it is a cold start."""
+        taken = () if lenders is None else tuple(candidate.id for candidate in lenders.candidates)
+        lost = [runner_up for runner_up in choice.runners_up if runner_up.candidate.id not in taken]
+        if lenders is not None and choice.parent is not None and choice.parent.id not in taken:
+            lost.insert(0, RunnerUp(choice.parent, "two that fit side by side are taken"))
         cold = Answer(
             reason=self._said_otherwise(pool) or choice.reason,
-            runners_up=tuple(_rival(lost, pool) for lost in choice.runners_up[:MOST_RIVALS]),
+            runners_up=tuple(_rival(runner_up, pool) for runner_up in lost[:MOST_RIVALS]),
             considered=pool.considered,
             aligned=pool.aligned,
             warnings=(*warnings, *(() if pool.proven else (CUT_SHORT,))),
             seconds=self._clock.spent,
             dry_run=self._request.dry_run,
         )
-        parent = pool.parent(choice)
-        if parent is None or plan is None:
+        if lenders is None:
             return cold
-        candidate = pool.candidates[parent.id]
-        similarity = candidate.similarity
+        plan, parents = lenders.plan, tuple(_parent(candidate, pool) for candidate in lenders.candidates)
+        parent, similarity = pool.records[taken[0]], lenders.candidates[0].similarity
         return msgspec.structs.replace(
             cold,
             parent=parent.id,
             parent_name=parent.name,
+            parents=parents,
+            reason=_why(lenders, choice, cold.reason),
             similarity=similarity,
             metric=parent.metric,
             value=parent.value,
@@ -239,7 +293,7 @@ class Search:
                 exact=plan.exact,
                 similarity=similarity,
                 same_data=same_task(parent, self._request.query),
-                standing=candidate.standing,
+                standing=lenders.candidates[0].standing,
                 finished=parent.finished,
                 lent=lent_share(plan.entries, self._request.query.frozen),
             ),
@@ -281,6 +335,28 @@ def _rival(lost: RunnerUp, pool: Pool) -> Rival:
     )
 
 
+def _parent(candidate: Candidate, pool: Pool) -> Parent:
+    record = pool.records[candidate.id]
+    return Parent(
+        id=record.id,
+        name=record.name,
+        similarity=candidate.similarity,
+        metric=record.metric,
+        value=record.value,
+        data=record.data,
+        framework=record.framework,
+    )
+
+
+def _why(lenders: Lenders, choice: Choice, reason: str) -> str:
+    """Why just these lend."""
+    if len(lenders.candidates) == 1:
+        return reason
+    names = enumeration([candidate.name for candidate in lenders.candidates])
+    fit = f"{names} fit side by side into the model, which starts as their mean"
+    return f"{reason}; {fit}" if choice.parent in lenders.candidates else fit
+
+
 def same_task(parent: Record, query: Query) -> bool:
     """Do a parent and a model predict the same things?"""
     return parent.data == query.data and parent.task == (query.task or parent.task)
@@ -293,6 +369,14 @@ def plan_from(
     alignment = align(parent_graph, prepared or graph)
     same = same_task(parent, query)
     return make_plan(parent_graph, graph, alignment, same_task=same, frozen=query.frozen)
+
+
+def plan_side_by_side(
+    parents: Sequence[Graph], graph: Graph, query: Query, prepared: Prepared | None = None
+) -> SideBySide | None:
+    """Plan what several parents of the same task would lend together; None if they do not fit."""
+    aligned = [(parent, align(parent, prepared or graph)) for parent in parents]
+    return side_by_side(aligned, graph, frozen=query.frozen)
 
 
 class Clock:

@@ -7,8 +7,8 @@ side_by_side(parents, child), lay(plan, sources)    the same from several parent
 """
 
 from modelkeeper.transform.apply import apply
-from modelkeeper.transform.plan import Entry, Plan
+from modelkeeper.transform.plan import Decisions, Entry, Plan
 from modelkeeper.transform.planner import make_plan
 from modelkeeper.transform.side_by_side import SideBySide, lay, side_by_side
 
-__all__ = ["Entry", "Plan", "SideBySide", "apply", "lay", "make_plan", "side_by_side"]
+__all__ = ["Decisions", "Entry", "Plan", "SideBySide", "apply", "lay", "make_plan", "side_by_side"]

@@ -116,9 +116,7 @@ class Plan(Decisions, frozen=True, dict=True, kw_only=True):
     maps: Maps
     seed: int = 0
     noise: float = 0.0  # on inserted identities, in units of 1 / √(weights that make a unit)
-    merges: dict[
-        str, Merge | Composite | Spread
-    ] = {}  # by the parent's tensor: a neighbour's part goes into it
+    merges: dict[str, Merge | Composite | Spread] = {}  # by the parent's tensor: a neighbour's part goes in
     epsilons: dict[str, OtherEpsilon] = {}  # by the child's tensor: what makes up for another epsilon
     frozen: frozenset[str] = frozenset()  # tensors of the child that keep their values, as its user wants it
     doubled: frozenset[str] = frozenset()  # tensors of the child that make up for a gate that is half open

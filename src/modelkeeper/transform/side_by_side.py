@@ -232,7 +232,7 @@ def lay(plan: SideBySide, sources: Sequence[Mapping[str, Array]]) -> Iterator[tu
     Raises:
         InvalidWeights: As `apply`.
     """
-    wanted = {entry.tensor for entry in plan.entries if entry.action != "kept"}
+    wanted = [entry.tensor for entry in plan.entries if entry.action != "kept"]
     streams = [_Stream(part, wanted, source) for part, source in zip(plan.parts, sources, strict=True)]
     for entry in plan.entries:
         if entry.action != "kept":
@@ -242,11 +242,11 @@ def lay(plan: SideBySide, sources: Sequence[Mapping[str, Array]]) -> Iterator[tu
 
 
 class _Stream:
-    """The tensors of one narrower child, in the order of the plan, each made when it is asked for."""
+    """The tensors of one narrower child, in the order that is wanted, each made when it is asked for."""
 
-    def __init__(self, part: Plan, wanted: set[str], source: Mapping[str, Array]) -> None:
-        self._given = {entry.tensor for entry in part.entries if entry.action != "kept"}
-        entries = tuple(entry for entry in part.entries if entry.tensor in wanted)
+    def __init__(self, part: Plan, wanted: Sequence[str], source: Mapping[str, Array]) -> None:
+        self._given = {entry.tensor: entry for entry in part.entries if entry.action != "kept"}
+        entries = tuple(self._given[name] for name in wanted if name in self._given)
         self._made = apply(msgspec.structs.replace(part, entries=entries), source)
 
     def take(self, name: str) -> Array | None:

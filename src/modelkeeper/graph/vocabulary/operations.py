@@ -35,9 +35,9 @@ TRAITS = {
     "linear_by_number": "the same if it is done with one number",
     "homogeneous": "larger by a positive factor before is larger by the same factor behind",
     "keeps_zero": "makes zero of zero",
-    "half_at_zero": "makes a half of zero",
     "rectifies": "twice in a row is as good as once, if nothing else is said",
     "rectifies_at_zero": "the same if it is said to cut at zero",
+    "half_at_zero": "makes a half of zero, and is steepest there: a gate that begins half open",
     "keeps_rectified": "takes nothing out of the range of a rectifier",
     "places": "takes a part of the units, or moves them, and no more",
     "places_by_number": "the same, or multiplies by a number, if it is done with one number",
@@ -57,11 +57,11 @@ pointwise zero pointwise keeps_zero homogeneous rectifies: relu(self)
 pointwise zero pointwise keeps_zero rectifies: relu6(self) hardtanh(self min_val max_val)
 pointwise zero pointwise keeps_zero homogeneous: leaky_relu(self negative_slope)
 pointwise zero pointwise rectifies_at_zero: clamp_min(self min)
+pointwise zero pointwise half_at_zero: sigmoid(self) hardsigmoid(self)
 pointwise multiply pointwise keeps_zero linear_by_number places_by_number: mul(self other)
 pointwise divide pointwise keeps_zero linear_by_number places_by_number: div(self other rounding_mode)
 pointwise add pointwise: add(self other alpha) sub(self other alpha)
 pointwise moves pointwise keeps_zero linear: neg(self)
-pointwise zero pointwise half_at_zero: sigmoid(self) hardsigmoid(self)
 pointwise zero pointwise: masked_fill(self mask value) maximum(self other) minimum(self other)
     where(condition self other) abs(self) acos(self) acosh(self) addcdiv(self tensor1 tensor2 value)
     addcmul(self tensor1 tensor2 value) angle(self) asin(self) asinh(self) atan(self) atan2(self other)
