@@ -4,9 +4,9 @@ What is judged (and registered) is a running average of the weights over the las
 rate, after a short warm-up, the curve means something at every step. With one that decays to zero along a
 cosine, as most people train, only the end does.
 
-A look at 10,000 pictures takes as long as fifty steps or more, so there are few: dense at the beginning, where a
-warm start may be there at once, then every tenth of the budget, and five in the last fifth, the tail. The
-score of a training is the mean over its tail. Seconds are of one core's own time, so that what else the
+A look at 10,000 pictures takes as long as fifty steps or more, so there are few: dense at the beginning,
+where a warm start may be there at once, then every tenth of the budget, and five in the last fifth, the tail.
+The score of a training is the mean over its tail. Seconds are of one core's own time, so that what else the
 machine does is not counted.
 """
 

@@ -1,14 +1,15 @@
 """How long did a training take to be as good as one from scratch? The arithmetic of every table.
 
 A job's score from scratch is the mean over the tail of that run; its targets are 99 % of it and all of it.
-What never gets there within the budget counts with the whole budget, which flatters it, and is counted as such
-besides. Time is in steps, no less than those before the first look, or in seconds of one core, the transfer
-included.
+What never gets there within the budget counts with the whole budget, which flatters it, and is counted as
+such besides. Time is in steps, no less than those before the first look, or in seconds of one core, the
+transfer included.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import mean
 
 from benchmarks.training.loop import FIRST, tail
@@ -83,8 +84,8 @@ def best_rate(
 ) -> float:
     """The learning rate that suits, of those that all of these jobs were trained with.
 
-    From scratch the one with the best scores; with `cold`, the trainings from scratch to be judged by, the one
-    that gets to 99 % of them soonest.
+    From scratch the one with the best scores; with `cold`, the trainings from scratch to be judged by, the
+    one that gets to 99 % of them soonest.
     """
 
     def cost(rate: float) -> float:
@@ -143,7 +144,7 @@ def equal_budget(relative: float, shorter: dict[float, float]) -> float:
     if relative >= 1 or not shorter:
         return 1.0
     (low, worst), (high, better) = next(
-        ((a, b) for a, b in zip(points, points[1:], strict=False) if relative <= b[1]),
+        ((a, b) for a, b in pairwise(points) if relative <= b[1]),
         (points[-2], points[-1]),
     )
     if better <= worst:

@@ -1,4 +1,4 @@
-"""Small networks for pictures: those of imgclsmob made slim, VGGs, plain ones, and the cells of NAS-Bench-201.
+"""Small networks for pictures: those of imgclsmob made slim, plain ones, and the cells of NAS-Bench-201.
 
     build({"kind": "resnet", "width": 8, "depth": 1}, classes=10, seed=0)
 

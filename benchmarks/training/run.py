@@ -61,11 +61,10 @@ def stages(workloads: Collection[str], seeds: Collection[int], parts: Collection
             found.append([Unit("scratch", *which) for which in also])
         if "constant" in parts:
             if seed == min(seeds):
-                found.append([Unit("screening", name, 0) for name in workloads])
-            found.append([Unit("keeper", *which) for which in each])
+                found.append([Unit("screening", name, 0) for name, _ in [*each, *also]])
+            found.append([Unit("keeper", *which) for which in [*each, *also]])
         if "cosine" in parts:
             found.append([Unit("keeper", *which, COSINE) for which in each])
-        found.append([Unit(part, *which) for which in also for part in ("long",)])
         if "others" in parts:
             found.append([Unit("others", *which) for which in each])
     return [stage for stage in found if stage]

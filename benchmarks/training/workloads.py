@@ -46,7 +46,7 @@ class Workload:
     count: int
     rates: tuple[float, ...]
     following: Callable[[int, History], Job]  # from the seed and what came before
-    budget: int = 800  # steps of a training from scratch
+    budget: int = 600  # steps of a training from scratch
 
     def next(self, seed: int, history: History) -> Job | None:
         """The job that arrives now; none if all have arrived."""
@@ -206,4 +206,4 @@ WORKLOADS = {
         Workload("bayesian", "Bayesian NAS", 10, SGD, _bayesian),
     )
 }
-LONG = Workload("long", "Long sequence", 100, SGD, _long, 400)
+LONG = Workload("long", "Long sequence", 100, SGD, _long, 300)
