@@ -23,7 +23,7 @@ GOOD, POOR = 0.3, 0.19  # standings among its peers: about 2 and 5 points below 
 LEAST_LENT = 0.5  # of the numbers that are trained
 
 NEAR_COST = 0.3  # points, measured: a quarter of the schedule after a similar start
-CALIBRATED_COST = 0.7  # half of it after a calibrated one
+CALIBRATED_COST = 0.3  # half of it after a calibrated one
 
 
 class Advice(Struct, frozen=True, kw_only=True):
