@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from modelkeeper.graph import Graph, Layer, Tensor, consumers
+from modelkeeper.graph import Axis, Graph, Layer, Tensor, consumers
 from modelkeeper.graph.vocabulary import (
     ADD,
     CONCAT,
@@ -137,6 +137,10 @@ class _Laying:
     def _apart(self, tensor: Tensor) -> bool:
         return any(self._blocks.shares_out(axis.of) for axis in tensor.axes)
 
+    def _half_shared(self, axis: Axis) -> bool:
+        """Are some of the units that are made here one parent's, and others nobody's?"""
+        return axis.role != "in" and self._blocks.shares_out(axis.of) and not self._blocks.parts(axis.of)
+
     def _adds_up(self, layer: Layer) -> bool:
         """Does a layer read units of several parents, and make units that they have in common?"""
         shared = {
@@ -191,6 +195,11 @@ class _Laying:
             if tensor.name in self._common and number not in self._headed and tensor.stored
         }
         found += [f"{name} can only be {FIRST}" for name in sorted(alone)]
+        found += [
+            f"parents share some of the units of {tensor.name}, and not all of them"
+            for tensor in self._child.tensors.values()
+            if tensor.live and any(self._half_shared(axis) for axis in tensor.axes)
+        ]
         for space in self._blocks.sizes:
             if self._child.spaces[space].averaged:
                 found.append("a statistic is taken over units of all parents")
