@@ -229,3 +229,23 @@ def test_units_of_which_only_some_are_shared_out_are_doubted() -> None:
     assert any("share some of the units of norm" in doubt for doubt in report.plan.doubts)
     assert report.difference is not None
     assert report.difference > 1e-6
+
+
+def test_masks_that_are_laid_side_by_side_with_their_weights_are_exact() -> None:
+    class Masked(nn.Linear):
+        def __init__(self, taken: int, made: int) -> None:
+            super().__init__(taken, made)
+            self.register_buffer("mask", (torch.rand(made, taken) < 0.5).float())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.linear(x, self.weight * self.mask, self.bias)
+
+    def net(width: int) -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(5, width), nn.ReLU(), Masked(width, width), nn.ReLU(), nn.Linear(width, 3)
+        )
+
+    report = transfer([net(4), net(4)], net(8), FIVE, verify=True)
+    assert report.exact, report.plan.doubts
+    assert report.difference is not None
+    assert report.difference < 1e-6

@@ -16,6 +16,7 @@ nothing bends what the heads make before it is the output. A statistic over unit
 them: parents side by side under one are never exact, as each would have to be normalised by its own.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -40,6 +41,9 @@ from modelkeeper.transform.plan import Decisions, Entry, Plan
 from modelkeeper.transform.planner import make_plan, shortened
 from modelkeeper.weights import Array, dtype_of
 
+# What may be done to weights on their way into a layer: zeros between two parents stay zeros, and nothing of
+# the one depends on the other.
+KEEPS_ZEROS = (re.escape(WEIGHT_NORM), r"weight mul\(_,_\d+\)")
 JOINED, MEAN_OF, FIRST = "joined", "the mean of the parents'", "the first parent's"
 
 
@@ -205,7 +209,7 @@ class _Laying:
                 found.append("a statistic is taken over units of all parents")
         for layer in self._child.layers:
             through = str(layer.attributes.get(THROUGH, ""))
-            if through and through != WEIGHT_NORM:
+            if through and not any(re.fullmatch(harmless, through) for harmless in KEEPS_ZEROS):
                 found.append(f"{layer.kind} {layer.name} takes its weights through {through}")
         found += [f"opaque in {note.where}" for note in self._child.notes if note.topic == "opaque"]
         return tuple(dict.fromkeys(found))
