@@ -57,7 +57,7 @@ RATES = (0.1, 0.03, 0.01)
 ARMS = ("plain", "calibrated")
 EXAMPLES = 1_024
 PARENT_EPOCHS = 6
-BUDGET = 600
+BUDGET, PLATEAU = 600, 1_200  # steps after a transfer, and from scratch
 JUDGED = 5_000  # test images
 INPUT = torch.zeros(2, 1, 28, 28)
 LONG = 1e6  # seconds: the budget of calibration is in examples here
@@ -133,7 +133,7 @@ class Runs:
         """A child from scratch, to its plateau."""
 
         def make() -> dict[str, Any]:
-            _, curve = loop.train(build(name, 100 + seed), pictures(), rate, 100 + seed)
+            _, curve = loop.train(build(name, 100 + seed), pictures(), rate, 100 + seed, PLATEAU)
             return {"best": curve.best, "curve": [curve.steps, curve.scores]}
 
         return self.row(make, kind="scratch", child=name, seed=seed, rate=rate)

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,33 +15,49 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
 
-from benchmarks.training import arms, costs, data, findings, loop, networks, run, tasks, workloads
-from benchmarks.training.measures import Record, best_rate, counted, outcome, score_after, steps_to
-from benchmarks.training.workloads import WORKLOADS, Job, Workload
+from benchmarks.training import arms, data, loop, report, run, scratch, studies, tasks, warm, workloads
+from benchmarks.training.measures import (
+    band,
+    best_rate,
+    counted,
+    equal_budget,
+    outcome,
+    steps_to,
+    twins,
+)
+from benchmarks.training.records import Record, append, records
+from benchmarks.training.sequence import Sequence
+from benchmarks.training.workloads import LONG, WORKLOADS, Job, Workload
 from benchmarks.training.zoo import Trained, before
-from modelkeeper.frontends.torch import describe
-from modelkeeper.matching import align, similarity
 
 SPECS = [Job({"kind": "vgg", "width": width, "depth": 1}, "tiny") for width in (4, 6, 8, 4)]
-TINY = Workload("tiny", "Tiny", 4, (0.1, 0.03), lambda seed, history: SPECS[len(history)])
+TINY = Workload("tiny", "Tiny", 4, (0.1, 0.03), lambda seed, history: SPECS[len(history)], 10)
 
 
-def record(scores: list[float], **fields: object) -> dict[str, object]:
+def record(scores: list[float], **fields: object) -> Record:
     steps = [20 * number for number in range(len(scores))]
-    return {"steps": steps, "scores": scores, "training": 1.0, "seconds": 0.5, "parent": None, **fields}
+    return {"steps": steps, "scores": scores, "training": 1.0, "seconds": 0.5, **fields}
 
 
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[None]:
     """A data set of a few random pictures, and trainings of a few steps."""
     chance = torch.Generator().manual_seed(0)
     pictures = torch.rand(64, 1, 14, 14, generator=chance).contiguous(memory_format=torch.channels_last)
     labels = torch.randint(0, 3, (64,), generator=chance)
     found = tasks.Task("tiny", pictures, labels, pictures, labels, 3)
-    for module in (tasks, arms, run, workloads):
-        monkeypatch.setattr(module, "task", lambda name: found)
-    for name, value in {"EVERY": 2, "PATIENCE": 2, "LEAST": 4, "MOST": 6}.items():
-        monkeypatch.setattr(loop, name, value)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (tasks, arms, scratch, warm, workloads, studies):
+            patch.setattr(module, "task", lambda name: found)
+        patch.setitem(run.ALL, "tiny", TINY)
+        patch.setitem(WORKLOADS, "tiny", TINY)
+        yield
+
+
+@pytest.fixture(scope="module")
+def done(tiny: None, tmp_path_factory: pytest.TempPathFactory) -> Sequence:
+    """Everything of the tiny workload."""
+    return run_all(tmp_path_factory.mktemp("done"))
 
 
 # -- what a job may see -----------------------------------------------------------------------------------
@@ -52,44 +70,74 @@ def test_a_job_sees_only_what_came_before_it(numbers: list[int], now: int) -> No
     assert seen == {number for number in numbers if number < now}
 
 
-@pytest.mark.usefixtures("tiny")
-def test_every_parent_came_before_its_child_and_the_first_job_starts_cold(tmp_path: Path) -> None:
-    sequence = run.Sequence(TINY, 0, tmp_path / "out", tmp_path / "weights")
-    sequence.run(4, arms.ARMS, screening=False)
-    assert {each["arm"] for each in sequence.done} == set(arms.ARMS)
-    assert len(sequence.done) == run.planned(TINY, 0, 4, arms.ARMS)
-    for each in sequence.done:
-        assert each["parent"] is None or each["parent"] < each["job"]
-    assert all(each["parent"] is None for each in sequence.done if each["job"] == 0)
-    assert all(each["parent"] is not None for each in sequence.find(3, "keeper"))
-    twin = sequence.find(3, "keeper")[0]  # the same network as job 0: its weights are taken as they are
-    assert (twin["parent"], twin["exact"], twin["covered"]) == (0, True, 1.0)
+def run_all(folder: Path, most: int = 4) -> Sequence:
+    """Every stage of the tiny workload, as `main` goes through them."""
+    for stage in run.stages(["tiny"], [0], run.PARTS):
+        for unit in stage:
+            if unit.workload == "tiny":
+                found = Sequence(TINY, 0, folder / "out", folder / "weights")
+                assert len(list(unit.trainings(found, most))) <= unit.total(most)
+    return Sequence(TINY, 0, folder / "out", folder / "weights")
+
+
+def test_every_parent_came_before_its_child_and_the_first_job_starts_cold(done: Sequence) -> None:
+    assert {each["arm"] for each in done.find()} == {"scratch", "screening", *warm.ARMS}
+    for each in done.find():
+        assert all(parent < each["job"] for parent in each.get("parents", ()))
+    assert not any(each.get("parents") for each in done.find(0))
+    for schedule in ("constant", "cosine"):
+        assert len(done.find(arm="keeper", schedule=schedule)) == 4
+        assert all(each["parents"] for each in done.find(3, arm="keeper", schedule=schedule))
+    shorter = done.find(3, arm="keeper", schedule="cosine")[0]
+    assert shorter["steps"][-1] == round(10 * shorter["advised"])
 
 
 @pytest.mark.usefixtures("tiny")
 def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
-    whole, cut = (run.Sequence(TINY, 0, tmp_path / name, tmp_path / f"{name}-weights") for name in "ab")
-    whole.run(3, arms.ARMS, screening=False)
-    cut.run(2, arms.ARMS, screening=False)
-    lines = cut.path.read_text().splitlines(keepends=True)
-    cut.path.write_text("".join(lines[:-2]) + lines[-2][:30])  # killed while it wrote a line
-    again = run.Sequence(TINY, 0, tmp_path / "b", tmp_path / "b-weights")
-    again.run(3, arms.ARMS, screening=False)
+    whole = run_all(tmp_path / "a", 2)
+    run_all(tmp_path / "b", 2)
+    for path in (tmp_path / "b" / "out").iterdir():
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(lines[:-2]) + lines[-2][:30])  # killed while it wrote a line
+    again = run_all(tmp_path / "b", 2)
 
-    def scores(sequence: run.Sequence) -> list[object]:
-        return [
-            (each["job"], each["arm"], each["rate"], each["scores"]) for each in run.records(sequence.path)
-        ]
+    def scores(sequence: Sequence) -> list[object]:
+        keys = ("job", "arm", "rate", "schedule", "length", "repeat", "scores")
+        return sorted(([each[key] for key in keys] for each in sequence.find()), key=str)
 
     assert scores(again) == scores(whole)
-    before_it = again.path.read_bytes()
-    run.Sequence(TINY, 0, tmp_path / "b", tmp_path / "b-weights").run(3, arms.ARMS, screening=False)
-    assert again.path.read_bytes() == before_it
+    texts = [path.read_bytes() for path in sorted((tmp_path / "b" / "out").iterdir())]
+    run_all(tmp_path / "b", 2)
+    assert [path.read_bytes() for path in sorted((tmp_path / "b" / "out").iterdir())] == texts
+
+
+def test_a_page_is_made_of_whatever_has_been_run(done: Sequence) -> None:
+    bench = studies.Bench(done, 3, SPECS[3])
+    assert bench.ready
+    studies.study(bench, done.out / studies.PATH)
+    made, numbers = report.parts(done.out)
+    wanted = set(re.findall(r"{{([\w ]+)}}", report.TEMPLATE.read_text()))
+    assert wanted <= made.keys()
+    assert {name for name in wanted if not made[name]} <= {"long", "benefit", "benefit by seed", "calibrated"}
+    assert numbers["workloads"]["tiny"]["jobs"] == 4
+    assert numbers["steady"] is None
+    assert "| Tiny | ModelKeeper | 4 (" in made["constant 99"]
+    assert "50% removed" in made["zoo"]
+
+
+def test_half_a_line_is_as_if_it_had_not_been_written(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "records.jsonl"
+    assert records(path) == []
+    append(path, {"job": 0})
+    with path.open("a") as file:
+        file.write('{"job": 1, "sc')
+    assert records(path) == [{"job": 0}]
+    append(path, {"job": 2})
+    assert records(path) == [{"job": 0}, {"job": 2}]
 
 
 def test_searches_depend_on_what_was_found_and_on_nothing_else() -> None:
-    for name in ("evolution", "bayesian"):
-        workload = WORKLOADS[name]
+    for workload in (WORKLOADS["evolution"], WORKLOADS["bayesian"], LONG):
         history: list[tuple[Job, float]] = []
         for number in range(workload.count):
             job = workload.next(3, history)
@@ -111,62 +159,68 @@ def test_a_target_is_reached_at_the_first_point_that_is_as_good(scores: list[flo
     assert found == (20 * good[0] if good else None)
     budget = 20 * (len(scores) - 1)
     charged = counted(one, target, budget)
-    assert loop.EVERY <= charged <= max(budget, loop.EVERY)
+    assert loop.FIRST <= charged <= max(budget, loop.FIRST)
     if not good:
         assert charged == budget
 
 
 def test_an_outcome_counts_what_never_gets_there_with_the_whole_budget() -> None:
-    scratch = record([0.1, 0.5, 0.79, 0.795, 0.8])
-    warm = outcome(record([0.7, 0.795, 0.797, 0.79, 0.78]), scratch)
-    assert warm.steps == {0.99: 20, 1.0: 80}
-    assert warm.cold_steps == {0.99: 60, 1.0: 80}
-    assert warm.reached == {0.99: True, 1.0: False}
-    assert warm.speedup() == 3
-    assert warm.gain == pytest.approx(-0.02)
-    assert warm.seconds[0.99] == pytest.approx(20 / 80 + 0.5)
-    assert outcome(scratch, scratch).speedup(1.0) == 1
-    assert outcome(record([0.7, 0.81]), scratch).gain is None  # it ended before the budget
-    assert score_after(scratch, 45) == 0.79
+    base = record([0.5, 0.79, 0.795, 0.8, 0.8, 0.815])
+    assert loop.tail(base["scores"]) == pytest.approx(0.8)
+    arm = outcome(record([0.7, 0.795, 0.797, 0.79, 0.78, 0.78]), base)
+    assert arm.steps == {0.99: 20, 1.0: 100}
+    assert arm.cold_steps == {0.99: 40, 1.0: 60}
+    assert arm.reached == {0.99: True, 1.0: False}
+    assert arm.speedup() == 2
+    assert arm.gain == pytest.approx(0.7884 - 0.8)
+    assert arm.seconds[0.99] == pytest.approx(20 / 100 + 0.5)
+    assert outcome(base, base).speedup(1.0) == 1
+    assert outcome(record([0.7, 0.81]), base).gain is None  # it ended before the budget
 
 
 def test_each_arm_gets_the_rate_that_suits_it() -> None:
-    def of(arm: str, rate: float, scores: list[float], parent: int | None = 0) -> dict[str, object]:
-        return record(scores, arm=arm, rate=rate, job=1) | {"parent": parent}
-
-    found = [
-        of("scratch", 0.1, [0.1, 0.5, 0.8, 0.9], None),
-        of("scratch", 0.03, [0.1, 0.4, 0.6, 0.7], None),
-        of("keeper", 0.1, [0.5, 0.6, 0.7, 0.9]),
-        of("keeper", 0.03, [0.5, 0.9, 0.9, 0.9]),
+    cold = [
+        record([0.1, 0.5, 0.8, 0.9], rate=0.1, job=1),
+        record([0.1, 0.4, 0.6, 0.7], rate=0.03, job=1),
     ]
-    assert best_rate(found, "scratch", (0.1, 0.03)) == 0.1
-    assert best_rate(found, "keeper", (0.1, 0.03)) == 0.03
+    warm = [
+        record([0.5, 0.5, 0.55, 0.9], rate=0.1, job=1),
+        record([0.5, 0.9, 0.9, 0.9], rate=0.03, job=1),
+    ]
+    assert best_rate(cold, (0.1, 0.03)) == 0.1
+    assert best_rate(warm, (0.1, 0.03), cold[:1]) == 0.03
+    assert best_rate([], (0.1, 0.03), cold[:1]) == 0.1  # nothing started warm
 
 
-def test_a_plateau_is_when_nothing_more_is_gained() -> None:
-    rising = loop.Curve(list(range(0, 1000, 20)), [step / 1000 for step in range(0, 1000, 20)], 0.0)
-    flat = loop.Curve(rising.steps, [min(0.6, score) for score in rising.scores], 0.0)
-    assert not loop.settled(rising)
-    assert loop.settled(flat)
+def test_chance_is_what_trainings_of_one_network_differ_by() -> None:
+    which = {"spec": {"width": 8}, "data": "d", "rate": 0.1, "length": 1.0}
+    one = record([0.5, 0.8, 0.8, 0.8, 0.8, 0.8], **which)
+    other = record([0.5, 0.6, 0.8, 0.8, 0.8, 0.8], **which)
+    alone = record([0.5], **which | {"data": "e"})
+    pairs = twins([one, other, alone])
+    assert pairs == [(one, other), (other, one)]
+    found = band(pairs)
+    assert found.slower == pytest.approx(1 / 4)  # twice as soon, or half as soon: two deviations
+    assert found.below == pytest.approx(2 * 0.04)
+    assert band([]).pairs == 0
 
 
-def test_what_poor_models_cost_is_told_from_what_missing_ones_cost() -> None:
-    def of(variant: str, job: int, steps: int, parent: int) -> dict[str, object]:
-        scores = [1.0 if 20 * number >= steps else 0.1 for number in range(11)]
-        which = {"workload": "grid", "seed": 0, "job": job, "variant": variant, "target": 1.0, "budget": 200}
-        return record(scores, **which) | {"parent": parent}
+def test_a_score_is_worth_the_share_of_the_steps_that_gives_it_from_scratch() -> None:
+    shorter = {0.5: 0.98, 0.25: 0.94}
+    assert equal_budget(1.01, shorter) == equal_budget(1.0, shorter) == 1
+    assert equal_budget(0.98, shorter) == pytest.approx(0.5)
+    assert equal_budget(0.94, shorter) == pytest.approx(0.25)
+    assert 0.5 < equal_budget(0.99, shorter) < 1
+    assert equal_budget(0.90, shorter) == pytest.approx(0.125)  # beyond what was tried: along the same line
+    assert equal_budget(0.1, shorter) == 0.05
 
-    found = [of("all", 1, 20, 0), of("50% poor", 1, 80, 1), of("50% removed", 1, 40, 2)]
-    found += [of("all", 2, 40, 0), of("50% poor", 2, 40, 1), of("50% removed", 2, 40, 1)]
-    found += [of("all", 3, 40, 0)]
-    assert findings.poor_sentence(found) == (
-        "With 50 % of the zoo poor, ModelKeeper takes 2.00 times the steps (2 jobs); if these models are not "
-        "there at all, 1.33 times, with the same parent in 1 of 2 jobs."
-    )
-    table = findings.ablation_table(found).splitlines()
-    assert table[2] == "| all | 3 | 1.00 | 1.00 | 0 |"
-    assert table[3] == "| 50% poor | 2 | 2.00 | 2.50 | 0 |"
+
+def test_there_are_few_looks_and_the_last_five_are_the_tail() -> None:
+    assert loop.looks(800) == [20, 40, 60, 80, 120, 160, 240, 320, 400, 480, 560, 640, 680, 720, 760, 800]
+    for budget in range(1, 2000, 7):
+        steps = loop.looks(budget)
+        assert steps[-1] == budget
+        assert steps == sorted(steps)
 
 
 # -- arms -------------------------------------------------------------------------------------------------
@@ -224,32 +278,3 @@ def test_digits_come_with_scikit_learn() -> None:
     assert train.shape == (1297, 8, 8)
     assert len(test) == 500
     assert set(labels.tolist()) == set(range(10))
-
-
-def test_a_constant_of_the_matcher_is_changed_for_a_while() -> None:
-    """Those that any two networks feel have a say in their similarity, and all come back."""
-    first, second = (
-        describe(networks.build({"kind": kind, "width": width, "depth": depth}, 10, 0))
-        for kind, width, depth in (("resnet", 8, 1), ("vgg", 12, 2))
-    )
-    before, knobs = align(first, second).similarity, list(similarity.KNOBS)
-    felt = set()
-    for name, values in costs.VALUES.items():
-        for value in values:
-            with costs.changed(name, value):
-                if align(first, second).similarity != before:
-                    felt.add(name)
-    assert felt >= {"WEIGHT_ROOTS", "SHAPE_ROOTS", "EDGE", "MERGE", "PARENT_SHARE"}
-    assert align(first, second).similarity == before
-    assert list(similarity.KNOBS) == knobs
-
-
-def test_parents_in_the_order_of_their_training() -> None:
-    def trained(steps: int, exact: bool = False) -> Record:
-        return {"steps": [0, steps], "scores": [0.0, 1.0], "target": 1.0, "budget": 500, "exact": exact}
-
-    sooner, later, exact = trained(100), trained(300), trained(20, exact=True)
-    assert costs.in_order([(sooner, 0.9), (later, 0.5), (exact, 0.1)]) == (1, 1)
-    assert costs.in_order([(sooner, 0.5), (later, 0.9)]) == (0, 1)
-    assert costs.in_order([(sooner, 0.5), (later, 0.5)]) == (0.5, 1)
-    assert costs.relative_steps([(sooner, 0.9), (later, 0.5), (exact, 0.1)]) == 5

@@ -1,7 +1,6 @@
-"""How does a training begin? From scratch, with the copy that people make by hand, with the paper's
-operators, or with the keeper.
+"""How does a training begin from a zoo? With the copy that people make by hand, with the paper's operators,
+or with the keeper.
 
-    scratch    as initialised
     copy       from the best model so far on the same data: every tensor with the same name and shape
     paper      from the keeper's parent, aligned as the keeper aligns it, but with the operators as the
                paper describes them: replicate and add noise (wider), largest weights (narrower), identity
@@ -13,8 +12,9 @@ Where there is no parent, an arm begins as from scratch.
 """
 
 import contextlib
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +35,6 @@ from modelkeeper.matching.twins import twin_pairs
 from modelkeeper.transform import Plan, apply, make_plan
 
 Array = np.ndarray[Any, np.dtype[Any]]
-ARMS = ("scratch", "keeper", "copy", "paper", "calibrated")
 EXAMPLES = 1_024  # that a start is calibrated with
 REPLICA_NOISE, IDENTITY_NOISE = 0.05, 0.05  # relative to the weights' deviation; absolute
 
@@ -44,19 +43,21 @@ REPLICA_NOISE, IDENTITY_NOISE = 0.05, 0.05  # relative to the weights' deviation
 class Start:
     """What a training begins with."""
 
-    parent: int | None = None  # number of the job that lends
-    similarity: float = 0.0
-    score: float = 0.0  # the parent's
+    parents: tuple[int, ...] = ()  # numbers of the jobs that lend
+    similarity: float = 0.0  # to the first of them
+    score: float = 0.0  # of the first
     exact: bool = False
+    benefit: float | None = None  # that was expected
+    advised: float = 1.0  # share of the steps from scratch that is advised
     covered: float = 0.0  # share of the parameters that come from the parent
     seconds: float = 0.0
 
 
-def begin(arm: str, zoo: Zoo, model: nn.Module, job: Job, chosen: int | None = None) -> Start:
+def begin(arm: str, zoo: Zoo, model: nn.Module, job: Job, chosen: Sequence[int] = ()) -> Start:
     """Prepare a model as an arm does, in place.
 
     Args:
-        arm: One of ARMS.
+        arm: One of those above.
         zoo: What the job may see.
         model: The job's network, newly initialised.
         job: What it is and what it is trained on.
@@ -68,8 +69,8 @@ def begin(arm: str, zoo: Zoo, model: nn.Module, job: Job, chosen: int | None = N
         return warm_start(zoo, model, job, EXAMPLES)
     if arm == "copy":
         return copy_by_name(zoo, model, job)
-    if arm == "paper" and chosen is not None:
-        return lend(next(each for each in zoo if each.number == chosen), model, job, paper_operators)
+    if chosen:
+        return lend(next(each for each in zoo if each.number == chosen[0]), model, job, paper_operators)
     return Start()
 
 
@@ -117,13 +118,16 @@ def warm_start(zoo: Zoo, model: nn.Module, job: Job, examples: int = 0, **settin
     if answer.parent is None:
         return Start(seconds=spent)
     parent = next(each for each in zoo if each.number == int(answer.parent_name))
+    expected = re.search(r"expected benefit ([\d.]+)", answer.reason)
     return Start(
-        parent.number,
-        answer.similarity or 0.0,
-        parent.score,
-        answer.exact,
-        answer.transferred / 100,
-        spent,
+        parents=(parent.number,),
+        similarity=answer.similarity or 0.0,
+        score=parent.score,
+        exact=answer.exact,
+        benefit=float(expected[1]) if expected else None,
+        advised=answer.advice.schedule,
+        covered=answer.transferred / 100,
+        seconds=spent,
     )
 
 
@@ -158,7 +162,8 @@ def lend(parent: Trained, model: nn.Module, job: Job, operators: Operators) -> S
     lender = parent.model()
     begun = time.process_time()
     alike, exact, covered = operators(lender, model, parent.job.data == job.data)
-    return Start(parent.number, alike, parent.score, exact, covered, time.process_time() - begun)
+    spent = time.process_time() - begun
+    return Start((parent.number,), alike, parent.score, exact, covered=covered, seconds=spent)
 
 
 def modelkeeper_operators(parent: nn.Module, model: nn.Module, same: bool) -> tuple[float, bool, float]:
@@ -213,7 +218,8 @@ def copy_by_name(zoo: Zoo, model: nn.Module, job: Job) -> Start:
             mine[name].copy_(theirs[name])
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     covered = sum(sizes.get(name, 0) for name in fitting) / sum(sizes.values())
-    return Start(parent.number, similarity(parent, describe(model)), parent.score, covered == 1, covered)
+    alike = similarity(parent, describe(model))
+    return Start((parent.number,), alike, parent.score, covered == 1, covered=covered)
 
 
 # -- the paper's operators ---------------------------------------------------------------------------

@@ -1,19 +1,21 @@
 """Train one model, and write down how good it is along the way.
 
-The rate is constant after a short warm-up, and what is judged (and registered) is a running average of the
-weights over the last fifty steps. So the curve means something at every step: with a rate that decays, a
-target is reached when the schedule ends, however the training began.
+What is judged (and registered) is a running average of the weights over the last fifty steps. With a constant
+rate, after a short warm-up, the curve means something at every step. With one that decays to zero along a
+cosine, as most people train, only the end does.
 
-A training from scratch goes on until its plateau: until the best score of the last PATIENCE steps is no
-more than MARGIN, relatively, better than the best before them. All others get just as many steps.
-Seconds are of one core's own time, so that what else the machine does is not counted.
+A look at 10,000 pictures takes as long as fifty steps or more, so there are few: dense at the beginning,
+where a warm start may be there at once, then every tenth of the budget, and five in the last fifth, the tail.
+The score of a training is the mean over its tail. Seconds are of one core's own time, so that what else the
+machine does is not counted.
 """
 
 import copy
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 
 import torch
@@ -24,11 +26,9 @@ from benchmarks.training.tasks import Task
 MOMENTUM, DECAY = 0.9, 5e-4
 WARM_UP = 20
 AVERAGE = 0.98  # of the weights: fifty steps
-EVERY = (
-    20  # steps between two points of the curve at its beginning; twice that after 200, four times after 600
-)
-PATIENCE, MARGIN = 320, 0.003
-LEAST, MOST = 500, 2_000
+FIRST = 20  # steps before the first look
+EARLY = (FIRST, 40, 60, 80, 120, 160, 240, 320)
+TAIL = 5  # looks
 
 
 @dataclass
@@ -45,14 +45,27 @@ class Curve:
         return max(self.scores)
 
 
+def tail(scores: list[float]) -> float:
+    """The score of a training: the mean of its last looks."""
+    return mean(scores[-TAIL:])
+
+
+def looks(budget: int) -> list[int]:
+    """After which steps a model is judged."""
+    even = [round(budget * share / 100) for share in (40, 50, 60, 70)]
+    last = [round(budget * share / 100) for share in (80, 85, 90, 95, 100)]
+    return [step for step in EARLY if step < even[0]] + even + last
+
+
 def train(
     model: nn.Module,
     task: Task,
     rate: float,
     seed: int,
-    budget: int | None = None,
+    budget: int,
     enough: float | None = None,
-    watch: Callable[[int, nn.Module], None] | None = None,
+    at: Collection[int] | None = None,
+    quiet: float | None = None,
     decay: bool = False,
 ) -> tuple[nn.Module, Curve]:
     """The model with averaged weights, and its curve.
@@ -62,9 +75,10 @@ def train(
         task: What it is trained on.
         rate: Of learning, after the warm-up.
         seed: Of the order of examples.
-        budget: How many steps. Default: until the plateau.
+        budget: How many steps.
         enough: Stop when the score is so good.
-        watch: Called at each point of the curve with the steps and the model that is being trained.
+        at: After which steps it is judged. Default: `looks`, and before the first step.
+        quiet: Once it is so good, it is judged in the tail only.
         decay: Lower the rate along a cosine, to zero at the end of the budget.
     """
     average = copy.deepcopy(model)
@@ -72,48 +86,36 @@ def train(
     optimizer = _optimizer(model, task, rate)
     generator = torch.Generator().manual_seed(seed)
     order = torch.empty(0, dtype=torch.long)
-    curve = Curve([0], [task.score(average)], 0.0)
-    if watch is not None:
-        watch(0, model)
-    if curve.best >= (enough or 2):
-        return average, curve
-    for step in range(1, (budget or MOST) + 1):
-        if len(order) < task.batch:
-            order = torch.randperm(len(task.inputs), generator=generator)
-        chosen, order = order[: task.batch], order[task.batch :]
-        begun = time.process_time()
-        for group in optimizer.param_groups:
-            group["lr"] = (
-                rate * min(1.0, step / WARM_UP) * (_cosine(step / budget) if decay and budget else 1)
-            )
-        model.train()
-        optimizer.zero_grad()
-        torch.autograd.backward(task.loss(model, chosen))
-        optimizer.step()
-        with torch.no_grad():
-            torch._foreach_lerp_(pairs[0], pairs[1], 1 - min(AVERAGE, step / (step + 9)))
-        curve.seconds += time.process_time() - begun
-        if step % (EVERY << (step > 10 * EVERY) << (step > 30 * EVERY)) == 0 or step == budget:
+    curve = Curve([], [], 0.0)
+    at = {0, *looks(budget)} if at is None else set(at)
+    always = set(looks(budget)[-TAIL:])
+    for step in range(budget + 1):
+        if step:
+            if len(order) < task.batch:
+                order = torch.randperm(len(task.inputs), generator=generator)
+            chosen, order = order[: task.batch], order[task.batch :]
+            begun = time.process_time()
+            now = rate * min(1.0, step / WARM_UP) * (_cosine(step / budget) if decay else 1)
+            for group in optimizer.param_groups:
+                group["lr"] = now
+            model.train()
+            optimizer.zero_grad()
+            torch.autograd.backward(task.loss(model, chosen))
+            optimizer.step()
+            with torch.no_grad():
+                torch._foreach_lerp_(pairs[0], pairs[1], 1 - min(AVERAGE, step / (step + 9)))
+            curve.seconds += time.process_time() - begun
+        silent = bool(curve.scores) and curve.best >= (quiet or 2) and step not in always
+        if step in at and not silent:
             curve.steps.append(step)
             curve.scores.append(task.score(average))
-            if watch is not None:
-                watch(step, model)
-            if (budget is None and settled(curve)) or curve.scores[-1] >= (enough or 2):
+            if curve.scores[-1] >= (enough or 2):
                 break
     return average, curve
 
 
 def _cosine(share: float) -> float:
     return (1 + math.cos(math.pi * share)) / 2
-
-
-def settled(curve: Curve) -> bool:
-    """Has the curve reached its plateau?"""
-    last = curve.steps[-1]
-    if last < LEAST:
-        return False
-    before = [score for step, score in zip(curve.steps, curve.scores, strict=True) if step <= last - PATIENCE]
-    return curve.best <= max(before) * (1 + MARGIN)
 
 
 def _float_tensors(model: nn.Module) -> list[Tensor]:
@@ -125,4 +127,6 @@ def _float_tensors(model: nn.Module) -> list[Tensor]:
 def _optimizer(model: nn.Module, task: Task, rate: float) -> Any:
     if task.language:
         return torch.optim.AdamW(model.parameters(), rate, betas=(0.9, 0.98), weight_decay=0.01)
-    return torch.optim.SGD(model.parameters(), rate, momentum=MOMENTUM, weight_decay=DECAY, nesterov=True)
+    return torch.optim.SGD(
+        model.parameters(), rate, momentum=MOMENTUM, weight_decay=DECAY, nesterov=True, fused=True
+    )

@@ -1,18 +1,20 @@
 """How long did a training take to be as good as one from scratch? The arithmetic of every table.
 
-A job's targets are the best score of its run from scratch, and 99 % of it. What never gets there within the
-budget counts with the whole budget, which flatters it, and is counted as such besides. Time is in steps, no
-less than one interval of the curve, or in seconds of one core, the transfer included.
+A job's score from scratch is the mean over the tail of that run; its targets are 99 % of it and all of it.
+What never gets there within the budget counts with the whole budget, which flatters it, and is counted as
+such besides. Time is in steps, no less than those before the first look, or in seconds of one core, the
+transfer included.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import mean
-from typing import Any
 
-from benchmarks.training.loop import EVERY
+from benchmarks.training.loop import FIRST, tail
+from benchmarks.training.records import Record
 
-Record = dict[str, Any]
 SHARES = (0.99, 1.0)
 
 
@@ -27,7 +29,7 @@ def steps_to(record: Record, target: float) -> int | None:
 def counted(record: Record, target: float, budget: int) -> int:
     """The steps that a training is charged with."""
     found = steps_to(record, target)
-    return max(EVERY, min(budget, budget if found is None else found))
+    return max(FIRST, min(budget, budget if found is None else found))
 
 
 def seconds(record: Record, steps: int, scratch: Record) -> float:
@@ -37,18 +39,7 @@ def seconds(record: Record, steps: int, scratch: Record) -> float:
     that does other things as well two measurements of one step differ by more than arms do.
     """
     each: float = scratch["training"] / max(1, scratch["steps"][-1])
-    return steps * each + float(record["seconds"])
-
-
-def score_after(record: Record, steps: int) -> float:
-    """How good a training was by then."""
-    return float(
-        next(
-            score
-            for step, score in reversed(list(zip(record["steps"], record["scores"], strict=True)))
-            if step <= steps
-        )
-    )
+    return steps * each + float(record.get("seconds", 0.0))
 
 
 @dataclass(frozen=True)
@@ -62,7 +53,7 @@ class Outcome:
     cold_steps: dict[float, int]
     seconds: dict[float, float]
     cold_seconds: dict[float, float]
-    gain: float | None  # of the score after the budget, over the same from scratch; None: it ended before
+    gain: float | None  # of the score, over the same from scratch; None: it ended before the budget
 
     def speedup(self, share: float = 0.99) -> float:
         """In steps."""
@@ -70,9 +61,9 @@ class Outcome:
 
 
 def outcome(record: Record, scratch: Record) -> Outcome:
-    """Compare a training with the one from scratch."""
-    budget, best = int(scratch["steps"][-1]), max(scratch["scores"])
-    targets = {share: share * best for share in SHARES}
+    """Compare a training with the one from scratch, both with a constant rate."""
+    budget, score = int(scratch["steps"][-1]), tail(scratch["scores"])
+    targets = {share: share * score for share in SHARES}
     steps = {share: counted(record, target, budget) for share, target in targets.items()}
     cold = {share: counted(scratch, target, budget) for share, target in targets.items()}
     found = {share: steps_to(record, target) for share, target in targets.items()}
@@ -84,30 +75,79 @@ def outcome(record: Record, scratch: Record) -> Outcome:
         cold,
         {share: seconds(record, count, scratch) for share, count in steps.items()},
         {share: seconds(scratch, count, scratch) for share, count in cold.items()},
-        score_after(record, budget) - scratch["scores"][-1] if record["steps"][-1] >= budget else None,
+        tail(record["scores"]) - score if record["steps"][-1] >= budget else None,
     )
 
 
-def best_rate(records: Sequence[Record], arm: str, rates: Iterable[float]) -> float:
-    """The learning rate that suits an arm, of those that all of these jobs were trained with.
+def best_rate(
+    screened: Sequence[Record], rates: Iterable[float], cold: Sequence[Record] | None = None
+) -> float:
+    """The learning rate that suits, of those that all of these jobs were trained with.
 
-    From scratch the one with the best scores; for another arm the one that gets to 99 % of them soonest.
+    From scratch the one with the best scores; with `cold`, the trainings from scratch to be judged by, the
+    one that gets to 99 % of them soonest.
     """
-    rates = list(rates)
-
-    def scratch_score(rate: float) -> float:
-        these = [each for each in records if each["arm"] == "scratch" and each["rate"] == rate]
-        return float(mean(max(each["scores"]) for each in these))
-
-    cold = max(rates, key=scratch_score)
-    if arm == "scratch":
-        return cold
-    reference = {each["job"]: each for each in records if each["arm"] == "scratch" and each["rate"] == cold}
 
     def cost(rate: float) -> float:
-        these = [each for each in records if each["arm"] == arm and each["rate"] == rate]
-        warm = [each for each in these if each["parent"] is not None]
-        ratios = [outcome(each, reference[each["job"]]) for each in warm]
-        return float(mean(1 / each.speedup() for each in ratios)) if ratios else 1.0
+        these = [each for each in screened if each["rate"] == rate]
+        if cold is None:
+            return -mean(tail(each["scores"]) for each in these)
+        base = {each["job"]: each for each in cold}
+        return mean(1 / outcome(each, base[each["job"]]).speedup() for each in these) if these else 1.0
 
     return min(rates, key=cost)
+
+
+# -- chance -------------------------------------------------------------------------------------------
+
+
+def twins(cold: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """Every two trainings from scratch of one network on one data set at one rate, in both orders."""
+    return [
+        (one, other)
+        for one in cold
+        for other in cold
+        if one is not other and all(one[key] == other[key] for key in ("spec", "data", "rate", "length"))
+    ]
+
+
+@dataclass(frozen=True)
+class Band:
+    """What chance does: two deviations of one training from scratch against another of the same network."""
+
+    pairs: int
+    slower: float  # a speed-up below this is more than chance
+    below: float  # a score so much below is more than chance
+
+
+def band(pairs: Sequence[tuple[Record, Record]]) -> Band:
+    """From pairs of twins, one judged by the other."""
+    if not pairs:
+        return Band(0, 1.0, 0.0)
+    gains = [tail(one["scores"]) - tail(other["scores"]) for one, other in pairs]
+    logs = [math.log(outcome(one, other).speedup()) for one, other in pairs]
+    spread, deviation = (math.sqrt(mean(each**2 for each in these)) for these in (logs, gains))
+    return Band(len(pairs), math.exp(-2 * spread), 2 * deviation)
+
+
+# -- schedules that decay ------------------------------------------------------------------------------
+
+
+def equal_budget(relative: float, shorter: dict[float, float]) -> float:
+    """The share of the steps from scratch that gives a score, at most all of them.
+
+    Args:
+        relative: The score, relative to all steps from scratch.
+        shorter: What shares of the steps give from scratch, relative to all of them.
+    """
+    points = sorted({**shorter, 1.0: 1.0}.items())
+    if relative >= 1 or not shorter:
+        return 1.0
+    (low, worst), (high, better) = next(
+        ((a, b) for a, b in pairwise(points) if relative <= b[1]),
+        (points[-2], points[-1]),
+    )
+    if better <= worst:
+        return high
+    share = math.log(low) + (math.log(high) - math.log(low)) * (relative - worst) / (better - worst)
+    return max(0.05, min(1.0, math.exp(share)))

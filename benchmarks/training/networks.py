@@ -1,4 +1,4 @@
-"""Small networks for pictures: those of imgclsmob made slim, VGGs, and the cells of NAS-Bench-201.
+"""Small networks for pictures: those of imgclsmob made slim, plain ones, and the cells of NAS-Bench-201.
 
     build({"kind": "resnet", "width": 8, "depth": 1}, classes=10, seed=0)
 
@@ -99,16 +99,15 @@ def _shufflenet(width: int, depth: int, classes: int) -> nn.Module:
     return _slim(model)
 
 
-class _Vgg(nn.Module):
+class _Plain(nn.Module):
     """Convolutions, and a maximum after each stage."""
 
-    def __init__(self, width: int, depth: int, classes: int, stages: int = 3) -> None:
+    def __init__(self, genes: list[int], classes: int) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        last = 1
-        for stage in range(stages):
+        last, stages = 1, len(genes) // 2
+        for stage, (out, depth) in enumerate(zip(genes[:stages], genes[stages:], strict=True)):
             for _ in range(depth):
-                out = width << stage
                 layers += [nn.Conv2d(last, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
                 last = out
             layers.append(nn.MaxPool2d(2) if stage < stages - 1 else nn.AdaptiveAvgPool2d(1))
@@ -119,6 +118,10 @@ class _Vgg(nn.Module):
         """The logits."""
         found: Tensor = self.output(self.features(x).flatten(1))
         return found
+
+
+def _vgg(width: int, depth: int, classes: int) -> nn.Module:
+    return _Plain([width, 2 * width, 4 * width, depth, depth, depth], classes)
 
 
 # -- NAS-Bench-201 ------------------------------------------------------------------------------------
@@ -217,6 +220,7 @@ KINDS: dict[str, Callable[..., nn.Module]] = {
     "densenet": _densenet,
     "mobilenet": _mobilenet,
     "shufflenet": _shufflenet,
-    "vgg": _Vgg,
+    "vgg": _vgg,
+    "plain": _Plain,
     "cell": _CellNetwork,
 }

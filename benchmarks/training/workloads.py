@@ -46,6 +46,7 @@ class Workload:
     count: int
     rates: tuple[float, ...]
     following: Callable[[int, History], Job]  # from the seed and what came before
+    budget: int = 600  # steps of a training from scratch
 
     def next(self, seed: int, history: History) -> Job | None:
         """The job that arrives now; none if all have arrived."""
@@ -98,12 +99,12 @@ _grid = [
 ]
 
 
-def _evolution(seed: int, history: History, population: int = 8, sample: int = 3) -> Job:
+def _evolution(seed: int, history: History, population: int = 4, sample: int = 3) -> Job:
     """Regularised evolution: of some of the youngest, the best is mutated on one edge."""
     chance = random.Random(1000 * seed + len(history))
     seen = [job.spec["cell"] for job, _ in history]
     if len(history) < population:
-        return _job(_fresh(lambda: [chance.choice(["none", *OPERATIONS]) for _ in EDGES], seen))
+        return _job(_fresh(lambda: [chance.choice(["none", *OPERATIONS]) for _ in EDGES], seen, connected))
     rivals = chance.sample(history[-population:], sample)
     parent = max(rivals, key=lambda rival: rival[1])[0].spec["cell"]
 
@@ -112,15 +113,17 @@ def _evolution(seed: int, history: History, population: int = 8, sample: int = 3
         cell[chance.randrange(len(EDGES))] = chance.choice(["none", *OPERATIONS])
         return cell
 
-    return _job(_fresh(mutate, seen))
+    return _job(_fresh(mutate, seen, connected))
 
 
-def _fresh(make: Callable[[], list[str]], seen: list[list[str]]) -> list[str]:
-    """A cell that is connected and has not been tried; after many attempts, one that has."""
+def _fresh(
+    make: Callable[[], list[Any]], seen: list[list[Any]], valid: Callable[[list[Any]], bool] = bool
+) -> list[Any]:
+    """Genes that are valid and have not been tried; after many attempts, some that have."""
     for attempt in itertools.count():
-        cell = make()
-        if connected(cell) and (cell not in seen or attempt > 100):
-            return cell
+        genes = make()
+        if valid(genes) and (genes not in seen or attempt > 100):
+            return genes
     raise AssertionError
 
 
@@ -134,7 +137,7 @@ def _bayesian(seed: int, history: History) -> Job:
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(
-        direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=6)
+        direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=4)
     )
 
     def ask() -> tuple[Any, Job]:
@@ -167,15 +170,40 @@ MODELS = [
 ]
 _models = [Job({"kind": k, "width": w, "depth": d}, "speeches") for k, w, d in MODELS]
 
+# -- a long sequence -----------------------------------------------------------------------------------
+
+# Widths of the three stages, then how many convolutions each has: 512 networks.
+GENES = ((4, 6, 8, 10), (8, 12, 16, 20), (16, 24, 32, 40), (1, 2), (1, 2), (1, 2))
+
+
+def _long(seed: int, history: History, sample: int = 5) -> Job:
+    """Plain networks: of five earlier ones the best, changed in one respect; every fifth is drawn anew."""
+    chance = random.Random(1000 * seed + len(history))
+    seen = [job.spec["genes"] for job, _ in history]
+
+    def draw() -> list[int]:
+        return [chance.choice(choices) for choices in GENES]
+
+    def mutate() -> list[int]:
+        rivals = chance.sample(history, min(sample, len(history)))
+        genes = list(max(rivals, key=lambda rival: rival[1])[0].spec["genes"])
+        place = chance.randrange(len(GENES))
+        genes[place] = chance.choice(GENES[place])
+        return genes
+
+    return Job({"kind": "plain", "genes": _fresh(mutate if len(history) % 5 else draw, seen)})
+
+
 SGD, ADAM = (0.1, 0.03), (6e-3, 2e-3)
 WORKLOADS = {
     each.name: each
     for each in (
-        Workload("images", "Image classification", len(_images), SGD, _shuffled(_images)),
-        Workload("grid", "Grid-search NAS", len(_grid), SGD, _in_order(_grid)),
+        Workload("images", "Image classification", 14, SGD, _shuffled(_images)),
+        Workload("grid", "Grid-search NAS", 10, SGD, _in_order(_grid)),
         Workload("ensemble", "Ensemble", len(_members), SGD, _shuffled(_members)),
-        Workload("language", "Language modelling", len(_models), ADAM, _shuffled(_models)),
-        Workload("evolution", "Evolution NAS", 24, SGD, _evolution),
-        Workload("bayesian", "Bayesian NAS", 16, SGD, _bayesian),
+        Workload("language", "Language modelling", 8, ADAM, _shuffled(_models)),
+        Workload("evolution", "Evolution NAS", 12, SGD, _evolution),
+        Workload("bayesian", "Bayesian NAS", 10, SGD, _bayesian),
     )
 }
+LONG = Workload("long", "Long sequence", 100, SGD, _long, 300)

@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from modelkeeper.connection import Connection
-from modelkeeper.faults import KeeperWarning, warn
+from modelkeeper.faults import WRONG_REGISTRATION, KeeperWarning, warn
 from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.frontends.abilities import materialise, team_of
-from modelkeeper.lineage import name_of
+from modelkeeper.lineage import descended, name_of
 from modelkeeper.meta import read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
 from modelkeeper.run import EVERY, Run, identity_of
@@ -83,7 +83,8 @@ class ModelKeeperClient(Connection):
         Args:
             model: A model of a known framework. Its architecture, dtypes and devices are not changed.
             meta: What it will be trained for: data, task, tags; and which parents it would take: parents
-                (names or ids to prefer), exclude, minimum_similarity, policy.
+                (names or ids to prefer), exclude, most_parents (so many may lend, side by side: the model
+                then starts as their mean), minimum_similarity, policy.
             example_inputs: What the model runs on, if that cannot be found from the model itself.
             dry_run: Find and plan, but change nothing.
             calibrate: Examples of the data it will be trained on (tensors, pairs (x, y), dicts, a
@@ -168,8 +169,8 @@ class ModelKeeperClient(Connection):
         Args:
             model: A trained model. It is not changed.
             meta: data, task, tags; accuracy, or metrics={"val_loss": 0.3, ...}, or metric={"name", "value",
-                "lower_is_better"}; name, project, visibility; parent, if it is not the one that
-                `query_for_model` found for this model.
+                "lower_is_better"}; name, project, visibility; parent (an id or a name, or a list of several),
+                if it is not what `query_for_model` found for this model.
             example_inputs: What the model runs on, if that cannot be found from the model itself.
 
         Returns:
@@ -183,16 +184,15 @@ class ModelKeeperClient(Connection):
         started = self._starts.recall(model)
 
         def register(frontend: Frontend) -> Record | None:
-            with self.faults.guard("The model was not registered"):
+            with self.faults.guard("The model was not registered", WRONG_REGISTRATION):
                 registration = read_registration(meta, name_of(frontend, model))
-                if started is not None and not registration.parent:
-                    parent, similarity = started.parent or "", started.similarity
-                    registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
+                if started is not None:
+                    registration = descended(registration, started)
                 described = self.describe(model, example_inputs)
                 return self.keep(described, frontend.read(model), registration)
             return None
 
-        with self.faults.guard("The model was not registered"):
+        with self.faults.guard("The model was not registered", WRONG_REGISTRATION):
             return self.once(model, register)
         return None
 

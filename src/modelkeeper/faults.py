@@ -33,8 +33,9 @@ WRONG_USE: tuple[type[Exception], ...] = (
     InvalidMetric,
     InvalidSetting,
     UnknownFramework,
-    UnknownModel,
 )
+# A registration names its parents; a query nobody that must be there: what it misses went meanwhile.
+WRONG_REGISTRATION = (*WRONG_USE, UnknownModel)
 
 
 class KeeperWarning(UserWarning):

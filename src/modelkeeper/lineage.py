@@ -1,4 +1,4 @@
-"""Which parent did a model start from, also when it has been wrapped or copied since?
+"""Which parents did a model start from, also when it has been wrapped or copied since?
 
 A start is kept in mind by the model itself, as long as it lives, and written on it, if its front end can: a
 copy (of `copy.deepcopy`, of a running average, of another process) carries it along.
@@ -8,10 +8,13 @@ import contextlib
 import weakref
 from typing import Any
 
+import msgspec
+
 from modelkeeper.errors import UnknownFramework
 from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.frontends.abilities import behind, mark, mark_of
-from modelkeeper.warmstart.answer import Answer
+from modelkeeper.warmstart.answer import Answer, Parent
+from modelkeeper.zoo.records import Registration
 
 
 class Starts:
@@ -26,7 +29,8 @@ class Starts:
         frontend = frontend_for(model)
         with contextlib.suppress(TypeError):  # some models cannot be referred to weakly
             self._answers[behind(frontend, model)] = answer
-        mark(frontend, model, (self._zoo, answer.parent or "", repr(answer.similarity or 0.0)))
+        first, *more = [parent.id for parent in answer.parents] or [""]
+        mark(frontend, model, (self._zoo, first, repr(answer.similarity or 0.0), *more))
 
     def recall(self, model: Any) -> Answer | None:
         """The start of a model, or of the one that it is a copy of, if it was in this zoo."""
@@ -35,10 +39,29 @@ class Starts:
             known = self._answers.get(behind(frontend, model))
             if known is not None:
                 return known
-            zoo, parent, similarity = mark_of(frontend, model)
+            zoo, parent, similarity, *more = mark_of(frontend, model)
             if zoo == self._zoo:
-                return Answer(parent=parent, similarity=float(similarity))
+                near = float(similarity)
+                others = (Parent(id=other) for other in more)
+                parents = (Parent(id=parent, similarity=near), *others)
+                return Answer(parent=parent, similarity=near, parents=parents)
         return None
+
+
+def descended(registration: Registration, answer: Answer) -> Registration:
+    """What is said of a model that started so; if its parents are not said, they are those of the start."""
+    if registration.parent:
+        return registration
+    first, *more = [parent.id for parent in answer.parents] or [""]
+    return msgspec.structs.replace(
+        registration, parent=first, more_parents=tuple(more), similarity=answer.similarity
+    )
+
+
+def parents_said(answer: Answer) -> str | list[str]:
+    """What a model started from as `meta` says it: no id, one, or a list of several."""
+    ids = [parent.id for parent in answer.parents]
+    return ids if len(ids) > 1 else "".join(ids)
 
 
 def name_of(frontend: Frontend, model: Any) -> str:

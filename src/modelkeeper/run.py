@@ -29,9 +29,9 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidMetric, InvalidSetting, ModelRefused, NotFinite, RanksApart
-from modelkeeper.faults import Faults, warn
+from modelkeeper.faults import WRONG_REGISTRATION, Faults, warn
 from modelkeeper.frontends import Frontend, frontend_for
-from modelkeeper.lineage import name_of
+from modelkeeper.lineage import descended, name_of
 from modelkeeper.meta import read_registration
 from modelkeeper.policy.objective import Objective, by_rule
 from modelkeeper.policy.quality import Metric, number
@@ -189,7 +189,7 @@ class Run(Generic[M]):
             self.report(metrics, model=model)
         self.finished = True
         self._writer.stop()
-        with self._keeper.faults.guard("The model was not registered"):
+        with self._keeper.faults.guard("The model was not registered", WRONG_REGISTRATION):
             try:
                 self.record = self._keeper.once(self.model, self._end)
             except RanksApart:
@@ -227,15 +227,11 @@ class Run(Generic[M]):
         if metric is not None:
             measured["metric"] = metric
         said = read_registration(measured, name)
-        registration = msgspec.structs.replace(said, run=self.identity, finished=finished)
-        if not said.parent:
-            parent, similarity = self.answer.parent or "", self.answer.similarity
-            registration = msgspec.structs.replace(registration, parent=parent, similarity=similarity)
-        return registration
+        return descended(msgspec.structs.replace(said, run=self.identity, finished=finished), self.answer)
 
     def _end(self, frontend: "Frontend") -> "Record | None":
         """Register what the training has come to."""
-        with self._keeper.faults.guard("The model was not registered"):
+        with self._keeper.faults.guard("The model was not registered", WRONG_REGISTRATION):
             if self._version is None and not self.metrics:
                 warn("The model was not registered: run.report(accuracy=...) was never called.")
                 return None

@@ -160,6 +160,31 @@ def test_a_tree_shows_ancestors_and_descendants(family: dict[str, str]) -> None:
     assert lines[1].index("child") < lines[2].index("grandchild")
 
 
+def test_a_model_with_several_parents_is_registered_and_shown(family: dict[str, str], here: str) -> None:
+    both = ("--parent", "grandchild", "--parent", family["parent"])
+    child = register(f"{here}:net(12, 3)", "--name", "both", *both)
+    shown = said("show", "both")
+    assert (shown["parent"], shown["more_parents"]) == (family["grandchild"], [family["parent"]])
+    assert f"{family['grandchild']} and {family['parent']}" in run("show", "both").stdout
+    below = said("tree", "parent")["descendants"]
+    assert [each["record"]["name"] for each in below] == ["child", "both"]
+    assert below[0]["descendants"][0]["descendants"][0] == {
+        "record": shown, "ancestors": [], "descendants": [], "again": True
+    }  # fmt: skip
+    lines = run("tree", child).stdout.splitlines()
+    assert [line.split(" (")[0].strip("│├└─ ") for line in lines] == [
+        "parent", "both", "child", "grandchild", "both"
+    ]  # fmt: skip
+    assert lines[-1].endswith("[again]")
+    assert [each["name"] for each in said("tree", "both")["ancestors"]] == ["grandchild", "parent", "child"]
+
+
+def test_how_many_may_lend_is_an_option(family: dict[str, str], here: str) -> None:
+    found = said("query", f"{here}:net(12)", *META, "--most-parents", "1")
+    assert [each["id"] for each in found["parents"]] == [found["parent"]]
+    run("query", f"{here}:net(12)", "--most-parents", "9", code=2)
+
+
 @pytest.mark.parametrize("command", ["show", "tree", "remove", "pin", "unpin"])
 def test_a_wrong_id_names_near_ones(family: dict[str, str], command: str) -> None:
     error = run(command, "grandchidl", code=1).stderr

@@ -2,6 +2,7 @@
 
 import inspect
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from modelkeeper.errors import InvalidWeights, ModelRefused, UnknownModel
 from modelkeeper.meta import Query
 from modelkeeper.warmstart.loan import Loan
 from modelkeeper.zoo.records import Filter
+from tests.helpers.perceptrons import chain, computed, weights_of
 from tests.helpers.service import network, tensors, told
 
 ASKED = Query(data="digits", task="classification")
@@ -45,6 +47,28 @@ def test_a_wider_model_gets_gathered_weights(coordinator: Coordinator) -> None:
     assert {name: array.shape for name, array in lent.items()} == {
         name: tensor.shape for name, tensor in network(12).tensors.items() if name in lent
     }
+
+
+def test_two_models_lend_side_by_side(coordinator: Coordinator) -> None:
+    graphs = {"first": chain(8, 6), "second": chain(4, 8)}
+    weights = {name: weights_of(graph, seed) for seed, (name, graph) in enumerate(graphs.items())}
+    for name, graph in graphs.items():
+        coordinator.register(graph, told(name, 0.9), weights[name].items())
+    child = chain(13, 15)
+    found = coordinator.query(child, msgspec.structs.replace(ASKED, most_parents=2))
+    assert found.answer.exact
+    assert {parent.name for parent in found.answer.parents} == graphs.keys()
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    mean = (computed(weights["first"], x) + computed(weights["second"], x)) / 2
+    for _ in range(2):
+        lent = dict(found.weights())
+        assert lent.keys() == child.tensors.keys()
+        np.testing.assert_allclose(computed({name: lent[name] for name in child.tensors}, x), mean)
+    with found.lender() as lender:
+        assert lender is None  # several cannot be run as one
+    assert [coordinator.show(name).hits for name in graphs] == [1, 1]
+    alone = msgspec.structs.replace(ASKED, most_parents=1)
+    assert len(coordinator.query(child, alone).answer.parents) == 1
 
 
 def test_an_empty_zoo_is_a_cold_start(coordinator: Coordinator) -> None:

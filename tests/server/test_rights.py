@@ -168,6 +168,26 @@ def test_private_models_show_nowhere_as_parent_or_twin(keeper: Team) -> None:
         assert "hidden" not in str(reply)
 
 
+def test_private_models_show_nowhere_among_several_parents(keeper: Team) -> None:
+    ada, bob = keeper.join("ada"), keeper.join("bob")
+    secret = ada.register(GRAPH, told("hidden", visibility="private"), tensors(GRAPH).items()).record
+    seen = [
+        ada.register(GRAPH, told(name), tensors(GRAPH, seed).items()).record.id
+        for seed, name in enumerate(("one", "two"), 1)
+    ]
+    for name, parents in {"first": (secret.id, *seen), "last": (*seen, secret.id)}.items():
+        family = msgspec.structs.replace(told(name, parent=parents), similarity=0.5)
+        child = ada.register(GRAPH, family, tensors(GRAPH, 3).items()).record
+        assert child.parents == ada.show(name).parents == parents
+        for reply in (bob.show(name), bob.tree(name), bob.models(), bob.tree(seen[1])):
+            assert secret.id not in str(reply), reply
+        assert bob.show(name).parents == tuple(seen)
+        assert [record.id for record in bob.tree(name).ancestors] == seen
+        assert bob.show(name).similarity == (0.5 if name == "last" else None)
+    assert [each.record.name for each in bob.tree("two").descendants] == ["first", "last"]
+    assert [each.record.name for each in ada.tree(secret.id).descendants] == ["first", "last"]
+
+
 def test_who_had_to_make_room_is_told_to_those_who_may_see_it(tmp_path: Path) -> None:
     with team(tmp_path) as keeper:
         ada, bob = keeper.join("ada"), keeper.join("bob")

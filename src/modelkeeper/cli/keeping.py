@@ -115,7 +115,8 @@ def show(model: str, graph: bool, zoo: str | None, as_json: bool) -> None:
 def tree(model: str, zoo: str | None, as_json: bool) -> None:
     """Show what a model descends from, and what descends from it.
 
-    ID is as for `modelkeeper show`.
+    ID is as for `modelkeeper show`. A model that started from several stands below each of them; [again]
+    marks all places but the one where its own descendants stand.
 
     \b
       modelkeeper tree resnet20

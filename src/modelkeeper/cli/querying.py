@@ -21,6 +21,7 @@ from modelkeeper.cli.options import console, echo_json, json_option, progress, z
 from modelkeeper.cli.options import opened as opened_zoo
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.plugins import POLICIES
+from modelkeeper.zoo.records import MAX_PARENTS
 
 if TYPE_CHECKING:
     from modelkeeper.graph import Graph
@@ -39,6 +40,11 @@ _QUERY = (
         "--parent", "parents", multiple=True, metavar="ID", help="Prefer this model, by id or name."
     ),
     click.option("--exclude", multiple=True, metavar="ID", help="Do not take this model, by id or name."),
+    click.option(
+        "--most-parents",
+        type=click.IntRange(1, MAX_PARENTS),
+        help="So many models may lend, side by side: the model then starts as their mean.",
+    ),
     click.option(
         "--min-similarity",
         "minimum_similarity",
@@ -218,7 +224,9 @@ def _write(path: str, graph: "Graph", loan: "Loan", model: object) -> None:
 @click.option("--task", help="What it was trained for.")
 @click.option("--tag", "tags", multiple=True, help="A tag, to be found by.")
 @click.option("--name", help="What it is called. Default: the model's class, or the name of the file.")
-@click.option("--parent", metavar="ID", help="The model that it started from.")
+@click.option(
+    "--parent", multiple=True, metavar="ID", help="The model that it started from; several: all of them."
+)
 @click.option("--project", help="The project that it belongs to.")
 @click.option("--visibility", help="Who may see it: public, project or private.")
 @shapes_option(_INPUT)

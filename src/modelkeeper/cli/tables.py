@@ -16,7 +16,7 @@ from rich.tree import Tree
 
 from modelkeeper.coordinator.base import Lineage
 from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
-from modelkeeper.text import ago, count, printable, size
+from modelkeeper.text import ago, count, enumeration, printable, size
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
 from modelkeeper.zoo.zoo import Registered
@@ -52,9 +52,8 @@ def records(shown: Sequence[Record], total: int) -> RenderableType:
 def record(model: Record, files: str) -> RenderableType:
     """All that the zoo knows of one model."""
     now = time.time()
-    parent = model.parent
-    if parent and model.similarity is not None:
-        parent += f", similarity {model.similarity:.3f}"
+    near = f" (similarity {model.similarity:.3f})" if model.similarity is not None else ""
+    started = enumeration([parent + (near if parent == model.parent else "") for parent in model.parents])
     lines = {
         "id": model.id,
         "name": model.name,
@@ -67,7 +66,7 @@ def record(model: Record, files: str) -> RenderableType:
         "framework": model.framework,
         "parameters": f"{model.parameters:,}",
         "size": f"{size(model.bytes)} ({model.bytes:,} bytes)",
-        "started from": parent or "its own initial values",
+        "started from": started or "its own initial values",
         "lent": f"{model.hits:,} times" + (f", last {ago(now - model.last_used)}" if model.hits else ""),
         "registered": f"{_date(model.created)} ({ago(now - model.created)}) by {model.owner}",
         "seen by": model.visibility + (f", project {model.project}" if model.project else ""),
@@ -80,19 +79,42 @@ def record(model: Record, files: str) -> RenderableType:
 
 
 def lineage(family: Lineage) -> RenderableType:
-    """A model below all that it descends from, above all that descends from it."""
-    root: Tree | None = None
-    at: Tree | None = None
-    for ancestor in reversed(family.ancestors):
-        at = _branch(at, ancestor)
-        root = root or at
-    here = _branch(at, family.record, "bold")
-    waiting = [(here, child) for child in reversed(family.descendants)]
+    """A model below all that it descends from, above all that descends from it.
+
+    Whoever has several parents stands below each of them; [again] says that what follows stands elsewhere.
+    """
+    known = {member.id: member for member in (family.record, *family.ancestors)}
+    children: dict[str, list[Record]] = {}
+    for member in known.values():
+        for parent in member.parents:
+            children.setdefault(parent, []).append(member)
+    first = [member for member in known.values() if not known.keys() & set(member.parents)]
+    trees: list[RenderableType] = []
+    waiting: list[tuple[Tree | None, str, Record]]
+    waiting = [(None, "", member) for member in reversed(first or [*known.values()][-1:])]
+    seen: set[str] = set()
     while waiting:
-        above, child = waiting.pop()
-        branch = _branch(above, child.record)
-        waiting += [(branch, grandchild) for grandchild in reversed(child.descendants)]
-    return root or here
+        at, parent, member = waiting.pop()
+        again, here = member.id in seen, member.id == family.record.id
+        branch = _branch(at, member, parent, "bold" if here else "", again=again)
+        if at is None:
+            trees.append(branch)
+        seen.add(member.id)
+        if here and not again:
+            _descendants(branch, family)
+        elif not here and not again:
+            waiting += [(branch, member.id, child) for child in reversed(children[member.id])]
+    return Group(*trees)
+
+
+def _descendants(at: Tree, family: Lineage) -> None:
+    """Put what descends from a model below it."""
+    waiting = [(at, family)]
+    while waiting:
+        above, member = waiting.pop()
+        for child in member.descendants:
+            branch = _branch(above, child.record, member.record.id, again=child.again)
+            waiting.append((branch, child))
 
 
 def registered(outcome: Registered, notes: Iterable[str] = ()) -> RenderableType:
@@ -158,7 +180,7 @@ def stats(counts: Mapping[str, Any]) -> RenderableType:
         "architectures": f"{counts['architectures']:,}",
         "parameters": count(counts["parameters"]),
         "size": size(counts["bytes"]) + room,
-        "warm starts": f"{counts['hits']:,}",
+        "lent": f"{counts['hits']:,} times",
         "states": ", ".join(f"{name} {number:,}" for name, number in sorted(counts["states"].items())),
     }
     table = _table("task", "data", "models", "lent")
@@ -181,11 +203,14 @@ def quality(model: Record) -> str:
     return f"{model.metric} {model.value:.4g}" if model.value is not None else ""
 
 
-def _branch(above: Tree | None, model: Record, style: str = "") -> Tree:
-    near = f", similarity {model.similarity:.3f}" if model.similarity is not None else ""
+def _branch(above: Tree | None, model: Record, parent: str, style: str = "", *, again: bool = False) -> Tree:
+    """A model below one of its parents; how similar it is to it is known of the first alone."""
+    said = model.similarity is not None and parent in ("", model.parent)
+    near = f", similarity {model.similarity:.3f}" if said else ""
     data = f" on {model.data}" if model.data else ""
     state = "" if model.state == ACTIVE else f" [{model.state}]"
-    label = Text(printable(f"{model.name} ({model.id}): {quality(model)}{data}{near}{state}"), style)
+    more = " [again]" if again else ""
+    label = Text(printable(f"{model.name} ({model.id}): {quality(model)}{data}{near}{state}{more}"), style)
     return Tree(label) if above is None else above.add(label)
 
 

@@ -8,7 +8,7 @@ the contract suite (tests/coordinator/test_contract.py) see that both coordinato
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -195,18 +195,18 @@ class ServedCoordinator(Coordinator, Protocol):
         self,
         graph: "Graph",
         query: "Query",
-        parent: str,
+        parents: Sequence[str],
         viewer: "Viewer | None" = None,
         *,
         plan: "Decisions | None" = None,
     ) -> ServedLoan:
-        """What a parent that is known by its id lends to a model: the weights that `query` found, again.
+        """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
         With the plan that `query` made for just these, none is made.
 
         Raises:
-            UnknownModel: There is no such model, or it is not there any more.
-            CorruptWeights: Its file is damaged.
+            UnknownModel: One of them is not there, or not any more.
+            CorruptWeights: The file of one is damaged.
         """
 
     def register(

@@ -12,7 +12,7 @@ queries and registrations need (NumPy, matching, transforming) is imported when 
 import math
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,8 @@ from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel
 from modelkeeper.graph import Graph
 from modelkeeper.settings import Settings
-from modelkeeper.warmstart.answer import Answer
+from modelkeeper.text import enumeration
+from modelkeeper.warmstart.answer import Answer, Parent
 from modelkeeper.zoo.gc import Swept, sweep
 from modelkeeper.zoo.records import (
     ACTIVE,
@@ -85,7 +86,8 @@ class LocalCoordinator:
             runners_up: Look for more candidates than the choice needs, to explain it.
             seconds: After so many a search ends with what it has found; the answer then says so.
         """
-        from modelkeeper.coordinator.search import Clock, Request, Search
+        from modelkeeper.coordinator.candidates import Request
+        from modelkeeper.coordinator.search import Clock, Search
         from modelkeeper.matching import prepare
         from modelkeeper.policy.selection import Choice
 
@@ -112,10 +114,9 @@ class LocalCoordinator:
                 choice = Choice(None, "the models that fit best could not be read")
                 continue  # with one fewer to choose from
             clock("read")
-            if not dry_run:
-                for lender in lenders.candidates:
-                    self._lent(pool.records[lender.id], lender.similarity, viewer)
             answer = search.answer(pool, choice, lenders, warnings)
+            if not dry_run:
+                self._lent(answer, viewer)
             return LocalLoan(answer, lenders.plan, sources, partial(self.zoo.program, parents[0]))
         return LocalLoan(search.answer(pool, choice, warnings=warnings))
 
@@ -123,34 +124,55 @@ class LocalCoordinator:
         self,
         graph: Graph,
         query: "Query",
-        parent: str,
+        parents: Sequence[str],
         viewer: Viewer | None = None,
         *,
         plan: "Decisions | None" = None,
     ) -> LocalLoan:
-        """What a parent that is known by its id lends to a model: the weights that `query` found, again.
+        """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
         With the plan that `query` made for just these, none is made.
 
         Raises:
-            UnknownModel: There is no such model, or it is not there any more.
-            CorruptWeights: Its file is damaged.
+            UnknownModel: One of them is not there, or not any more.
+            CorruptWeights: The file of one is damaged.
         """
-        from modelkeeper.coordinator.search import plan_from
+        records = [self.show(parent, viewer) for parent in parents]
+        for record in records:
+            if record.state != ACTIVE:
+                raise UnknownModel(record.id)
+        return self._loan_of(records, graph, query, plan)
 
-        record = self.show(parent, viewer)
-        if record.state != ACTIVE:
-            raise UnknownModel(parent)
+    def _loan_of(
+        self, records: Sequence[Record], graph: Graph, query: "Query", plan: "Decisions | None"
+    ) -> LocalLoan:
+        """What models that are there lend, together if they are several.
+
+        Raises:
+            InvalidWeights: They do not fit side by side, or not for this task.
+        """
+        from modelkeeper.coordinator.candidates import same_task
+        from modelkeeper.coordinator.search import plan_from, plan_side_by_side
+
+        graphs = [self.zoo.catalog.graph(record.graph) for record in records] if plan is None else []
+        if plan is None and len(records) == 1:
+            plan = plan_from(records[0], graphs[0], graph, query)
+        elif plan is None and all(same_task(record, query) for record in records):
+            plan = plan_side_by_side(graphs, graph, query)
         if plan is None:
-            plan = plan_from(record, self.zoo.catalog.graph(record.graph), graph, query)
-        return LocalLoan(Answer(parent=record.id), plan, [self.zoo.weights(record)])
+            names = enumeration([record.name for record in records])
+            raise InvalidWeights("parents", f"{names} do not fit side by side into the model")
+        parents = tuple(Parent(id=record.id, name=record.name) for record in records)
+        answer = Answer(parent=records[0].id, parents=parents)
+        return LocalLoan(answer, plan, [self.zoo.weights(record) for record in records])
 
-    def _lent(self, parent: Record, similarity: float, viewer: Viewer | None) -> None:
-        """Count that a parent lent its weights, and write it into the log."""
+    def _lent(self, answer: Answer, viewer: Viewer | None) -> None:
+        """Count for each parent that it lent its weights, and write it into the log."""
         now, user = time.time(), viewer.user if viewer else ""
-        detail = f"{parent.name} lent its weights, similarity {similarity:.3f}"
-        event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
-        self.zoo.catalog.lent(parent.id, now, event)
+        for parent in answer.parents:
+            detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
+            event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
+            self.zoo.catalog.lent(parent.id, now, event)
 
     # -- register and the rest ------------------------------------------------------------------
 

@@ -27,6 +27,6 @@ class ZooSource:
 
     def another(self, graph: Graph, than: Answer) -> Loan | None:
         """What the best of all others lends, if there is one."""
-        others = (*self._query.exclude, than.parent or "")
+        others = (*self._query.exclude, *(parent.id for parent in than.parents))
         loan = self._coordinator.query(graph, msgspec.structs.replace(self._query, exclude=others))
         return None if loan.answer.cold else loan

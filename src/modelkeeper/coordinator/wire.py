@@ -1,7 +1,7 @@
 """What do a coordinator and those who call it over HTTP say to each other?
 
     POST /v1/query                          a graph and which parents it would take  ->  Answer
-    POST /v1/weights                        a graph and the parent of an answer      ->  safetensors, gathered
+    POST /v1/weights                        a graph and the parents of an answer     ->  safetensors, gathered
     GET  /v1/weights/{key}/checksum         SHA-256 of a stream that has ended
     GET  /v1/models, /v1/find, /v1/stats    records and counts
     GET  /v1/models/{id}[/tree|/graph|/model.safetensors]
@@ -17,15 +17,16 @@ coordinator may be restarted at any moment, and whoever calls goes on where the 
 
 import hashlib
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from modelkeeper import errors
-from modelkeeper.errors import ModelKeeperError
+from modelkeeper.errors import InvalidMeta, ModelKeeperError
 from modelkeeper.meta import Query
-from modelkeeper.zoo.records import Registration
+from modelkeeper.zoo.records import MAX_PARENTS, Registration, is_id
 from modelkeeper.zoo.zoo import Registered
 
 PREFIX = "/v1"
@@ -51,12 +52,34 @@ class QueryRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     runners_up: bool = False
 
 
-class WeightsRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Gather the weights of a model from the parent that a query found."""
+class WeightsRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Gather the weights of a model from the parents that a query found."""
 
     graph: msgspec.Raw
     query: Query = Query()
     parent: str
+    parents: tuple[str, ...] = ()  # all of them, `parent` first; (): it is the only one
+
+    @classmethod
+    def of(cls, graph: bytes, query: Query, parents: Sequence[str]) -> "WeightsRequest":
+        """The request for what these lend together: of one as services of any age know it."""
+        several = tuple(parents) if len(parents) > 1 else ()
+        return cls(graph=msgspec.Raw(graph), query=query, parent=parents[0], parents=several)
+
+    def all_parents(self) -> tuple[str, ...]:
+        """The parents, if they are ids, and no more than a model may have.
+
+        Raises:
+            InvalidMeta: They are not.
+        """
+        parents = self.parents or (self.parent,)
+        for parent in parents:
+            if not is_id(parent):
+                raise InvalidMeta("parent", repr(parent[:80]), "give the id that the answer names")
+        if parents[0] != self.parent or len(set(parents)) < len(parents) or len(parents) > MAX_PARENTS:
+            advice = f"give `parent` first, each once, and at most {MAX_PARENTS}"
+            raise InvalidMeta("parents", repr(parents[:2])[:80], advice)
+        return parents
 
 
 class UploadRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,9 +151,9 @@ def _class_of(name: str, status: int) -> type[ModelKeeperError] | None:
     return next(below, named)
 
 
-def weights_key(parent_checksum: str, graph: bytes, query: Query) -> str:
-    """Names what `POST /v1/weights` streams: the same key is the same bytes."""
-    asked = f"{parent_checksum}\n{query.data}\n{query.task}\n".encode()
+def weights_key(checksums: Iterable[str], graph: bytes, query: Query) -> str:
+    """Names what `POST /v1/weights` streams, by its parents' checksums: the same key is the same bytes."""
+    asked = f"{' '.join(checksums)}\n{query.data}\n{query.task}\n".encode()
     if query.frozen:
         asked += msgspec.json.encode(query.frozen) + b"\n"
     return hashlib.sha256(asked + graph).hexdigest()

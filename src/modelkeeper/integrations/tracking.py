@@ -147,6 +147,9 @@ def facts_of(answer: "Answer") -> dict[str, str | float]:
             "exact": str(answer.exact).lower(),
             "transferred": answer.transferred,
         }
+        if len(answer.parents) > 1:
+            ids = ", ".join(parent.id for parent in answer.parents)
+            known |= {"parents": ids, "parent_names": answer.parents_named}
     return {PREFIX + name: value for name, value in known.items()}
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelkeeper.client import ModelKeeperClient
 from modelkeeper.integrations.tracking import facts_of, log_facts, trackers
+from modelkeeper.lineage import parents_said
 from modelkeeper.meta import read_training
 from modelkeeper.policy.objective import by_name, numbers
 from modelkeeper.run import EVERY, Run
@@ -38,7 +39,8 @@ class WarmTraining:
     Args:
         client: Of the zoo that lends, and that keeps what was trained; or where that zoo is: a folder, an
             address. Default: as for `ModelKeeperClient`.
-        meta: data, task, tags, fold; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        meta: data, task, tags, fold; name, project, visibility; parents, exclude, most_parents,
+            minimum_similarity, policy.
         monitor: The metric that states of the model are compared by, as the tool calls it. Default: accuracy;
             else the only metric; else the loss; never one that was measured on the data trained on.
         mode: "min" or "max", where the name of the metric does not tell.
@@ -77,9 +79,10 @@ class WarmTraining:
         self._query, self._example_inputs, self._register = query, example_inputs, register
         self._trackers = trackers(track)
         self.run: Run[Any] | None = None
-        self.key = self.parent = ""  # what the training is called, and what it started from: see `begin`
+        self.key = ""  # what the training is called
+        self.parent: str | list[str] = ""  # what it started from, as `meta` says it: see `begin`
         # The trainings of models that have begun, and their parents: see `knows`.
-        self._known: weakref.WeakKeyDictionary[Any, tuple[str, str]] = weakref.WeakKeyDictionary()
+        self._known: weakref.WeakKeyDictionary[Any, tuple[str, str | list[str]]] = weakref.WeakKeyDictionary()
 
     @property
     def answer(self) -> "Answer | None":
@@ -103,7 +106,7 @@ class WarmTraining:
         model: Any,
         *,
         key: str = "",
-        parent: str = "",
+        parent: str | list[str] = "",
         resumed: bool = False,
         meta: Mapping[str, Any] | None = None,
         example_inputs: Any = None,
@@ -113,7 +116,7 @@ class WarmTraining:
         Args:
             model: Before an optimizer is built on it, and before it is wrapped.
             key: What the tool calls the training, if it may go on later: see `ModelKeeperClient.start`.
-            parent: What a training that goes on had started from.
+            parent: What a training that goes on had started from: `parent` of the one before.
             resumed: It goes on, from a checkpoint, or with a model that this `knows` (which keeps its key and
                 its parent): the model is left as it is.
             meta: What is known of this training besides, e.g. its name.
@@ -137,7 +140,7 @@ class WarmTraining:
                 **self._arguments,
                 **self._query,
             )
-            self.parent = self.parent or self.run.answer.parent or ""
+            self.parent = self.parent or parents_said(self.run.answer)
             with contextlib.suppress(TypeError):  # it cannot be referred to weakly
                 self._known[model] = self.key, self.parent
         with self.client.faults.guard("How the training starts was not logged", ()):

@@ -1,26 +1,25 @@
 """Which loans does a service remember between two requests? What `/query` planned, `/weights` streams.
 
     loans.remember(graph_bytes, query, loan)                what a query planned, for the request that follows
-    key, loan = loans.find(graph_bytes, query, parent)      its weights: planned once, not again
+    key, loan = loans.find(graph_bytes, query, parents)     its weights: planned once, not again
     loans.stream(key, loan, total, start)                   their bytes; at the end their checksum is known
 
 All of it is memory that may be lost at any moment: a service that restarts plans again, and gives the same
-bytes. Who may see a parent, and whether it lends, is asked anew for every request. Of a loan that nobody has
+bytes. Who may see parents, and whether they lend, is asked anew for every request. Of a loan that nobody has
 fetched the plan is kept alone: a file that is mapped into memory would take up the disk after it is deleted.
 """
 
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from modelkeeper.coordinator.base import ServedCoordinator, ServedLoan
 from modelkeeper.coordinator.wire import weights_key
-from modelkeeper.errors import InvalidMeta
 from modelkeeper.meta import Query
 from modelkeeper.server.graphs import read_graph
-from modelkeeper.zoo.records import Viewer, is_id
+from modelkeeper.zoo.records import Viewer
 
 if TYPE_CHECKING:
     from modelkeeper.transform import Decisions
@@ -69,24 +68,24 @@ class Loans:
 
     def remember(self, graph: bytes, query: Query, loan: ServedLoan) -> None:
         """Keep what a query planned, for the request of its weights."""
-        parent = loan.answer.parent
-        if parent is not None and loan.plan is not None and not loan.answer.dry_run:
-            self._planned.put(_plan_key(parent, graph, query), loan.plan, len(graph))
+        if loan.plan is not None and not loan.answer.dry_run:
+            ids = [parent.id for parent in loan.answer.parents]
+            self._planned.put(_plan_key(ids, graph, query), loan.plan, len(graph))
 
-    def find(self, graph: bytes, query: Query, parent: str, viewer: Viewer | None) -> tuple[str, ServedLoan]:
-        """What a parent lends to a model, and the name of just these bytes.
+    def find(
+        self, graph: bytes, query: Query, parents: Sequence[str], viewer: Viewer | None
+    ) -> tuple[str, ServedLoan]:
+        """What parents (ids) lend to a model together, and the name of just these bytes.
 
         Raises:
-            UnknownModel: There is no such parent that the viewer may see, or it lends to nobody any more.
+            UnknownModel: One of them is not there for the viewer, or lends to nobody any more.
         """
-        if not is_id(parent):
-            raise InvalidMeta("parent", repr(parent[:80]), "give the id that the answer names")
-        record = self._coordinator.show(parent, viewer)
-        key = weights_key(record.checksum, graph, query)
-        loan = self._begun.get(key)  # a stream that was begun goes on, whatever became of the parent since
+        checksums = [self._coordinator.show(parent, viewer).checksum for parent in parents]
+        key = weights_key(checksums, graph, query)
+        loan = self._begun.get(key)  # a stream that was begun goes on, whatever became of the parents since
         if loan is None:
-            plan = self._planned.get(_plan_key(record.id, graph, query))
-            loan = self._coordinator.lend(read_graph(graph), query, record.id, viewer, plan=plan)
+            plan = self._planned.get(_plan_key(parents, graph, query))
+            loan = self._coordinator.lend(read_graph(graph), query, parents, viewer, plan=plan)
         self._begun.put(key, loan)
         return key, loan
 
@@ -107,6 +106,6 @@ class Loans:
         return self._checksums.get(key)
 
 
-def _plan_key(parent: str, graph: bytes, query: Query) -> str:
-    """Names a plan: by the id of the parent, as models with the same weights may have other graphs."""
-    return weights_key(parent, graph, query)
+def _plan_key(parents: Sequence[str], graph: bytes, query: Query) -> str:
+    """Names a plan: by the ids of the parents, as models with the same weights may have other graphs."""
+    return weights_key(parents, graph, query)

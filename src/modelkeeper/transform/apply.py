@@ -133,14 +133,18 @@ class _Run:
                 self._plan.pairs[entry.like or entry.tensor], self._layouts.get(tensor.name)
             )
             if isinstance(made, Laid):
-                return Laid(made.array.astype(dtype, copy=False), made.layout)
+                return Laid(self._doubled(entry, made.array).astype(dtype, copy=False), made.layout)
         elif entry.value == "identity":
             made = self._identity(entry, tensor)
         elif entry.value == "neutral":
             made = np.full(tensor.shape, np.sqrt(1.0 + self._epsilon(entry)))
         else:
             made = np.full(tensor.shape, 1.0 if entry.value == "one" else 0.0)
-        return made.astype(dtype, copy=False)
+        return self._doubled(entry, made).astype(dtype, copy=False)
+
+    def _doubled(self, entry: Entry, made: Array) -> Array:
+        """A tensor as it was made, or twice that: see `gates`."""
+        return made + made if entry.tensor in self._plan.doubled else made
 
     def _source(self, tensor: Tensor) -> Array:
         """Read a tensor of the parent and check that it is what the parent's graph says."""

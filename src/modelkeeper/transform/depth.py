@@ -6,6 +6,7 @@ They are to change nothing at first, and to be able to learn:
                             branch is a copy of a neighbouring branch, or stays as it was initialised
     a layer on the way      the identity: a projection of each unit onto itself, a norm that undoes itself
     a concatenation         what is new is read with weight zero (that follows from the spaces)
+    a gate                  half open, and what it gates is twice as large (see `gates`)
 
 Zero goes only where another path into the sum is alive, or the layer could never learn.
 
@@ -27,6 +28,7 @@ from modelkeeper.graph.vocabulary import (
     SCALE,
     read_step,
 )
+from modelkeeper.transform.gates import Gate, find_gates
 from modelkeeper.transform.windows import keeps_places
 
 
@@ -49,10 +51,14 @@ class Depth:
         self._readers = consumers(child)
         self.layers: dict[int, Inserted] = {}
         self.silent: set[int] = set()  # nodes of branches that add nothing
+        self.doubled: set[str] = set()  # tensors that make up for gates which are half open
         self._main: dict[int, int] = {}  # an inserted node -> which of its inputs carries the data
         for number, layer in enumerate(child.layers):
             if number not in matched and layer.kind == ADD and len(layer.inputs) == 2:
                 self._add(number, layer)
+        for gate in find_gates(child, matched, self._ancestors):
+            if gate.product not in self.silent:
+                self._open(gate)
         for number, layer in enumerate(child.layers):
             if number not in matched and layer.inputs:
                 self._rest(number, layer)
@@ -107,6 +113,16 @@ class Depth:
         self.layers[last] = Inserted(
             "zero", counterparts.get(last, -1), why="the branch adds nothing at first"
         )
+
+    def _open(self, gate: Gate) -> None:
+        """Let a new gate begin half open: what decides about it is zero at its end."""
+        self._main[gate.product] = gate.main
+        self.silent |= gate.branch
+        self.doubled |= gate.doubled
+        for node in gate.branch:
+            if self._graph.layers[node].tensors:
+                self.layers[node] = Inserted("kept", why="decides about a gate that is half open at first")
+        self.layers[gate.last] = Inserted("zero", why="the gate is half open at first")
 
     def _rest(self, number: int, layer: Layer) -> None:
         """Decide for a new layer that is in no new branch: identity, neutral, or kept as it was."""

@@ -20,6 +20,7 @@ from modelkeeper.transform.maps import Maps, Verdict
 from modelkeeper.transform.merge import Merge, find_merges
 from modelkeeper.transform.pairing import Pairs, Partners, TensorPair, pair_tensors, spaces_of
 from modelkeeper.transform.plan import Entry
+from modelkeeper.transform.spread import Spread, find_spreads
 from modelkeeper.transform.windows import grows_with_padding
 
 FROZEN = "frozen"  # why a tensor is kept that its user does not want trained
@@ -56,16 +57,24 @@ class Lending:
                 else:
                     self.pairs.setdefault(name, self.composites.weights.get(name, pair))
         self.merges = find_merges(parent, child, self.partner)
-        self.taken_over: dict[str, Merge | Composite] = {**self.merges.of, **self.composites.of}
+        self.taken_over: dict[str, Merge | Composite | Spread] = {**self.merges.of, **self.composites.of}
         for name, pair in self.merges.pairs.items():
             if name not in self.fresh:
                 self.pairs[name] = pair
         self.epsilons = find_epsilons(parent, child, self.partner, self.pairs)
         self.pairs |= self.epsilons.pairs
+        spreads = find_spreads(
+            parent,
+            child,
+            self.partner,
+            {n: p for n, p in self.pairs.items() if p.parent.name not in self.taken_over},
+        )
+        self.taken_over |= spreads.of
+        self.pairs |= spreads.pairs
         self.partners = Partners(self.pairs)
         self._inherit()
         fills = Fills(child, self.partner.keys(), self.depth.silent)
-        self.maps = Maps(parent, child, self.partners, fills, seed)
+        self.maps = Maps(parent, child, self.partners, fills, seed, spreads.whole)
 
     def _inherit(self) -> None:
         """Give spaces that only inserted layers know the partner of the space that runs into the layer."""
@@ -138,7 +147,10 @@ class Lending:
         why = next(iter(doubts), "") or next(iter(reasons), "")
         merge = self.taken_over.get(pair.parent.name)
         other = self.epsilons.of.get(pair.child.name)
-        why = "; ".join(filter(None, (why, merge.why if merge else "", other.why if other else "")))
+        twice = (
+            "twice as large, for a gate that is half open" if pair.child.name in self.depth.doubled else ""
+        )
+        why = "; ".join(filter(None, (why, merge.why if merge else "", other.why if other else "", twice)))
         return entry(action, not doubts and not composed, why, source=pair.parent.name)
 
     def _judge(self, number: int, child_axis: Axis, parent_axis: Axis) -> Verdict:

@@ -7,7 +7,7 @@ unit as a whole, which is never exact.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,15 +38,23 @@ COPIED = Verdict("copied", True)
 class Maps:
     """The unit maps between two graphs, each made once."""
 
-    def __init__(self, parent: Graph, child: Graph, partners: Partners, fills: Fills, seed: int) -> None:
+    def __init__(
+        self,
+        parent: Graph,
+        child: Graph,
+        partners: Partners,
+        fills: Fills,
+        seed: int,
+        whole: Mapping[int, Product],  # the child's spaces that are products of the parent's: see `spread`
+    ) -> None:
         self._parent, self._child, self._partners, self._seed = parent, child, partners, seed
-        self._fills = fills
+        self._fills, self._products = fills, whole
         self._spaces: dict[tuple[int, int], UnitMap] = {}
         self._directions: set[tuple[str, Expression]] | None = None
 
     def anew(self) -> "Maps":
         """The maps of the same two graphs, with no unit map made yet: for another importance."""
-        return Maps(self._parent, self._child, self._partners, self._fills, self._seed)
+        return Maps(self._parent, self._child, self._partners, self._fills, self._seed, self._products)
 
     # -- judging --------------------------------------------------------------------------------
 
@@ -77,6 +85,8 @@ class Maps:
                 return Verdict(_action(child_size, parent_size), False, why)
             case _, None:
                 return Verdict("widened", True, "a part that the parent does not have is not read")
+            case Atom(child_space), Product() if self._products.get(child_space) == parent_expression:
+                return self._judge_product(child_space, parent_expression)
             case _:
                 assert parent_expression is not None
                 action = _action(child_expression.size, parent_expression.size)
@@ -106,6 +116,14 @@ class Maps:
                 return Verdict("widened", True, f"{change}, filled with {fill.new}")
             return Verdict("widened", False, f"{change}, no multiple, but: {doubt}")
         return Verdict("widened", True, change)
+
+    def _judge_product(self, child_space: int, product: Product) -> Verdict:
+        """Judge what happens to the units of a product of the parent that are one space in the child."""
+        space = self._child.spaces[child_space]
+        if space.size == product.size:
+            return COPIED
+        action, change = _action(space.size, product.size), f"{product.size} units became {space.size}"
+        return Verdict(action, action == "widened" and not space.pins and not space.averaged, change)
 
     # -- gathering ------------------------------------------------------------------------------
 
@@ -183,6 +201,9 @@ class Maps:
                 return index, factor
             case Concat(child_parts), Concat() | Atom() | Product():
                 return self._concat(child_parts, parent_expression, degrees, role, importance)
+            case Atom(child_space), Product() if self._products.get(child_space) == parent_expression:
+                unit_map = self._whole(child_expression, parent_expression)
+                return unit_map.source, unit_map.share ** degrees.get(child_space, 0)
             case _:
                 assert parent_expression is not None
                 unit_map = self._whole(child_expression, parent_expression)

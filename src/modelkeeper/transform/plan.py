@@ -23,6 +23,7 @@ from modelkeeper.transform.epsilon import OtherEpsilon
 from modelkeeper.transform.maps import Maps
 from modelkeeper.transform.merge import Merge
 from modelkeeper.transform.pairing import TensorPair
+from modelkeeper.transform.spread import Spread
 
 ACTIONS = ("copied", "widened", "narrowed", "resized", "joined", "inserted", "kept")
 
@@ -115,9 +116,10 @@ class Plan(Decisions, frozen=True, dict=True, kw_only=True):
     maps: Maps
     seed: int = 0
     noise: float = 0.0  # on inserted identities, in units of 1 / √(weights that make a unit)
-    merges: dict[str, Merge | Composite] = {}  # by the parent's tensor: a neighbour's part goes into it
+    merges: dict[str, Merge | Composite | Spread] = {}  # by the parent's tensor: a neighbour's part goes in
     epsilons: dict[str, OtherEpsilon] = {}  # by the child's tensor: what makes up for another epsilon
     frozen: frozenset[str] = frozenset()  # tensors of the child that keep their values, as its user wants it
+    doubled: frozenset[str] = frozenset()  # tensors of the child that make up for a gate that is half open
     rewired: float = 0.0  # which fraction of the child's layers is fed with something else than in the parent
 
 

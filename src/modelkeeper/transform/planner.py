@@ -91,6 +91,7 @@ def make_plan(
             merges=lending.taken_over,
             epsilons=lending.epsilons.of,
             frozen=kept,
+            doubled=frozenset(lending.depth.doubled),
             rewired=_rewired(lending),
         )
 

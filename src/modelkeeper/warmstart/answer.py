@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.frontends.fit_tasks import Calibration
+from modelkeeper.text import enumeration
 from modelkeeper.warmstart.advice import Advice
 from modelkeeper.warmstart.race.rules import Race
 
@@ -93,6 +94,11 @@ class Answer(Struct, frozen=True, kw_only=True):
     def cold(self) -> bool:
         """Does the training start from its own initial values?"""
         return self.parent is None
+
+    @property
+    def parents_named(self) -> str:
+        """The names of all parents, in words: A and B."""
+        return enumeration([parent.name for parent in self.parents])
 
     @property
     def accuracy(self) -> float | None:

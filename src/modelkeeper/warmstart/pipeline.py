@@ -32,6 +32,7 @@ from modelkeeper.frontends.protocol import Examples, Frontend, runner_of
 from modelkeeper.graph import Graph
 from modelkeeper.layouts import Laid
 from modelkeeper.transform import apply
+from modelkeeper.warmstart.advice import Advice, once_calibrated
 from modelkeeper.warmstart.answer import Answer, Rival
 from modelkeeper.warmstart.calibration import calibrated
 from modelkeeper.warmstart.holding import held
@@ -153,34 +154,44 @@ class Outcome(Generic[L_co]):
         """The answer that goes with the start that was taken."""
         answer, race = self.answer, self.race
         if race is None:
-            return msgspec.structs.replace(answer, calibration=self.calibration)
+            return self._calibrated(answer)
         if race.winner == COLD:
             return _lost(answer, race)
         if race.winner == CALIBRATED:
-            return msgspec.structs.replace(answer, probe=race, calibration=self.calibration)
+            return self._calibrated(msgspec.structs.replace(answer, probe=race))
         if race.winner == SHRUNK:
             doubts = (*answer.doubts, "the weights were shrunk and perturbed")
-            return msgspec.structs.replace(answer, probe=race, exact=False, doubts=doubts)
+            advice = Advice(why="the weights were shrunk and perturbed")
+            return msgspec.structs.replace(answer, probe=race, exact=False, doubts=doubts, advice=advice)
         if race.winner == SECOND and self.second is not None:
             warnings = (*answer.warnings, *self.second.warnings)
             return msgspec.structs.replace(self.second, probe=race, warnings=warnings, seconds=answer.seconds)
         return msgspec.structs.replace(answer, probe=race)
 
+    def _calibrated(self, answer: Answer) -> Answer:
+        """The answer with what was fitted, if anything was; if that was kept, less is to be trained."""
+        kept = self.calibration is not None and self.calibration.kept
+        advice = once_calibrated(answer.advice) if kept else answer.advice
+        return msgspec.structs.replace(answer, calibration=self.calibration, advice=advice)
+
 
 def _lost(answer: Answer, race: Race) -> Answer:
-    """The answer of a parent that was not ahead of a cold start by enough."""
-    parent = Rival(
-        id=answer.parent or "",
-        name=answer.parent_name,
-        similarity=answer.similarity or 0.0,
-        metric=answer.metric,
-        value=answer.value,
-        framework=answer.framework,
-        why="lost the race against a cold start",
+    """The answer of parents that were not ahead of a cold start by enough."""
+    parents = (
+        Rival(
+            id=parent.id,
+            name=parent.name,
+            similarity=parent.similarity or 0.0,
+            metric=parent.metric,
+            value=parent.value,
+            framework=parent.framework,
+            why="lost the race against a cold start",
+        )
+        for parent in answer.parents
     )
     return Answer(
-        reason=f"in a race of a few steps, starting from {answer.parent_name} was not ahead by enough",
-        runners_up=(parent, *answer.runners_up),
+        reason=f"in a race of a few steps, starting from {answer.parents_named} was not ahead by enough",
+        runners_up=(*parents, *answer.runners_up),
         considered=answer.considered,
         aligned=answer.aligned,
         warnings=answer.warnings,
@@ -294,7 +305,7 @@ class _Start(Generic[L_co]):
     def _raced(self, probe: Probe, weights: Mapping[str, Array], lender: Lender | None) -> Outcome[L_co]:
         request, begun = self._request, time.perf_counter()
         starts = Starts(request.frontend, request.model, self._graph, probe)
-        starts.lend(weights, self.answer.parent_name)
+        starts.lend(weights, self.answer.parents_named)
         calibration = None
         if lender is not None and (lender.runs or request.fits):
             with self._guarded("No calibrated start races"), shown(request.progress) as progress:
@@ -317,7 +328,7 @@ class _Start(Generic[L_co]):
         with self._guarded("No second parent races"):
             loan = self._source.another(self._graph, self.answer)
             if loan is not None:
-                starts.lend(self._unfrozen(loan.weights()), loan.answer.parent_name)
+                starts.lend(self._unfrozen(loan.weights()), loan.answer.parents_named)
                 return loan.answer
         return None
 

@@ -15,7 +15,8 @@ from rich.text import Text
 
 from modelkeeper.display.tables import plain
 from modelkeeper.frontends.fit_tasks import Calibration
-from modelkeeper.warmstart.answer import Answer, Rival
+from modelkeeper.text import enumeration
+from modelkeeper.warmstart.answer import Answer, Parent, Rival
 from modelkeeper.warmstart.race.rules import Race
 
 MOST_SHOWN = 5  # runners-up in a printed report
@@ -45,14 +46,17 @@ def report(answer: Answer, most: int = MOST_SHOWN) -> RenderableType:
 
 def _warm(answer: Answer) -> Iterator[RenderableType]:
     """From whom the weights are, why, what became of them, and how to go on."""
-    measured = f", {answer.metric} {answer.value:.4g}" if answer.value is not None else ""
-    on = f" on {answer.data}" if answer.data else ""
     would = "would start" if answer.dry_run else "starts"
-    kind = f", a {answer.framework} model" if answer.framework else ""
-    yield plain(
-        f"The model {would} warm from {answer.parent_name} ({answer.parent}){kind}: "
-        f"similarity {answer.similarity:.3f}{measured}{on}."
-    )
+    known = [f"similarity {parent.similarity or 0:.3f}{_worth(parent)}" for parent in answer.parents]
+    if len(known) == 1:
+        kind = f", a {answer.framework} model" if answer.framework else ""
+        yield plain(f"The model {would} warm from {answer.parent_name} ({answer.parent}){kind}: {known[0]}.")
+    else:
+        named = enumeration([f"{parent.name} ({parent.id})" for parent in answer.parents])
+        yield plain(f"The model {would} warm from {named}, side by side:")
+        for parent, said in zip(answer.parents, known, strict=True):
+            kind = f"a {parent.framework} model, " if parent.framework else ""
+            yield plain(f"  {parent.name}: {kind}{said}")
     yield plain(f"Why: {answer.reason}.")
     columns = ("layers", "tensors", "parameters", "percent")
     table = Table(header_style="bold")
@@ -63,7 +67,9 @@ def _warm(answer: Answer) -> Iterator[RenderableType]:
         table.add_row(action, *(f"{row[key]:,.0f}" for key in columns[:-1]), f"{row['percent']:,}")
     yield table
     if answer.exact:
-        yield Text("Exact: before any training it computes what the parent computes.")
+        one = len(answer.parents) == 1
+        what = "what the parent computes" if one else f"the mean of what {answer.parents_named} compute"
+        yield plain(f"Exact: before any training it computes {what}.")
     else:
         yield Text("Approximate, since:")
     for doubt in answer.doubts:
@@ -72,6 +78,12 @@ def _warm(answer: Answer) -> Iterator[RenderableType]:
         are = "tensor is frozen and was" if answer.frozen == 1 else "tensors are frozen and were"
         yield plain(f'{answer.frozen:,} {are} kept; frozen="replace" would replace what is frozen, too.')
     yield plain(f"Advice: {answer.advice}.")
+
+
+def _worth(parent: Parent) -> str:
+    """How good a parent is, and at what."""
+    measured = f", {parent.metric} {parent.value:.4g}" if parent.value is not None else ""
+    return measured + (f" on {parent.data}" if parent.data else "")
 
 
 def _calibration(calibration: Calibration) -> Iterator[RenderableType]:

@@ -93,6 +93,10 @@ class Record(Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "key"}
 
 
+# Fields that records can be ordered by; lists and mappings have no order that all databases know.
+SORTABLE = tuple(name for name in Record.__struct_fields__ if name not in ("tags", "metrics", "more_parents"))
+
+
 class Registration(Struct, frozen=True, kw_only=True):
     """What the zoo is told of a trained model."""
 

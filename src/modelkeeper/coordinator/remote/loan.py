@@ -37,8 +37,8 @@ class RemoteLoan:
             CoordinatorUnreachable: They do not come; or, at the very end, were damaged on their way.
         """
         if self.answer.parent is not None and not self.answer.dry_run:
-            graph = msgspec.Raw(to_json(self._graph))
-            request = WeightsRequest(graph=graph, query=self._query, parent=self.answer.parent)
+            parents = [parent.id for parent in self.answer.parents]
+            request = WeightsRequest.of(to_json(self._graph), self._query, parents)
             yield from receive(self._calls, msgspec.json.encode(request), self._graph)
 
     def stored_weights(self, layouts: Mapping[str, Layout]) -> Iterator[tuple[str, Array | Laid]]:
@@ -47,12 +47,12 @@ class RemoteLoan:
 
     @contextlib.contextmanager
     def lender(self) -> Iterator[Lender | None]:
-        """The parent itself, for whoever wants to run it; None for a cold start, or a dry run.
+        """The parent itself, for whoever wants to run it; None for a cold start, a dry run, or several.
 
         Raises:
             CoordinatorUnreachable: It does not come.
         """
-        if self.answer.parent is None or self.answer.dry_run:
+        if self.answer.parent is None or self.answer.dry_run or len(self.answer.parents) > 1:
             yield None
             return
         place = f"/models/{self.answer.parent}"

@@ -28,7 +28,8 @@ class WarmStart(TellsOfTraining, Callback):  # type: ignore[misc]  # fastai has 
     Args:
         client: Of the zoo that lends, and that keeps what was trained; or where that zoo is: a folder, an
             address. Default: as for `ModelKeeperClient`.
-        meta: data, task, tags, fold; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        meta: data, task, tags, fold; name, project, visibility; parents, exclude, most_parents,
+            minimum_similarity, policy.
         monitor: The metric that epochs are compared by, as the recorder calls it: valid_loss, accuracy ...
             Default: the accuracy; else the only other metric; else the loss of validation.
         mode: "min" or "max", where the name of the metric does not tell.

@@ -23,6 +23,7 @@ from modelkeeper.frontends.torch.adapters import ADVICE, REASON, adapted
 from modelkeeper.integrations.huggingface.beginnings import ASK, KEEP, checked_choice, remember, why_not_asked
 from modelkeeper.integrations.huggingface.best_checkpoint import measured_of
 from modelkeeper.integrations.warm_training import WarmTraining, Where
+from modelkeeper.lineage import parents_said
 from modelkeeper.run import EVERY
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class WarmStart(TrainerCallback):  # type: ignore[misc]  # transformers is not f
     Args:
         client: Of the zoo that lends, and that keeps what was trained; or where that zoo is: a folder, an
             address. Default: as for `ModelKeeperClient`.
-        meta: data, task, tags, fold; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        meta: data, task, tags, fold; name, project, visibility; parents, exclude, most_parents,
+            minimum_similarity, policy.
         monitor: The metric that states of the model are compared by, as the Trainer logs it: "eval_f1".
             Default: `metric_for_best_model` of the training's arguments, which `load_best_model_at_end`
             sets; else eval_accuracy; else the only other metric; else eval_loss.
@@ -119,7 +121,7 @@ class WarmStart(TrainerCallback):  # type: ignore[misc]  # transformers is not f
         if reason:
             answer = warm.run.answer = msgspec.structs.replace(answer, reason=f"not asked: {reason}")
         self.answers.append(answer)
-        state.stateful_callbacks[OURS] = {"key": key, "parent": parent or answer.parent or ""}
+        state.stateful_callbacks[OURS] = {"key": key, "parent": parent or parents_said(answer)}
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any] | None = None, **kwargs: Any

@@ -39,7 +39,8 @@ class WarmStart(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
 
     Args:
         client: Of the zoo that lends, and that keeps what was trained.
-        meta: data, task, tags; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        meta: data, task, tags; name, project, visibility; parents, exclude, most_parents,
+            minimum_similarity, policy.
         monitor: What trainings are compared by, as it is called in the logs. Default: the objective of the
             tuner where `warm.tuner` or `warm.fit` is used; else val_accuracy, else the only other val_
             metric, else val_loss.

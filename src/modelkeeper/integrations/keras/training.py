@@ -220,7 +220,7 @@ def how_it_started(training: Training) -> str:
     if answer.cold:
         return f"cold: {answer.reason}"
     exact = ", exact" if answer.exact else ""
-    return f"warm from {answer.parent_name} (similarity {answer.similarity:.2f}{exact})"
+    return f"warm from {answer.parents_named} (similarity {answer.similarity:.2f}{exact})"
 
 
 def what_became_of_it(training: Training) -> str:

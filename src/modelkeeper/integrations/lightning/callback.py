@@ -37,7 +37,8 @@ class WarmStart(TellsOfTraining, _Callback):  # type: ignore[misc]
     Args:
         client: Of the zoo that lends, and that keeps what was trained; or where that zoo is: a folder, an
             address. Default: as for `ModelKeeperClient`.
-        meta: data, task, tags, fold; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        meta: data, task, tags, fold; name, project, visibility; parents, exclude, most_parents,
+            minimum_similarity, policy.
         module: The network's name in the LightningModule, e.g. "model". Default: the one child that has
             parameters, if there is just one and the LightningModule has no others; else the LightningModule.
         monitor: The metric that states of the network are compared by, as it is logged. Default: of what

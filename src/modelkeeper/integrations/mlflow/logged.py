@@ -93,7 +93,8 @@ def run_meta(run: Run) -> dict[str, Any]:
     if run.inputs is not None and run.inputs.dataset_inputs:
         meta["data"] = run.inputs.dataset_inputs[0].dataset.name
     if "modelkeeper.parent" in data.tags:
-        meta["parent"] = data.tags["modelkeeper.parent"]
+        parents = data.tags.get("modelkeeper.parents", "").split(", ")
+        meta["parent"] = parents if len(parents) > 1 else data.tags["modelkeeper.parent"]
     return meta
 
 

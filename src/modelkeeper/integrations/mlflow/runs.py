@@ -16,6 +16,7 @@ import mlflow
 
 from modelkeeper.client import ModelKeeperClient
 from modelkeeper.errors import InvalidSetting
+from modelkeeper.faults import WRONG_REGISTRATION
 from modelkeeper.integrations.mlflow.logged import run_meta
 from modelkeeper.policy.objective import by_name
 
@@ -53,7 +54,7 @@ def register_run(
     """
     objective = by_name(monitor, mode) if monitor else None
     said: dict[str, Any] = {}
-    with client.faults.guard("The model was not registered"):
+    with client.faults.guard("The model was not registered", WRONG_REGISTRATION):
         found = mlflow.get_run(run) if run else mlflow.active_run() or mlflow.last_active_run()
         if found is None:
             raise InvalidSetting("run", "none", "start a run, or give the id of one")

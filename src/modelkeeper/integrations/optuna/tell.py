@@ -58,7 +58,8 @@ def _parts(trial: "FrozenTrial") -> Iterator[tuple[str, str]]:
         }
         start = facts.get("start", "not asked")
         if start == "warm":
-            start = f"warm from {facts['parent_name']} ({facts['similarity']:.2f})"
+            lenders = facts.get("parent_names", facts["parent_name"])
+            start = f"warm from {lenders} ({facts['similarity']:.2f})"
         model = facts.get("model", "")
         state = "" if facts.get("finished", True) else " (unfinished)"
         said = f"{fold}: " if fold else ""

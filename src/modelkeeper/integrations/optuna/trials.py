@@ -94,7 +94,8 @@ def warm_trial(
     Args:
         trial: Of Optuna, as the objective is given it.
         model: Before an optimizer is built on it.
-        meta: data, task, tags, fold; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        meta: data, task, tags, fold; name, project, visibility; parents, exclude, most_parents,
+            minimum_similarity, policy.
             In a cross-validation, give each `fold`: each is a model of its own, and none starts from one that
             has seen what it is validated on.
         client: One for all trials; or where the zoo is: a folder, an address.

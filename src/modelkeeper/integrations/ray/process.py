@@ -190,6 +190,7 @@ def start_of() -> dict[str, Any]:
         "modelkeeper": {
             "start": "cold" if answer.cold else "warm",
             "parent": answer.parent or "",
+            "parents": ", ".join(parent.id for parent in answer.parents),
             "similarity": answer.similarity or 0.0,
             "time": opened.reports + (1 - answer.advice.schedule) * _sent.longest,
         }

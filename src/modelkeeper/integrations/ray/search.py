@@ -30,7 +30,8 @@ class WarmStart:
         client: Of the zoo, or where it is: a folder, an address. Default: as for `ModelKeeperClient`. A
             folder is one of this node: for workers on others give the address of a coordinator
             (`modelkeeper serve`), or a folder that all nodes share.
-        meta: data, task, tags, fold; project, visibility; parents, exclude, minimum_similarity, policy.
+        meta: data, task, tags, fold; project, visibility; parents, exclude, most_parents,
+            minimum_similarity, policy.
         arguments: Of `WarmTraining`: monitor, mode, keep, every, register, calibrate ...
 
     Raises:

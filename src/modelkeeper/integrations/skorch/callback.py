@@ -32,7 +32,8 @@ class WarmStart(Callback):  # type: ignore[misc]  # skorch has no types
     Args:
         client: Of the zoo that lends, and that keeps what was trained; or where that zoo is: a folder, an
             address. Default: as for `ModelKeeperClient`.
-        meta: data, task, tags, fold; name, project, visibility; parents, exclude, minimum_similarity, policy.
+        meta: data, task, tags, fold; name, project, visibility; parents, exclude, most_parents,
+            minimum_similarity, policy.
         module: Which module of the net, by its name without the underscore.
         folds: For a cross-validation: the data that `fit` is given is a fold of its own. Nets that were given
             the same examples lend to each other, others of the same data set do not: they may have been

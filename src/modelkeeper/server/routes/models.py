@@ -10,7 +10,7 @@ from modelkeeper.errors import InvalidMeta
 from modelkeeper.server.bodies import STREAMED, reply, stream_reply, wanted_range
 from modelkeeper.server.dependencies import Id, Reader, TheService, Writer
 from modelkeeper.zoo.blobs import WEIGHTS
-from modelkeeper.zoo.records import STORED, Filter, Record, checked_name
+from modelkeeper.zoo.records import SORTABLE, STORED, Filter, Record, checked_name
 
 run = anyio.to_thread.run_sync
 router = APIRouter(tags=["models"])
@@ -57,7 +57,7 @@ async def models(
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
 ) -> Response:
     """Records of models that may be seen."""
-    if order.removeprefix("-") not in Record.__struct_fields__:
+    if order.removeprefix("-") not in SORTABLE:
         raise InvalidMeta("order", repr(order), "give a field of a record, - in front for descending")
     coordinator = service.coordinator
     records = await run(lambda: coordinator.models(wanted, order=order, limit=limit, offset=offset))

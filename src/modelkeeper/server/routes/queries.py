@@ -41,12 +41,12 @@ async def query(request: Request, service: TheService, who: Reader) -> Response:
 
 @router.post("/weights", openapi_extra=takes(WeightsRequest), responses=STREAMED)
 async def weights(request: Request, service: TheService, who: Reader) -> Response:
-    """The weights that a parent lends to a model, as safetensors, made tensor by tensor."""
+    """The weights that parents lend to a model, as safetensors, made tensor by tensor."""
     asked = await read_json(request, WeightsRequest)
-    wanted = _checked(asked.query)
+    wanted, parents = _checked(asked.query), asked.all_parents()
 
     def find() -> tuple[str, ServedLoan]:
-        return service.loans.find(bytes(asked.graph), wanted, asked.parent, who.viewer)
+        return service.loans.find(bytes(asked.graph), wanted, parents, who.viewer)
 
     key, loan = await service.matching.run(who.user.name, find)
     header = loan.header
@@ -70,8 +70,6 @@ async def checksum(
 def _checked(asked: Query) -> Query:
     """The same query, if it holds what `read_query` would let through."""
     fields = msgspec.structs.asdict(asked)
-    said = {
-        key: value or None for key, value in fields.items() if key not in ("minimum_similarity", "frozen")
-    }
-    query = read_query(said | {"minimum_similarity": asked.minimum_similarity})
+    numbers = {name: fields[name] for name in ("minimum_similarity", "most_parents")}
+    query = read_query({key: value or None for key, value in fields.items() if key != "frozen"} | numbers)
     return msgspec.structs.replace(query, frozen=asked.frozen)

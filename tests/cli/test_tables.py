@@ -1,0 +1,58 @@
+"""Lineage as people read it: with one parent or several, above and below a model."""
+
+from modelkeeper.cli.tables import lineage, record
+from modelkeeper.coordinator.base import Lineage
+from modelkeeper.zoo.records import Record
+from tests.display.test_tables import printed
+
+
+def model(name: str, *parents: Record, similarity: float | None = None) -> Record:
+    ids = [parent.id for parent in parents]
+    return Record(
+        id=name * 16, name=name, owner="ann", framework="torch", parameters=1, bytes=1, fingerprint="",
+        graph="", checksum="", created=0.0, last_used=0.0, metric="accuracy", value=0.9,
+        parent=ids[0] if ids else "", more_parents=tuple(ids[1:]), similarity=similarity,
+    )  # fmt: skip
+
+
+A, B = model("a"), model("b")
+C = model("c", A, B, similarity=0.5)
+D = model("d", C, B, similarity=0.75)
+E = model("e", D)
+
+
+def test_a_model_with_several_parents_stands_below_each() -> None:
+    family = Lineage(D, (C, B, A), (Lineage(E, (), ()),))
+    lines = [line.rstrip() for line in printed(lineage(family)).splitlines()]
+    assert lines == [
+        f"b ({B.id}): accuracy 0.9",
+        f"├── d ({D.id}): accuracy 0.9",
+        f"│   └── e ({E.id}): accuracy 0.9",
+        f"└── c ({C.id}): accuracy 0.9",
+        f"    └── d ({D.id}): accuracy 0.9, similarity 0.750 [again]",
+        f"a ({A.id}): accuracy 0.9",
+        f"└── c ({C.id}): accuracy 0.9, similarity 0.500 [again]",
+    ]
+
+
+def test_descendants_that_stand_elsewhere_say_so() -> None:
+    below = (Lineage(C, (), (Lineage(D, (), (), again=True),)), Lineage(D, (), (Lineage(E, (), ()),)))
+    lines = [line.rstrip() for line in printed(lineage(Lineage(B, (), below))).splitlines()]
+    assert lines == [
+        f"b ({B.id}): accuracy 0.9",
+        f"├── c ({C.id}): accuracy 0.9",
+        f"│   └── d ({D.id}): accuracy 0.9, similarity 0.750 [again]",
+        f"└── d ({D.id}): accuracy 0.9",
+        f"    └── e ({E.id}): accuracy 0.9",
+    ]
+
+
+def test_models_that_claim_to_descend_from_each_other_end() -> None:
+    one = model("a", model("b"))
+    two = model("b", one)
+    assert printed(lineage(Lineage(one, (two,), ()))).count("(aaaa") == 1
+
+
+def test_a_record_names_all_that_it_started_from() -> None:
+    assert f"{A.id} (similarity 0.500) and {B.id}" in printed(record(C, "files"))
+    assert "its own initial values" in printed(record(A, "files"))
