@@ -9,7 +9,7 @@ from torch import nn
 
 from benchmarks.helpers.permutation import randomise
 from modelkeeper import transfer
-from tests.helpers.families import FAMILIES, INPUTS, PICTURES, Residual
+from tests.helpers.families import FAMILIES, INPUTS, PICTURES, conv_norm
 
 widths = st.sampled_from([(8, 8), (8, 16), (8, 12), (16, 24), (8, 20)])  # the same, x 2, x 1.5, x 2.5
 # Wider and deeper at once, these do not always align block by block, and the plan says so.
@@ -52,15 +52,24 @@ def test_a_wider_child_computes_the_same_in_training_mode(
         torch.testing.assert_close(child.train()(PICTURES.double()), parent.train()(PICTURES.double()))
 
 
+class Basic(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.a, self.b = conv_norm(width, width), conv_norm(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(x + self.b(F.relu(self.a(x))))
+
+
 class Stages(nn.Module):
     """Residual blocks of one width, a convolution with a stride, and blocks of twice that width."""
 
     def __init__(self, width: int, depth: int) -> None:
         super().__init__()
-        self.stem, self.down = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 2 * width, 3, 2, 1)
-        self.first = nn.Sequential(*(Residual(width, width) for _ in range(depth)))
-        self.second = nn.Sequential(*(Residual(2 * width, 2 * width) for _ in range(depth)))
-        self.head = nn.Linear(2 * width, 5)
+        self.stem, self.down = conv_norm(1, width), nn.Conv2d(width, 2 * width, 3, 2, 1)
+        self.first = nn.Sequential(*(Basic(width) for _ in range(depth)))
+        self.second = nn.Sequential(*(Basic(2 * width) for _ in range(depth)))
+        self.head = nn.Linear(2 * width, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = F.relu(self.down(self.first(F.relu(self.stem(x)))))
@@ -74,7 +83,7 @@ def test_whatever_the_child_something_passes_through_it(
     family: str, width: tuple[int, int], before: int, after: int
 ) -> None:
     """Narrower and deeper, or shallower: where nothing depends on the input, nothing could be trained."""
-    build, inputs = FAMILIES.get(family, Stages), INPUTS.get(family, PICTURES)
+    build, inputs = FAMILIES.get(family, Stages), INPUTS.get(family, PICTURES[:, :1])
     torch.manual_seed(0)
     parent, child = build(width[0], before).eval(), build(width[1], after).eval()
     randomise(parent, 0)
