@@ -16,12 +16,13 @@ nothing bends what the heads make before it is the output. A statistic over unit
 them: parents side by side under one are never exact, as each would have to be normalised by its own.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from modelkeeper.graph import Graph, Layer, Tensor, consumers
+from modelkeeper.graph import Axis, Graph, Layer, Tensor, consumers
 from modelkeeper.graph.vocabulary import (
     ADD,
     CONCAT,
@@ -40,6 +41,9 @@ from modelkeeper.transform.plan import Decisions, Entry, Plan
 from modelkeeper.transform.planner import make_plan, shortened
 from modelkeeper.weights import Array, dtype_of
 
+# What may be done to weights on their way into a layer: zeros between two parents stay zeros, and nothing of
+# the one depends on the other.
+KEEPS_ZEROS = (re.escape(WEIGHT_NORM), r"weight mul\(_,_\d+\)")
 JOINED, MEAN_OF, FIRST = "joined", "the mean of the parents'", "the first parent's"
 
 
@@ -137,6 +141,10 @@ class _Laying:
     def _apart(self, tensor: Tensor) -> bool:
         return any(self._blocks.shares_out(axis.of) for axis in tensor.axes)
 
+    def _half_shared(self, axis: Axis) -> bool:
+        """Are some of the units that are made here one parent's, and others nobody's?"""
+        return axis.role != "in" and self._blocks.shares_out(axis.of) and not self._blocks.parts(axis.of)
+
     def _adds_up(self, layer: Layer) -> bool:
         """Does a layer read units of several parents, and make units that they have in common?"""
         shared = {
@@ -191,12 +199,17 @@ class _Laying:
             if tensor.name in self._common and number not in self._headed and tensor.stored
         }
         found += [f"{name} can only be {FIRST}" for name in sorted(alone)]
+        found += [
+            f"parents share some of the units of {tensor.name}, and not all of them"
+            for tensor in self._child.tensors.values()
+            if tensor.live and any(self._half_shared(axis) for axis in tensor.axes)
+        ]
         for space in self._blocks.sizes:
             if self._child.spaces[space].averaged:
                 found.append("a statistic is taken over units of all parents")
         for layer in self._child.layers:
             through = str(layer.attributes.get(THROUGH, ""))
-            if through and through != WEIGHT_NORM:
+            if through and not any(re.fullmatch(harmless, through) for harmless in KEEPS_ZEROS):
                 found.append(f"{layer.kind} {layer.name} takes its weights through {through}")
         found += [f"opaque in {note.where}" for note in self._child.notes if note.topic == "opaque"]
         return tuple(dict.fromkeys(found))
