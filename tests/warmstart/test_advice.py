@@ -32,8 +32,13 @@ def test_the_more_survives_the_shorter_the_schedule(
     assert 0 < given_.schedule <= 1
     assert given_.cost >= 0
     assert given_.why
-    better: dict[str, object]
-    for better in ({"exact": True}, {"standing": 0.5}, {"finished": True}, {"lent": 1.0}):
+    improvements: list[dict[str, bool | float]] = [
+        {"exact": True},
+        {"standing": 0.5},
+        {"finished": True},
+        {"lent": 1.0},
+    ]
+    for better in improvements:
         assert advise(**known | better).schedule <= given_.schedule, better  # type: ignore[arg-type]
     assert given_.schedule <= advise(**known | {"same_data": False}).schedule == 1  # type: ignore[arg-type]
     assert once_calibrated(given_).schedule <= given_.schedule
