@@ -249,3 +249,26 @@ def test_masks_that_are_laid_side_by_side_with_their_weights_are_exact() -> None
     assert report.exact, report.plan.doubts
     assert report.difference is not None
     assert report.difference < 1e-6
+
+
+class Tied(nn.Module):
+    """A head that is the table of words; the norm before it carries each parent's half."""
+
+    def __init__(self, width: int, norm: bool = True) -> None:
+        super().__init__()
+        self.words, self.between = nn.Embedding(11, width), nn.Linear(width, width)
+        self.norm = nn.BatchNorm1d(width) if norm else nn.Identity()
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.between(self.words(ids)).relu()) @ self.words.weight.T
+
+
+@pytest.mark.parametrize("norm", [True, False])
+def test_a_tied_head_reads_half_of_each_by_the_norm_before_it(norm: bool) -> None:
+    parents, ids = [Tied(4, norm).eval(), Tied(4, norm).eval()], torch.arange(11)
+    for seed, parent in enumerate(parents):
+        randomise(parent, seed)
+    report = transfer(parents, Tied(8, norm).eval(), ids, verify=True)
+    assert report.difference is not None
+    assert report.exact == (report.difference < 1e-5) == norm, report.plan.doubts
+    assert norm or "sum" in report.plan.doubts[0]
