@@ -37,7 +37,16 @@ EXPORTS = {
         "to_json",
         "walk",
     ],
-    "modelkeeper.transform": ["Entry", "Plan", "apply", "make_plan"],
+    "modelkeeper.transform": [
+        "Decisions",
+        "Entry",
+        "Plan",
+        "SideBySide",
+        "apply",
+        "lay",
+        "make_plan",
+        "side_by_side",
+    ],
     "modelkeeper.integrations.keras": ["WarmStart"],
     "modelkeeper.frontends": ["Frontend", "describe", "frontend_for", "register", "unregister"],
     "modelkeeper.frontends.onnx": ["FRONTEND", "OnnxModel", "describe", "load", "open_onnx", "read", "save"],
@@ -70,6 +79,7 @@ def test_a_module_exports_just_this(name: str) -> None:
     assert all(hasattr(module, each) for each in module.__all__)
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # fastai, if nobody has imported it yet
 def test_what_a_package_exports_is_there() -> None:
     names = [info.name for info in pkgutil.walk_packages(modelkeeper.__path__, "modelkeeper.") if info.ispkg]
     for module in map(importlib.import_module, names):

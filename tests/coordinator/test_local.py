@@ -3,11 +3,16 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
+import torch
+from torch import nn
 
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.local_loan import LocalLoan
-from modelkeeper.errors import UnknownModel
+from modelkeeper.errors import InvalidWeights, UnknownModel
+from modelkeeper.frontends.torch import describe
+from modelkeeper.graph import Graph
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
 from modelkeeper.warmstart.answer import Answer, Parent
@@ -60,6 +65,31 @@ def test_all_parents_must_be_there_to_lend(
     assert asked == []
     coordinator.lend(GRAPH, ASKED, [hidden.id, one.id], Viewer("ann"))
     assert asked == [["c", "a"]]
+
+
+def perceptron(width: int) -> Graph:
+    return describe(nn.Sequential(nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3)), torch.zeros(2, 6))
+
+
+def test_what_is_planned_again_is_what_the_query_planned(coordinator: LocalCoordinator) -> None:
+    """A service that was restarted goes on with a stream: the same bytes, from the same parents."""
+    for name in "abc":
+        zoos.register(coordinator, perceptron(6), name)
+    child = perceptron(20)
+    loan = coordinator.query(child, msgspec.structs.replace(ASKED, most_parents=3))
+    ids = [parent.id for parent in loan.answer.parents]
+    assert len(ids) == 3
+    again = coordinator.lend(child, ASKED, ids)
+    assert [parent.id for parent in again.answer.parents] == ids
+    assert b"".join(again.stream()) == b"".join(loan.stream())
+
+
+def test_parents_that_do_not_fit_side_by_side_are_refused(coordinator: LocalCoordinator) -> None:
+    one, two = (zoos.register(coordinator, GRAPH, name) for name in "ab")
+    with pytest.raises(InvalidWeights, match="a and b do not fit side by side"):
+        coordinator.lend(GRAPH, ASKED, [one.id, two.id])
+    with pytest.raises(InvalidWeights, match="do not fit"):
+        coordinator.lend(zoos.net(8), Query(data="letters", task=zoos.TASK), [one.id, two.id])
 
 
 def test_parents_may_be_named(coordinator: LocalCoordinator) -> None:

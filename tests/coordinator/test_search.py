@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from modelkeeper.coordinator import search as module
+from modelkeeper.coordinator.candidates import Request
 from modelkeeper.coordinator.local import LocalCoordinator
-from modelkeeper.coordinator.search import Clock, Request, Search
+from modelkeeper.coordinator.search import Clock, Search
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.matching import prepare
 from modelkeeper.meta import Query

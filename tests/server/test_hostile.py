@@ -23,7 +23,7 @@ from modelkeeper.zoo.zoo import stored_tensors
 from tests.helpers.service import Team, network, team, tensors, told
 
 GRAPH = network()
-ID = "0123456789abcdef"
+ID, OTHER = "0123456789abcdef", "fedcba9876543210"
 JSON = {"content-type": "application/json"}
 
 CLIMBING = [
@@ -292,8 +292,36 @@ def test_secrets_are_in_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert (line["user"], line["path"], line["status"]) == ("ada", "/v1/stats", 200)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"query": {"most_parents": 0}},
+        {"query": {"most_parents": 9}},
+        {"query": {"most_parents": "2"}},
+        {"query": {"most_parents": True}},
+        {"parents": [OTHER, ID]},
+        {"parents": [ID, ID]},
+        {"parents": [ID, "../etc"]},
+        {"parents": [ID, *(f"{number:016x}" for number in range(8))]},
+        {"parents": [ID] * 100_000},
+        {"parents": "all"},
+    ],
+)
+def test_parents_that_nobody_could_have_been_offered(line: httpx.Client, asked: dict[str, Any]) -> None:
+    body = {"graph": msgspec.json.decode(to_json(GRAPH)), "parent": ID} | asked
+    reply = line.post("/v1/weights", json=body)
+    assert reply.status_code == 422, reply.text
+    assert len(reply.content) < 2_000
+
+
 def test_errors_carry_the_id_of_their_request(line: httpx.Client) -> None:
-    for path in ("/v1/nothing", f"/v1/models/{ID}", "/v1/models?limit=0", "/v1/models?order=drop"):
+    for path in (
+        "/v1/nothing",
+        f"/v1/models/{ID}",
+        "/v1/models?limit=0",
+        "/v1/models?order=drop",
+        "/v1/models?order=tags",
+    ):
         reply = line.get(path)
         assert reply.json()["request"] == reply.headers["x-request-id"]
         assert reply.status_code in (404, 422)

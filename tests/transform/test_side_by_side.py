@@ -173,3 +173,102 @@ def test_narrower_children_are_the_child_with_fewer_units() -> None:
         assert plan.blocks.narrower(number).tensors == graph.tensors
     assert plan.blocks.places(graphs[2].tensors["2.weight"].axes[1].of, 1).tolist() == [8, 9, 10, 11]
     assert plan.to_json()
+
+
+class Shuffling(nn.Module):
+    """Halves that are shuffled again and again, so that an axis holds parts of a stage several times."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 2 * width, 3, padding=1)
+        self.convs = nn.ModuleList(nn.Conv2d(width, width, 1) for _ in range(depth))
+        self.head = nn.Linear(2 * width, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x).relu()
+        for conv in self.convs:
+            kept, changed = x.chunk(2, 1)
+            x = torch.cat([kept, conv(changed).relu()], 1)
+            n, units, height, width = x.shape
+            x = x.view(n, 2, units // 2, height, width).transpose(1, 2).reshape(n, units, height, width)
+        return self.head(x.mean((2, 3)))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_parts_of_a_stage_that_are_shuffled_are_shared_out_alike(depth: int) -> None:
+    parents = [Shuffling(16, depth), Shuffling(16, depth)]
+    report = transfer(parents, Shuffling(32, depth), PICTURES, verify=True)
+    assert report.exact, report.plan.doubts
+    assert report.difference is not None
+    assert report.difference < 1e-5
+
+
+def test_a_single_unit_of_a_parent_has_its_place_too() -> None:
+    report = transfer([mlp(5, 4, 1, 4, 3), mlp(5, 4, 1, 4, 3)], mlp(5, 8, 2, 8, 3), FIVE, verify=True)
+    assert report.exact, report.plan.doubts
+    assert report.difference is not None
+    assert report.difference < 1e-6
+
+
+def test_units_of_which_only_some_are_shared_out_are_doubted() -> None:
+    class Joined(nn.Module):
+        """Channels of pictures, which all parents have in common, and others, in one norm."""
+
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, width, 1), nn.BatchNorm2d(3 + width)
+            self.head = nn.Linear(3 + width, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.norm(torch.cat([x, self.conv(x)], 1)).mean((2, 3)))
+
+    parents = [Joined(4), Joined(4)]
+    for seed, parent in enumerate(parents):
+        randomise(parent, seed)
+    report = transfer(parents, Joined(8), PICTURES, verify=True)
+    assert any("share some of the units of norm" in doubt for doubt in report.plan.doubts)
+    assert report.difference is not None
+    assert report.difference > 1e-6
+
+
+def test_masks_that_are_laid_side_by_side_with_their_weights_are_exact() -> None:
+    class Masked(nn.Linear):
+        def __init__(self, taken: int, made: int) -> None:
+            super().__init__(taken, made)
+            self.register_buffer("mask", (torch.rand(made, taken) < 0.5).float())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.linear(x, self.weight * self.mask, self.bias)
+
+    def net(width: int) -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(5, width), nn.ReLU(), Masked(width, width), nn.ReLU(), nn.Linear(width, 3)
+        )
+
+    report = transfer([net(4), net(4)], net(8), FIVE, verify=True)
+    assert report.exact, report.plan.doubts
+    assert report.difference is not None
+    assert report.difference < 1e-6
+
+
+class Tied(nn.Module):
+    """A head that is the table of words; the norm before it carries each parent's half."""
+
+    def __init__(self, width: int, norm: bool = True) -> None:
+        super().__init__()
+        self.words, self.between = nn.Embedding(11, width), nn.Linear(width, width)
+        self.norm = nn.BatchNorm1d(width) if norm else nn.Identity()
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.between(self.words(ids)).relu()) @ self.words.weight.T
+
+
+@pytest.mark.parametrize("norm", [True, False])
+def test_a_tied_head_reads_half_of_each_by_the_norm_before_it(norm: bool) -> None:
+    parents, ids = [Tied(4, norm).eval(), Tied(4, norm).eval()], torch.arange(11)
+    for seed, parent in enumerate(parents):
+        randomise(parent, seed)
+    report = transfer(parents, Tied(8, norm).eval(), ids, verify=True)
+    assert report.difference is not None
+    assert report.exact == (report.difference < 1e-5) == norm, report.plan.doubts
+    assert norm or "sum" in report.plan.doubts[0]

@@ -71,7 +71,9 @@ def test_zeros_between_groups_learn() -> None:
     child = Net(6, 1)
     moved(Net(6, 3), child)
     child.train()(IMAGE).square().sum().backward()
-    assert (child.middle.weight.grad != 0).all()
+    gradient = child.middle.weight.grad
+    assert gradient is not None
+    assert gradient.abs().min() > 0
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [(4, 2), (1, 2), (2, 4)])

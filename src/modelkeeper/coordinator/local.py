@@ -86,7 +86,8 @@ class LocalCoordinator:
             runners_up: Look for more candidates than the choice needs, to explain it.
             seconds: After so many a search ends with what it has found; the answer then says so.
         """
-        from modelkeeper.coordinator.search import Clock, Request, Search
+        from modelkeeper.coordinator.candidates import Request
+        from modelkeeper.coordinator.search import Clock, Search
         from modelkeeper.matching import prepare
         from modelkeeper.policy.selection import Choice
 
@@ -150,7 +151,8 @@ class LocalCoordinator:
         Raises:
             InvalidWeights: They do not fit side by side, or not for this task.
         """
-        from modelkeeper.coordinator.search import plan_from, plan_side_by_side, same_task
+        from modelkeeper.coordinator.candidates import same_task
+        from modelkeeper.coordinator.search import plan_from, plan_side_by_side
 
         graphs = [self.zoo.catalog.graph(record.graph) for record in records] if plan is None else []
         if plan is None and len(records) == 1:

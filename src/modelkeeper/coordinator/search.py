@@ -11,14 +11,15 @@ It is apart from the coordinator so that only queries pay for importing matching
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from modelkeeper.coordinator.answering import answer
+from modelkeeper.coordinator.candidates import Pool, Request, as_candidate, same_task
 from modelkeeper.coordinator.company import Lenders, Meeting, gather
 from modelkeeper.coordinator.judging import Planner, judge
 from modelkeeper.coordinator.near_spellings import said_otherwise
@@ -28,48 +29,17 @@ from modelkeeper.matching import Found, Prepared, align
 from modelkeeper.matching.similarity import BUCKETS
 from modelkeeper.meta import Query
 from modelkeeper.policy.admission import least_standing
-from modelkeeper.policy.quality import Metric, Peers, gap, standing
-from modelkeeper.policy.selection import Candidate, Choice, RunnerUp, Terms, policy, select
+from modelkeeper.policy.quality import Peers
+from modelkeeper.policy.selection import Candidate, Choice, Terms, policy, select
 from modelkeeper.policy.selection.base import FEW, thorough
 from modelkeeper.policy.selection.comparing import on_same_data
 from modelkeeper.settings import Settings
-from modelkeeper.text import enumeration
 from modelkeeper.transform import Plan, SideBySide, make_plan, side_by_side
-from modelkeeper.warmstart.advice import advise
-from modelkeeper.warmstart.answer import Answer, Parent, Rival
-from modelkeeper.zoo.records import ACTIVE, Filter, Record, Viewer
+from modelkeeper.warmstart.answer import Answer
+from modelkeeper.zoo.records import ACTIVE, Filter, Record
 from modelkeeper.zoo.zoo import Zoo
 
-MOST_RIVALS = 20  # runners-up in an answer
-CUT_SHORT = "the search took too long and was cut short: there may be a better parent"
-UNFINISHED = 0.8  # of its standing is what a model counts for whose training was not ended
 MOST_ROUNDS = 8  # searches, if all that was found is far below its peers
-
-Group = tuple[str, str, str, bool]  # as `Record.group`
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked for: the model, which parents it would take, and who asks."""
-
-    graph: Graph
-    prepared: Prepared
-    query: Query
-    viewer: Viewer | None = None
-    runners_up: bool = False  # look for more candidates than the choice needs, to explain it
-    dry_run: bool = False
-
-
-@dataclass
-class Pool:
-    """What a search found: models that could become the parent, and how far the search went."""
-
-    considered: int  # models that passed the filters
-    aligned: int = 0  # architectures that were compared with the child
-    proven: bool = True  # False: the search was cut short
-    records: dict[str, Record] = field(default_factory=dict)  # by id
-    candidates: dict[str, Candidate] = field(default_factory=dict)  # the same models as policies see them
-    peers: dict[Group, Peers] = field(default_factory=dict)
 
 
 class Search:
@@ -152,7 +122,7 @@ class Search:
             pool.peers[group] = Peers.of(values, lower_is_better)
         for record in added:
             pool.records[record.id] = record
-            pool.candidates[record.id] = _candidate(record, similarity[record.key], pool.peers)
+            pool.candidates[record.id] = as_candidate(record, similarity[record.key], pool.peers)
         return added
 
     def _is_outlier(self, candidate: Candidate) -> bool:
@@ -245,6 +215,16 @@ class Search:
     def _plan_key(self, parent: Record) -> tuple[str, bool]:
         return parent.graph, same_task(parent, self._request.query)
 
+    # -- the answer -----------------------------------------------------------------------------
+
+    def answer(
+        self, pool: Pool, choice: Choice, lenders: Lenders | None = None, warnings: Sequence[str] = ()
+    ) -> Answer:
+        """Say what was chosen and why; without lenders it is a cold start."""
+        choice = msgspec.structs.replace(choice, reason=self._said_otherwise(pool) or choice.reason)
+        spent = self._clock.spent
+        return answer(self._request, pool, choice, lenders, seconds=spent, warnings=warnings)
+
     def _said_otherwise(self, pool: Pool) -> str:
         """Why nothing passed the filters, if the zoo calls tasks or tags otherwise."""
         query = self._request.query
@@ -252,108 +232,6 @@ class Search:
             return ""
         seen = Filter(viewer=self._request.viewer, states=(ACTIVE,))
         return said_otherwise(*self._zoo.catalog.words(seen), query.task, query.tags)
-
-    # -- the answer -----------------------------------------------------------------------------
-
-    def answer(
-        self, pool: Pool, choice: Choice, lenders: Lenders | None = None, warnings: Sequence[str] = ()
-    ) -> Answer:
-        """Say what was chosen and why; without lenders it is a cold start."""
-        taken = () if lenders is None else tuple(candidate.id for candidate in lenders.candidates)
-        lost = [runner_up for runner_up in choice.runners_up if runner_up.candidate.id not in taken]
-        if lenders is not None and choice.parent is not None and choice.parent.id not in taken:
-            lost.insert(0, RunnerUp(choice.parent, "two that fit side by side are taken"))
-        cold = Answer(
-            reason=self._said_otherwise(pool) or choice.reason,
-            runners_up=tuple(_rival(runner_up, pool) for runner_up in lost[:MOST_RIVALS]),
-            considered=pool.considered,
-            aligned=pool.aligned,
-            warnings=(*warnings, *(() if pool.proven else (CUT_SHORT,))),
-            seconds=self._clock.spent,
-            dry_run=self._request.dry_run,
-        )
-        if lenders is None:
-            return cold
-        plan, parents = lenders.plan, tuple(_parent(candidate, pool) for candidate in lenders.candidates)
-        parent, similarity = pool.records[taken[0]], lenders.candidates[0].similarity
-        same_data = same_task(parent, self._request.query)
-        return msgspec.structs.replace(
-            cold,
-            parent=parent.id,
-            parent_name=parent.name,
-            parents=parents,
-            reason=_why(lenders, choice, cold.reason),
-            similarity=similarity,
-            metric=parent.metric,
-            value=parent.value,
-            data=parent.data,
-            framework=parent.framework,
-            exact=plan.exact,
-            doubts=plan.doubts,
-            advice=advise(exact=plan.exact, similarity=similarity, same_data=same_data),
-            actions=plan.summary(),
-            transferred=round(100 * plan.coverage, 2),
-        )
-
-
-def _candidate(record: Record, similarity: float, peers: Mapping[Group, Peers]) -> Candidate:
-    """A model of the zoo as policies see it."""
-    metric = place = memorised = None
-    if record.value is not None:
-        metric = Metric(record.metric, record.value, record.lower_is_better)
-        place = standing(metric, peers[record.group]) * (1.0 if record.finished else UNFINISHED)
-        memorised = gap(record.metrics, metric)
-    return Candidate(
-        id=record.id,
-        name=record.name,
-        similarity=similarity,
-        metric=metric,
-        standing=place,
-        gap=memorised,
-        data=record.data,
-        task=record.task,
-        created=record.created,
-    )
-
-
-def _rival(lost: RunnerUp, pool: Pool) -> Rival:
-    candidate, metric = lost.candidate, lost.candidate.metric
-    return Rival(
-        id=candidate.id,
-        name=candidate.name,
-        similarity=candidate.similarity,
-        metric=metric.name if metric else "",
-        value=metric.value if metric else None,
-        framework=pool.records[candidate.id].framework,
-        why=lost.why_lost,
-    )
-
-
-def _parent(candidate: Candidate, pool: Pool) -> Parent:
-    record = pool.records[candidate.id]
-    return Parent(
-        id=record.id,
-        name=record.name,
-        similarity=candidate.similarity,
-        metric=record.metric,
-        value=record.value,
-        data=record.data,
-        framework=record.framework,
-    )
-
-
-def _why(lenders: Lenders, choice: Choice, reason: str) -> str:
-    """Why just these lend."""
-    if len(lenders.candidates) == 1:
-        return reason
-    names = enumeration([candidate.name for candidate in lenders.candidates])
-    fit = f"{names} fit side by side into the model, which starts as their mean"
-    return f"{reason}; {fit}" if choice.parent in lenders.candidates else fit
-
-
-def same_task(parent: Record, query: Query) -> bool:
-    """Do a parent and a model predict the same things?"""
-    return parent.data == query.data and parent.task == (query.task or parent.task)
 
 
 def plan_from(

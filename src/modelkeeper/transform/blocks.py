@@ -34,6 +34,17 @@ class Blocks:
         """Is any space of an expression shared out?"""
         return any(isinstance(leaf, Atom) and leaf.space in self.sizes for leaf in leaves(expression))
 
+    def parts(self, expression: Expression) -> bool:
+        """Has every unit of an axis one parent that it belongs to?"""
+        match expression:
+            case Atom(space):
+                return space in self.sizes
+            case Product(factors):
+                return any(map(self.parts, factors))
+            case Concat(parts):
+                return all(map(self.parts, parts))
+        return False
+
     def places(self, expression: Expression, parent: int) -> Index:
         """Where the units of one parent are on an axis of the child, in order."""
         match expression:
@@ -80,11 +91,11 @@ def find_blocks(
     for tensor in child.tensors.values():  # of a product one factor is enough, and no unit is then nobody's
         for axis in tensor.axes:
             for product in _products(axis.of):
-                several = [
-                    leaf.space for leaf in leaves(product) if isinstance(leaf, Atom) and leaf.space in sizes
-                ]
-                for further in {*several} - {*several[:1]}:
-                    del sizes[further]
+                first, *others = [
+                    spaces for spaces in map(_spaces, product.factors) if spaces & sizes.keys()
+                ] or [set[int]()]
+                for further in set[int]().union(*others) - first:
+                    sizes.pop(further, None)
     return Blocks(child, sizes) if sizes else None
 
 
@@ -107,6 +118,11 @@ def _shared(needs: list[int | None], size: int, parts: bool = False) -> tuple[in
         return None
     shares = [want + rest * want // sum(wanted) for want in wanted]
     return (shares[0] + size - sum(shares), *shares[1:])
+
+
+def _spaces(expression: Expression) -> set[int]:
+    """The spaces of an expression."""
+    return {leaf.space for leaf in leaves(expression) if isinstance(leaf, Atom)}
 
 
 def _products(expression: Expression) -> list[Product]:
@@ -158,14 +174,17 @@ class _Resizing:
 
     def _axis(self, axis: Axis) -> Axis:
         if axis not in self._known:
-            self._known[axis] = msgspec.structs.replace(axis, of=self._expression(axis.of))
+            degrees = tuple(each for each in axis.degrees if self._sizes.get(each[0]) != 1)
+            self._known[axis] = msgspec.structs.replace(axis, of=self._expression(axis.of), degrees=degrees)
         made: Axis = self._known[axis]
         return made
 
     def _expression(self, expression: Expression) -> Any:
         match expression:
             case Atom(space, size):
-                return Atom(space, self._sizes.get(space, size))
+                resized = self._sizes.get(space, size)
+                single = resized == 1 != size  # graphs have no space of a single unit
+                return Fixed(1, "one") if single else Atom(space, resized)
             case Product(factors):
                 return Product(tuple(map(self._expression, factors)))
             case Concat(parts):

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from modelkeeper.graph import Edge, Graph, consumers
 from modelkeeper.graph.vocabulary import MULTIPLY, NORMS, PROJECTIONS, read_step
 
-HALF_AT_ZERO = ("sigmoid", "hardsigmoid")
-
 
 @dataclass(frozen=True)
 class Gate:
@@ -60,7 +58,9 @@ def _opens_half(graph: Graph, gate: Edge, matched: Mapping[int, int]) -> bool:
     """Is a gate a half if the new projection that it comes from is zero?"""
     steps = [read_step(step) for step in gate.via]
     bends = [step for step in steps if not step.has("keeps_zero")]
-    only_last = bool(steps) and bends == steps[-1:] and steps[-1].text in HALF_AT_ZERO
+    only_last = (
+        bool(steps) and bends == steps[-1:] and not steps[-1].function and steps[-1].has("half_at_zero")
+    )
     return only_last and gate.source not in matched and graph.layers[gate.source].kind in PROJECTIONS
 
 

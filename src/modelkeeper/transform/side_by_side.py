@@ -9,19 +9,21 @@ narrower children are laid side by side:
 
     a weight        block by block on the diagonal; what would carry one parent's units to another's is zero
     a bias, a norm  end to end
-    the head        reads all of them, each with 1 / (number of parents) of its weight: the mean
+    the head        reads all of them, each with 1 / (number of parents) of its weight: the mean. Where its
+                    weight is tied to an embedding, the gain of the norm before it carries that share
 
 That is exact where every plan is, where units of one parent and another never meet but in a head, and where
 nothing bends what the heads make before it is the output. A statistic over units (layer norm) meets all of
 them: parents side by side under one are never exact, as each would have to be normalised by its own.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from modelkeeper.graph import Graph, Layer, Tensor, consumers
+from modelkeeper.graph import Axis, Graph, Layer, Tensor, consumers
 from modelkeeper.graph.vocabulary import (
     ADD,
     CONCAT,
@@ -40,6 +42,9 @@ from modelkeeper.transform.plan import Decisions, Entry, Plan
 from modelkeeper.transform.planner import make_plan, shortened
 from modelkeeper.weights import Array, dtype_of
 
+# What may be done to weights on their way into a layer: zeros between two parents stay zeros, and nothing of
+# the one depends on the other.
+KEEPS_ZEROS = (re.escape(WEIGHT_NORM), r"weight mul\(_,_\d+\)")
 JOINED, MEAN_OF, FIRST = "joined", "the mean of the parents'", "the first parent's"
 
 
@@ -49,6 +54,7 @@ class SideBySide(Decisions, frozen=True, dict=True, kw_only=True):
     parts: tuple[Plan, ...]  # one for each parent, into a narrower child
     blocks: Blocks
     heads: frozenset[str]  # tensors that are the mean
+    carriers: frozenset[str]  # tensors of norms that carry each parent's share, for a head that cannot
 
     @property
     def rewired(self) -> float:
@@ -107,8 +113,15 @@ def side_by_side(
     if laying.crowded():
         return None
     doubts = shortened(laying.doubts())
-    heads, entries = frozenset(laying.heads), laying.entries()
-    return SideBySide(child=child, entries=entries, doubts=doubts, parts=plans, blocks=blocks, heads=heads)
+    return SideBySide(
+        child=child,
+        entries=laying.entries(),
+        doubts=doubts,
+        parts=plans,
+        blocks=blocks,
+        heads=frozenset(laying.heads),
+        carriers=frozenset(laying.carriers),
+    )
 
 
 class _Laying:
@@ -127,15 +140,44 @@ class _Laying:
         for number, layer in enumerate(child.layers):
             if self._adds_up(layer):
                 self._headed[number] = self._bends(number)
-        users: dict[str, set[bool]] = {}
+        self._users: dict[str, set[int]] = {}  # by tensor: the layers that it is in
         for number, layer in enumerate(child.layers):
             for tensor in layer.tensors:
-                users.setdefault(tensor.name, set()).add(number in self._headed)
-        self.heads = {name for name, headed in users.items() if headed == {True}}
-        self._tied = {name for name, headed in users.items() if len(headed) > 1}
+                self._users.setdefault(tensor.name, set()).add(number)
+        self.heads = {name for name, users in self._users.items() if users <= self._headed.keys()}
+        self._summed: set[str] = (
+            set()
+        )  # tied weights that add the parents up where nothing carries their shares
+        self.carriers: set[str] = set()
+        for name in self._users.keys() - self.heads:
+            for number in self._users[name] & self._headed.keys():
+                carriers = self._carriers(number)
+                self.carriers |= carriers
+                self._summed |= set() if carriers else {name}
+
+    def _carriers(self, head: int) -> set[str]:
+        """The tensors of the norm that feeds a head, and nothing else; empty if there is no such norm."""
+        edges = self._child.layers[head].inputs
+        if len(edges) != 1:
+            return set()
+        edge, norm = edges[0], self._child.layers[edges[0].source]
+        found = {tensor.name for tensor in norm.tensors if tensor.role in ("gain", "bias")}
+        serves = (
+            any(tensor.role == "gain" for tensor in norm.tensors)
+            and not norm.attributes.get(THROUGH)
+            and self._readers[edge.source] == (head,)
+            and all(read_step(step).has("linear") for step in edge.via)
+            and all(self._users[name] == {edge.source} for name in found)
+            and not found & self._common
+        )
+        return found if serves else set()
 
     def _apart(self, tensor: Tensor) -> bool:
         return any(self._blocks.shares_out(axis.of) for axis in tensor.axes)
+
+    def _half_shared(self, axis: Axis) -> bool:
+        """Are some of the units that are made here one parent's, and others nobody's?"""
+        return axis.role != "in" and self._blocks.shares_out(axis.of) and not self._blocks.parts(axis.of)
 
     def _adds_up(self, layer: Layer) -> bool:
         """Does a layer read units of several parents, and make units that they have in common?"""
@@ -183,7 +225,7 @@ class _Laying:
         for number, plan in enumerate(self._plans, 1):
             found += [f"parent {number}: {doubt}" for doubt in plan.doubts]
         found += [problem for problem in self._headed.values() if problem]
-        found += [f"{name} is tied, so that the parents' sum is taken" for name in sorted(self._tied)]
+        found += [f"{name} is tied, so that the parents' sum is taken" for name in sorted(self._summed)]
         alone = {
             tensor.name
             for number, layer in enumerate(self._child.layers)
@@ -191,12 +233,17 @@ class _Laying:
             if tensor.name in self._common and number not in self._headed and tensor.stored
         }
         found += [f"{name} can only be {FIRST}" for name in sorted(alone)]
+        found += [
+            f"parents share some of the units of {tensor.name}, and not all of them"
+            for tensor in self._child.tensors.values()
+            if tensor.live and any(self._half_shared(axis) for axis in tensor.axes)
+        ]
         for space in self._blocks.sizes:
             if self._child.spaces[space].averaged:
                 found.append("a statistic is taken over units of all parents")
         for layer in self._child.layers:
             through = str(layer.attributes.get(THROUGH, ""))
-            if through and through != WEIGHT_NORM:
+            if through and not any(re.fullmatch(harmless, through) for harmless in KEEPS_ZEROS):
                 found.append(f"{layer.kind} {layer.name} takes its weights through {through}")
         found += [f"opaque in {note.where}" for note in self._child.notes if note.topic == "opaque"]
         return tuple(dict.fromkeys(found))
@@ -266,8 +313,10 @@ def _laid(plan: SideBySide, entry: Entry, tensor: Tensor, made: Sequence[Array |
         places = [plan.blocks.places(axis.of, parent) for axis in tensor.axes]
         if array is None:
             array = _fresh(entry, tensor, plan.parts[parent].child.tensors[tensor.name], parent)
+        if tensor.name in plan.heads | plan.carriers:
+            array = (array.astype(np.float64) / len(made)).astype(dtype)
         if tensor.name in plan.heads:
-            whole[np.ix_(*places)] += (array.astype(np.float64) / len(made)).astype(dtype)
+            whole[np.ix_(*places)] += array
         else:
             whole[np.ix_(*places)] = array
     return whole

@@ -32,6 +32,7 @@ from modelkeeper.frontends.protocol import Examples, Frontend, runner_of
 from modelkeeper.graph import Graph
 from modelkeeper.layouts import Laid
 from modelkeeper.transform import apply
+from modelkeeper.warmstart.advice import Advice, once_calibrated
 from modelkeeper.warmstart.answer import Answer, Rival
 from modelkeeper.warmstart.calibration import calibrated
 from modelkeeper.warmstart.holding import held
@@ -153,18 +154,25 @@ class Outcome(Generic[L_co]):
         """The answer that goes with the start that was taken."""
         answer, race = self.answer, self.race
         if race is None:
-            return msgspec.structs.replace(answer, calibration=self.calibration)
+            return self._calibrated(answer)
         if race.winner == COLD:
             return _lost(answer, race)
         if race.winner == CALIBRATED:
-            return msgspec.structs.replace(answer, probe=race, calibration=self.calibration)
+            return self._calibrated(msgspec.structs.replace(answer, probe=race))
         if race.winner == SHRUNK:
             doubts = (*answer.doubts, "the weights were shrunk and perturbed")
-            return msgspec.structs.replace(answer, probe=race, exact=False, doubts=doubts)
+            advice = Advice(why="the weights were shrunk and perturbed")
+            return msgspec.structs.replace(answer, probe=race, exact=False, doubts=doubts, advice=advice)
         if race.winner == SECOND and self.second is not None:
             warnings = (*answer.warnings, *self.second.warnings)
             return msgspec.structs.replace(self.second, probe=race, warnings=warnings, seconds=answer.seconds)
         return msgspec.structs.replace(answer, probe=race)
+
+    def _calibrated(self, answer: Answer) -> Answer:
+        """The answer with what was fitted, if anything was; if that was kept, less is to be trained."""
+        kept = self.calibration is not None and self.calibration.kept
+        advice = once_calibrated(answer.advice) if kept else answer.advice
+        return msgspec.structs.replace(answer, calibration=self.calibration, advice=advice)
 
 
 def _lost(answer: Answer, race: Race) -> Answer:

@@ -37,6 +37,7 @@ TRAITS = {
     "keeps_zero": "makes zero of zero",
     "rectifies": "twice in a row is as good as once, if nothing else is said",
     "rectifies_at_zero": "the same if it is said to cut at zero",
+    "half_at_zero": "makes a half of zero, and is steepest there: a gate that begins half open",
     "keeps_rectified": "takes nothing out of the range of a rectifier",
     "places": "takes a part of the units, or moves them, and no more",
     "places_by_number": "the same, or multiplies by a number, if it is done with one number",
@@ -56,6 +57,7 @@ pointwise zero pointwise keeps_zero homogeneous rectifies: relu(self)
 pointwise zero pointwise keeps_zero rectifies: relu6(self) hardtanh(self min_val max_val)
 pointwise zero pointwise keeps_zero homogeneous: leaky_relu(self negative_slope)
 pointwise zero pointwise rectifies_at_zero: clamp_min(self min)
+pointwise zero pointwise half_at_zero: sigmoid(self) hardsigmoid(self)
 pointwise multiply pointwise keeps_zero linear_by_number places_by_number: mul(self other)
 pointwise divide pointwise keeps_zero linear_by_number places_by_number: div(self other rounding_mode)
 pointwise add pointwise: add(self other alpha) sub(self other alpha)
@@ -69,7 +71,7 @@ pointwise zero pointwise: masked_fill(self mask value) maximum(self other) minim
     copysign(self other) cos(self) cosh(self) deg2rad(self) digamma(self) eq(self other) equal(self other)
     erf(self) erfc(self) erfinv(self) exp(self) exp2(self) expm1(self) float_power(self exponent) floor(self)
     fmax(self other) fmin(self other) fmod(self other) frac(self) frexp(self) gcd(self other) ge(self other)
-    gt(self other) hardshrink(self lambd) hardsigmoid(self) heaviside(self values) hypot(self other) i0(self)
+    gt(self other) hardshrink(self lambd) heaviside(self values) hypot(self other) i0(self)
     igamma(self other) igammac(self other) isfinite(self) isinf(self) isnan(self) isneginf(self)
     isposinf(self) lcm(self other) ldexp(self other) le(self other) lerp(self end weight) lgamma(self)
     log(self) log10(self) log1p(self) log2(self) log_sigmoid(self) logaddexp(self other)
@@ -78,7 +80,7 @@ pointwise zero pointwise: masked_fill(self mask value) maximum(self other) minim
     nan_to_num(self nan posinf neginf) ne(self other)
     nextafter(self other) polygamma(n self) positive(self) pow(self exponent) rad2deg(self) reciprocal(self)
     remainder(self other) round(self decimals) rrelu(self lower upper training generator) rsqrt(self)
-    rsub(self other alpha) selu(self) sgn(self) sigmoid(self) sign(self) signbit(self) sin(self) sinc(self)
+    rsub(self other alpha) selu(self) sgn(self) sign(self) signbit(self) sin(self) sinc(self)
     sinh(self) softplus(self beta threshold) softshrink(self lambd) sqrt(self) square(self) tan(self)
     threshold(self threshold value) true_divide(self other) trunc(self) xlogy(self other)
     special_airy_ai(x) special_bessel_j0(self) special_bessel_j1(self) special_bessel_y0(self)
