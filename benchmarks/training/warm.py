@@ -26,7 +26,8 @@ from benchmarks.training.zoo import Trained, Zoo, before, save
 SCREENED = (3, 5, 7)
 EVERY_THIRD = 3
 WHOLE = ("keeper", "two")  # are trained for the whole budget
-ARMS = ("keeper", "two", "calibrated", "paper", "copy")
+OTHERS = ("two", "calibrated", "paper", "copy")
+ARMS = ("keeper", *OTHERS)
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def total(workload: Workload, seed: int, part: str, most: int) -> int:
 def _others(workload: Workload, seed: int, number: int) -> tuple[str, ...]:
     if number % EVERY_THIRD != 1 or workload is LONG:
         return ("two",)
-    return ("two", "calibrated", "paper", "copy") if seed == 0 else ("two", "calibrated")
+    return OTHERS if seed == 0 else ("two", "calibrated")
 
 
 def run(sequence: Sequence, part: str, schedule: str, most: int) -> Iterator[Record]:
