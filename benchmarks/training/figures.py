@@ -94,10 +94,9 @@ def _benefit(results: Sequence[Results]) -> Any:
     figure, axis = _figure(4)
     found = predictions(results)
     for seed, colour in ((0, "#c8553d"), (1, "#0b6e4f"), (2, "#3d5a80")):
-        these = [each for each in found if each[0] == seed]
-        axis.scatter(
-            [e for _, e, _ in these], [s for _, _, s in these], s=10, color=colour, label=f"seed {seed}"
-        )
+        these = [each for each in found if each.seed == seed]
+        x, y = [each.expected for each in these], [each.saved for each in these]
+        axis.scatter(x, y, s=10, color=colour, label=f"seed {seed}")
     axis.plot([0, 1], [0, 1], color="#999999", lw=0.8)
     axis.set_ylim(-0.6, 1.05)
     axis.set_xlabel("expected benefit", fontsize=8)

@@ -128,7 +128,7 @@ def parts(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
         "two": tables.two_table(every),
         "long": steady.long_table(long) if long else "",
         "benefit": steady.benefit_table(results),
-        "benefit by seed": steady.benefit_sentence(results),
+        "benefit by seed": steady.benefit_sentences(results),
         "zoo": studies.table(zoo) if zoo else "",
     }, found
 

@@ -4,7 +4,7 @@ Everything is computed from records; nothing is trained here.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median, stdev
@@ -74,9 +74,11 @@ def key(record: Record) -> Key:
     return record["seed"], record["job"]
 
 
-def bands(results: Iterable[Results], schedule: str) -> dict[str, Band]:
-    """What chance does, by workload."""
+def bands(results: Sequence[Results], schedule: str) -> dict[str, Band]:
+    """What chance does, by workload. With one seed, only constant rates tell."""
     pairs = {each.name: each.pairs(schedule) for each in results}
+    if schedule == COSINE and not any(pairs.values()):
+        return bands(results, CONSTANT)
     pooled = [pair for name, these in pairs.items() if name != "language" for pair in these]
     return {name: band(these if len(these) >= FEW else pooled) for name, these in pairs.items()}
 
