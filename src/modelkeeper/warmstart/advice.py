@@ -12,11 +12,13 @@ an exact parent at 92 % of the plateau nothing was gained, at 97 % half of the s
 """
 
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.transform.plan import Entry
+if TYPE_CHECKING:
+    from modelkeeper.transform.plan import Entry
 
 NEAR = 0.8  # a similarity from which on most of what the parent computes survives
 GOOD, POOR = 0.3, 0.19  # standings among its peers: about 2 and 5 points below the good ones
@@ -91,7 +93,7 @@ def once_calibrated(advice: Advice) -> Advice:
     return msgspec.structs.replace(advice, schedule=0.5, why=why, cost=CALIBRATED_COST, may_calibrate=False)
 
 
-def lent_share(entries: Iterable[Entry], frozen: Collection[str]) -> float:
+def lent_share(entries: "Iterable[Entry]", frozen: Collection[str]) -> float:
     """Of the numbers of a model that are trained, which share comes from the parent?"""
     trained = [entry for entry in entries if entry.tensor not in frozen]
     lent = sum(entry.parameters for entry in trained if entry.source)
