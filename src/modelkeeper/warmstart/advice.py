@@ -3,8 +3,8 @@
     meta["advice"]      schedule 0.25, rate 1: a quarter of the steps that you would train from scratch, with
                         the same peak of the learning rate and the same warm-up
 
-For training with a rate that decays to zero, as most people train. What it rests on is in docs/evaluation.md
-(`make evaluate`, the study of schedules): a lower peak was tried, too, and gained nothing. It is advice:
+For training with a rate that decays to zero, as most people train. What it saves is in docs/evaluation.md
+(`make evaluate`, table b). A lower peak was tried, too, and gained nothing. It is advice:
 nothing follows it unless it is asked to.
 
 A parent that is far below what its peers reached, or whose training was not ended, leaves more to learn: from
