@@ -12,10 +12,11 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.helpers.across_pairs import all_across, measure_across
+from benchmarks.helpers.across_pairs import all_across, measure_across, measure_in_keras
 from benchmarks.helpers.catalogue import TRANSFORMERS
 from benchmarks.helpers.real_pairs import PAIRS, measure
 from benchmarks.helpers.side_pairs import SIDE_BY_SIDE, WHY_NOT, measure_side_by_side
+from tests.helpers import written_in_keras
 
 PROMISE = 1e-6  # of outputs in double precision
 RESULTS = Path(__file__).parent / "results"
@@ -34,10 +35,14 @@ def main() -> None:
         rows.append(row)
         print(f"{row['pair']}: exact {row['exact']}, difference {row['difference']:.1e}", flush=True)
     together = []
-    for name in SIDE_BY_SIDE:
-        row = measure_side_by_side(name)
-        together.append(row)
-        print(f"{name}, side by side: {row['plan']}, difference {row['difference']}", flush=True)
+    for measured, names in (
+        (measure_side_by_side, SIDE_BY_SIDE),
+        (measure_in_keras, written_in_keras.NETWORKS),
+    ):
+        for name in names:
+            row = measured(name)
+            together.append(row)
+            print(f"{row['pair']}: {row['plan']}, difference {row['difference']}", flush=True)
     lines = ["# Transfer between real models, before any training", "", "Made by `make pairs`.", ""]
     lines += ["| pair | similarity | plan | difference of outputs | percent of parameters |"]
     lines += ["| --- | ---: | --- | ---: | --- |"]

@@ -84,6 +84,24 @@ def measure_across(name: str, lends: str, wider: bool = False) -> dict[str, Any]
     }
 
 
+def measure_in_keras(name: str) -> dict[str, Any]:
+    """The row of two Keras models side by side in one that is twice as wide."""
+    parents = []
+    for seed in range(2):
+        keras.utils.set_random_seed(seed)
+        parents.append(written_in_keras.NETWORKS[name](8))
+        randomise_keras(parents[-1], seed)
+    report = transfer(parents, written_in_keras.NETWORKS[name](16), verify=True)
+    return {
+        "pair": f"{name} in Keras, twice",
+        "exact": report.exact,
+        "plan": "exact" if report.exact else report.plan.doubts[0],
+        "difference": report.difference,
+        "doubts": list(report.plan.doubts),
+        "promise": PROMISE,
+    }
+
+
 def computed(model: Any, given: Array) -> Array:
     """What a model of either framework makes of pictures with channels first, or of words."""
     with torch.no_grad():

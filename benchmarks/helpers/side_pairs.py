@@ -186,6 +186,7 @@ WHY_NOT = {
     "llama, twice": "a norm is over both",
     "bert, twice": "a layer norm is over both",
     "vit, twice": "a layer norm is over both",
+    "bert in Keras, twice": "as many heads as its parents, which meet in them",
 }
 
 
