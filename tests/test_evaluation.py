@@ -115,6 +115,9 @@ def test_a_page_is_made_of_whatever_has_been_run(done: Sequence) -> None:
     bench = studies.Bench(done, 3, SPECS[3])
     assert bench.ready
     studies.study(bench, done.out / studies.PATH)
+    for _ in range(2):
+        studies.longer(bench, done.out / studies.LONGER)
+    assert len(records(done.out / studies.LONGER)) == 1
     made, numbers = report.parts(done.out)
     wanted = set(re.findall(r"{{([\w ]+)}}", report.TEMPLATE.read_text()))
     assert wanted <= made.keys()

@@ -111,7 +111,7 @@ def parts(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
     results, long = load(folder)
     found = figures_of(results, long)
     every = [*results, *([long] if long else [])]
-    zoo = records(folder / studies.PATH)
+    zoo, longer = records(folder / studies.PATH), records(folder / studies.LONGER)
     return {
         "machine": machine(),
         "code": code(results, long),
@@ -130,6 +130,7 @@ def parts(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
         "benefit": steady.benefit_table(results),
         "benefit by seed": steady.benefit_sentences(results),
         "zoo": studies.table(zoo) if zoo else "",
+        "longer": studies.longer_table(longer) if longer else "",
     }, found
 
 

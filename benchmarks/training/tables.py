@@ -233,7 +233,8 @@ def calibrated_table(results: Sequence[Results]) -> str:
 
 def two_table(results: Sequence[Results]) -> str:
     """Two parents against one, where two lend by default: the same jobs, the same zoo."""
-    return _against(results, "one", lambda plain: len(plain["parents"]) > 1)
+    found = _against(results, "one", lambda plain: len(plain["parents"]) > 1)
+    return found or "No job that has been run had room for two parents that were there."
 
 
 def _against(results: Sequence[Results], arm: str, chosen: Callable[[Record], bool]) -> str:
