@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.training import figures, schedules, steady, studies, tables
+from benchmarks.training import figures, ladder, schedules, steady, studies, tables
 from benchmarks.training.records import RESULTS, records
 from benchmarks.training.sequence import CONSTANT
 from benchmarks.training.tables import Results
@@ -111,6 +111,7 @@ def parts(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
     results, long = load(folder)
     found = figures_of(results, long)
     every = [*results, *([long] if long else [])]
+    rungs = records(folder / ladder.PATH)
     zoo, longer = records(folder / studies.PATH), records(folder / studies.LONGER)
     return {
         "machine": machine(),
@@ -122,6 +123,7 @@ def parts(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
         "constant 99": tables.constant_table(results),
         "constant 100": tables.constant_table(results, 1.0),
         "cosine": schedules.cosine_table(results),
+        "ladder": ladder.table(rungs) if rungs else "",
         "advice": schedules.advice_table(results),
         "kinds": tables.kind_table(results),
         "calibrated": tables.calibrated_table(results),
