@@ -79,7 +79,7 @@ def table(these: Sequence[Record]) -> str:
 
 
 def share(points: Sequence[float]) -> float:
-    """The least share of the steps that ends no lower than all of them from scratch, on lines between rungs."""
+    """The least share of the steps that ends no lower than all from scratch, on lines between rungs."""
     rungs = list(zip(LENGTHS, points, strict=True))
     if rungs[0][1] >= 0:
         return LENGTHS[0]

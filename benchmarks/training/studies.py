@@ -130,7 +130,7 @@ def longer(bench: Bench, path: Path) -> None:
     model, data = bench.job.build(bench.seed), task(bench.job.data)
     at = [step for step in looks(budget) if step >= 0.2 * budget]
     _, curve = train(model, data, bench.sequence.rate(), bench.seed, budget, at=at)
-    cold = {"steps": curve.steps, "scores": [round(score, 4) for score in curve.scores]}
+    cold: Record = {"steps": curve.steps, "scores": [round(score, 4) for score in curve.scores]}
     told = dict(zip(("workload", "seed", "job"), which, strict=True))
     append(
         path,
