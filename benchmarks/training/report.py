@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from benchmarks.training import figures, ladder, schedules, steady, studies, tables
@@ -45,16 +46,28 @@ def figures_of(results: Sequence[Results], long: Results | None) -> dict[str, An
     worst = min(by, key=lambda name: by[name].steps)
     jobs = sum(len(each.pairs) for each in annealed.values())
     steadily = long.outcomes("keeper")[steady.WINDOW :] if long else []
+    cold = [one for one in every if not one.record["parents"]]
+    warm = [one for one in every if one.record["parents"]]
     return {
         "workloads": {name: asdict(each) for name, each in by.items()},
+        "jobs": whole.jobs,
         "all": whole.steps,
+        "points": whole.gain,
+        "cold share": sum(o.steps[0.99] for o in cold) / sum(o.steps[0.99] for o in every),
+        "warm": steady.speedup(warm) if warm else 1.0,
         "worst": by[worst].steps,
         "worst workload": worst,
+        "annealed points": mean(p for e in annealed.values() for p in e.points) if annealed else None,
         "equal": schedules.at_equal_score(annealed.values()) if annealed else None,
         "slower": whole.slower / whole.jobs,
         "below": sum(each.below for each in annealed.values()) / jobs if jobs else None,
         "steady": steady.speedup(steadily) if steadily else None,
     }
+
+
+def _figure(value: Any) -> str:
+    """For a sentence."""
+    return f"{value:.2f}" if isinstance(value, float) else "?" if value is None else str(value)
 
 
 def target_table(found: dict[str, Any]) -> str:
@@ -114,6 +127,7 @@ def parts(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
     rungs = records(folder / ladder.PATH)
     zoo, longer = records(folder / studies.PATH), records(folder / studies.LONGER)
     return {
+        **{f"figure {name}": _figure(value) for name, value in found.items() if name != "workloads"},
         "machine": machine(),
         "code": code(results, long),
         "targets": target_table(found),
