@@ -61,13 +61,16 @@ def figures_of(results: Sequence[Results], long: Results | None) -> dict[str, An
         "equal": schedules.at_equal_score(annealed.values()) if annealed else None,
         "slower": whole.slower / whole.jobs,
         "below": sum(each.below for each in annealed.values()) / jobs if jobs else None,
+        "chance below": schedules.chance_below(results),
         "steady": steady.speedup(steadily) if steadily else None,
     }
 
 
 def _figure(value: Any) -> str:
     """For a sentence."""
-    return f"{value:.2f}" if isinstance(value, float) else "?" if value is None else str(value)
+    if isinstance(value, float):
+        return f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+    return "?" if value is None else str(value)
 
 
 def target_table(found: dict[str, Any]) -> str:

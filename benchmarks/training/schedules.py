@@ -63,6 +63,17 @@ def all_annealed(results: Sequence[Results]) -> dict[str, Annealed]:
     return {title: each for title, each in found.items() if each is not None}
 
 
+def chance_below(results: Sequence[Results]) -> float | None:
+    """How many trainings from scratch end below another of the same network, outside of the band."""
+    chance = bands(results, COSINE)
+    found = [
+        one["scores"][-1] < other["scores"][-1] - chance[each.name].below
+        for each in results
+        for one, other in each.pairs(COSINE)
+    ]
+    return sum(found) / len(found) if found else None
+
+
 def at_equal_score(found: Iterable[Annealed]) -> float:
     """Steps from scratch that are enough for the score of ModelKeeper, over those it took."""
     found = list(found)
