@@ -233,6 +233,8 @@ def test_units_of_which_only_some_are_shared_out_are_doubted() -> None:
 
 def test_masks_that_are_laid_side_by_side_with_their_weights_are_exact() -> None:
     class Masked(nn.Linear):
+        mask: torch.Tensor
+
         def __init__(self, taken: int, made: int) -> None:
             super().__init__(taken, made)
             self.register_buffer("mask", (torch.rand(made, taken) < 0.5).float())
