@@ -6,7 +6,7 @@ or with the keeper.
                paper describes them: replicate and add noise (wider), largest weights (narrower), identity
                with noise (deeper); statistics of batch norms stay behind, a head that fits is taken
     keeper     whatever ModelKeeper does
-    two        the same with `most_parents` 2: a child with room for two computes the mean of both
+    one        the same with `most_parents` 1, where by default two would lend side by side
     calibrated the same with `calibrate=`: EXAMPLES pictures of those it will be trained on, and their labels
 
 Where there is no parent, an arm begins as from scratch.
@@ -66,8 +66,8 @@ def begin(arm: str, zoo: Zoo, model: nn.Module, job: Job, chosen: Sequence[int] 
     """
     if arm == "keeper":
         return warm_start(zoo, model, job)
-    if arm == "two":
-        return warm_start(zoo, model, job, most_parents=2)
+    if arm == "one":
+        return warm_start(zoo, model, job, most_parents=1)
     if arm == "calibrated":
         return warm_start(zoo, model, job, EXAMPLES)
     if arm == "copy":

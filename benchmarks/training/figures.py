@@ -14,7 +14,7 @@ from benchmarks.training.tables import TITLES, Results, bands
 mpl.use("Agg")
 COLOURS = {
     "keeper": "#0b6e4f",
-    "two": "#222222",
+    "one": "#222222",
     "calibrated": "#7cb518",
     "paper": "#c8553d",
     "copy": "#3d5a80",

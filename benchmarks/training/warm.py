@@ -3,7 +3,7 @@
 screening: jobs SCREENED of seed 0 with every rate, from the models trained from scratch before them.
 keeper: every job, from the models that it has registered before; with a constant rate, or with a cosine of
     the length that it advises.
-others: every job with two parents, where a second one finds room; every third job calibrated, and in seed 0
+others: every job with one parent, where two lend by default; every third job calibrated, and in seed 0
     with the paper's operators and with the copy by name and shape.
 """
 
@@ -25,8 +25,8 @@ from benchmarks.training.zoo import Trained, Zoo, before, save
 
 SCREENED = (3, 5, 7)
 EVERY_THIRD = 3
-WHOLE = ("keeper", "two")  # are trained for the whole budget
-OTHERS = ("two", "calibrated", "paper", "copy")
+WHOLE = ("keeper", "one")  # are trained for the whole budget
+OTHERS = ("one", "calibrated", "paper", "copy")
 ARMS = ("keeper", *OTHERS)
 
 
@@ -51,8 +51,8 @@ def total(workload: Workload, seed: int, part: str, most: int) -> int:
 
 def _others(workload: Workload, seed: int, number: int) -> tuple[str, ...]:
     if number % EVERY_THIRD != 1 or workload is LONG:
-        return ("two",)
-    return OTHERS if seed == 0 else ("two", "calibrated")
+        return ("one",)
+    return OTHERS if seed == 0 else ("one", "calibrated")
 
 
 def run(sequence: Sequence, part: str, schedule: str, most: int) -> Iterator[Record]:
@@ -99,9 +99,9 @@ def one(sequence: Sequence, zoo: Zoo, training: Training, cold: Record) -> Recor
     keeper = next(iter(sequence.find(number, arm="keeper", schedule=schedule)), None)
     start = begin(arm, zoo, model, training.job, keeper["parents"][:1] if keeper else ())
     alike = keeper is not None and list(start.parents) == keeper["parents"]
-    same = alike and (arm == "two" or (arm == "calibrated" and start.exact))
+    same = alike and (arm == "one" or (arm == "calibrated" and start.exact))
     twin = cold if not start.parents else keeper if same else None
-    if twin is not None:  # as from scratch, nothing to calibrate, or no second parent
+    if twin is not None:  # as from scratch, nothing to calibrate, or one parent anyway
         record = {**twin, **rounded(asdict(start)), "arm": arm, "code": code()}
         sequence.add(record)
         return record
