@@ -65,7 +65,7 @@ test-jax: $(KERAS_READY) ## run the tests of Keras on JAX, where there is no PyT
 setup: ## make both environments, at the same time
 	@$(MAKE) --no-print-directory -j 2 $(READY) $(KERAS_READY)
 
-demo: $(READY) ## train a network cold and warm, from a zoo of five, on handwritten digits: about two minutes
+demo: $(READY) ## a small search on handwritten digits, cold and warm: time, accuracy and a picture, below two minutes
 	$(BIN)/python examples/demo.py $(ARGS)
 
 check: $(READY) ## formatting, lint and types

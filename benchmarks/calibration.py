@@ -8,9 +8,9 @@ family starts
     calibrated   with `modelkeeper.transfer(..., calibrate=1,024 training images)`, without labels
 
 and is trained as the evaluation trains: at a constant rate, judged by averaged weights, so that one run gives
-a whole curve. A training from scratch goes on to its plateau. Counted are the steps to 99 % of that plateau,
-the cost of calibrating added. Costs are CPU time on one thread, as multiples of a training step's, both the
-minimum of several measurements.
+a whole curve. A training from scratch takes PLATEAU steps, and its best score is its plateau. Counted are the
+steps to 99 % of that, the cost of calibrating added. Costs are CPU time on one thread, as multiples of a
+training step's, both the minimum of several measurements.
 
 All arms have the same grid of rates. For each pair the rate of an arm is chosen on seeds 0 to 2 by one rule:
 from scratch the one with the highest mean plateau, after a transfer the one with the fewest mean steps to
@@ -275,8 +275,8 @@ def page(studies: list[dict[str, Any]], texts: list[dict[str, Any]]) -> str:
     lines += [
         f"Fashion-MNIST, accuracy in percent on {JUDGED:,} test images, mean ± standard deviation over seeds "
         f"{', '.join(map(str, REPORT))}. Calibrated on {EXAMPLES:,} unlabelled training images. Constant "
-        "rate, averaged weights. Steps: when 99 % of the plateau from scratch is first reached, judged every "
-        "20 steps, later every 40; the cost of calibration is included. Mean, and each seed; what is never "
+        "rate, averaged weights. Steps: when 99 % of the plateau from scratch is first reached, judged as "
+        "in the evaluation; the cost of calibration is included. Mean, and each seed; what is never "
         f"reached counts as the budget, {BUDGET}. One grid of rates for all ({', '.join(map(str, RATES))}); "
         f"the rate of each arm was chosen on seeds {', '.join(map(str, CHOOSE))}.",
         "",

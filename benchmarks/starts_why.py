@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -32,18 +33,16 @@ from modelkeeper.warmstart.answer import Answer
 RESULTS = Path(__file__).parent / "results"
 WORST = 30
 Row = dict[str, Any]
-# What a doubt says, in one word; the first that an eighth of the doubts say is the cause.
-CAUSES = (
-    ("other block", r"made up differently|kernel size|meets several"),
+# What a doubt says, in one or two words; the first that an eighth of the doubts say is the cause.
+DOUBTS = (
     ("shallower chain", r" in one, as if"),
+    ("other form", r"made up differently|kernel size|meets several"),
+    ("norm", r"no multiple|layer norm makes|normalises what"),
     ("narrower", r"units became .*"),
-    ("norm", r"layer norm makes|normalises what"),
     ("layers dropped", r"is not used"),
     ("layers added", r"has no partner|parent has no such"),
-    ("rewired", r"fed differently"),
+    ("rewired", r""),
 )
-
-
 INTRODUCTION = """\
 Made by `python -m benchmarks.starts_why` from the jobs in starts-why.json. Steps to 99 % of the plateau, from
 scratch and with the keeper, are of the evaluation that these jobs come from; who lends, what the plan doubts
@@ -99,7 +98,7 @@ class Sequence:
             "from": _name(parent.spec) + ("" if parent.data == job.data else f", {parent.data}"),
             "similarity": alignment.similarity,
             "fidelity": fidelity(candidate),
-            "cause": "other data" if parent.data != job.data else cause(plan),
+            "cause": cause(plan, parent, job, {each.spec["kind"] for each in self.jobs.values()}),
             "doubts": summary(plan),
         }
 
@@ -108,16 +107,22 @@ def _about(job: Job) -> dict[str, Any]:
     return {"data": job.data, "task": "language" if job.data == "speeches" else "classification"}
 
 
-def cause(plan: Plan) -> str:
-    """In one word."""
-    kinds = Counter(_kind(doubt) for doubt in plan.doubts)
-    if not kinds:
+def cause(plan: Plan, parent: Job, job: Job, kinds: Collection[str]) -> str:
+    """In one word or two; `kinds` are those that the zoo held by then."""
+    if parent.data != job.data:
+        return "other data"
+    if job.spec["kind"] not in kinds:
+        return "first of its kind"
+    if parent.spec["kind"] != job.spec["kind"]:
+        return "other family"
+    if plan.exact:
         return "exact now"
-    return next(name for name, _ in CAUSES if 8 * kinds[name] >= kinds.total())
+    counts = Counter(_kind(doubt) for doubt in plan.doubts)
+    return next(name for name, _ in DOUBTS if 8 * counts[name] >= counts.total())
 
 
 def _kind(doubt: str) -> str:
-    return next((name for name, pattern in CAUSES if re.search(pattern, doubt)), "rewired")
+    return next(name for name, pattern in DOUBTS if re.search(pattern, doubt))
 
 
 def summary(plan: Plan) -> str:

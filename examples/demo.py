@@ -1,363 +1,221 @@
-"""Does a warm start shorten training? See it on handwritten digits, in a minute or two: `make demo`.
+"""Does a warm start save time? See it in a small search for the best network: `make demo`.
 
-First a zoo: a few small convolutional networks of different families, widths and depths are trained on
-scikit-learn's digits and registered. Then a new network, which is none of them, is trained several times,
-each time cold (from its own initial values) and warm (from what the zoo lends it) side by side: same seed,
-same batches, same learning rate, same number of steps.
+Eight small residual networks, in random order, learn handwritten digits (scikit-learn's; no download). Each
+is trained in three ways: same initial values, same batches, and a learning rate that falls to zero.
 
-The images are split in three: networks learn from the first part; on the second it is measured how good the
-parents are, which is all that the keeper is told of them; curves, table and plot are of the third, which
-nobody has seen. All seeds are shown, none is chosen; the parents are the same for all of them.
+    cold      as without a keeper: from its initial values, the whole schedule
+    warm      it asks the zoo of the networks before it, and trains for as many steps as the answer advises
+    cut       the control: from its initial values, for as few steps as warm. Could one just train shorter?
+
+The first network finds an empty zoo: it starts cold on both sides, and counts on both. What the keeper takes
+(finding parents, transforming weights, registering) counts for warm. What is imported once, of PyTorch and of
+the keeper, counts for nobody; the keeper's is said below the table.
+
+The images are split in three: networks learn from 500, each shifted by up to one pixel; on 297 others it is
+measured how good they are, which is all that the keeper is told; accuracy is shown on 1,000 that nobody has
+seen. Time is CPU seconds of the training alone, so that other programs hardly disturb it. One run is one
+search: other seeds give other orders, splits and initial values, and other figures.
 """
 
 import argparse
-import math
+import json
 import statistics
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from rich.console import Console
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
-
-from modelkeeper import ModelKeeperClient
-from modelkeeper.warmstart.answer import Answer
-
-TASK = {"data": "digits", "task": "classification"}
-BATCH, RATE = 64, 0.05
-MARGIN = 0.005  # about the standard error of an accuracy of 0.98 on 1,000 images
-EVERY = 10  # steps between two looks at the test images
-
-
-class Block(nn.Module):
-    """Two convolutions around a shortcut."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.conv1, self.norm1 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
-        self.conv2, self.norm2 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The sum, rectified."""
-        inner = torch.relu(self.norm1(self.conv1(x)))
-        return torch.relu(x + self.norm2(self.conv2(inner)))
-
-
-class ResNet(nn.Module):
-    """A stem, two stages of residual blocks, and a head."""
-
-    def __init__(self, width: int, blocks: int) -> None:
-        super().__init__()
-        self.stem, self.norm = nn.Conv2d(1, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
-        self.first = nn.Sequential(*[Block(width) for _ in range(blocks)])
-        self.down = nn.Conv2d(width, 2 * width, 3, stride=2, padding=1)
-        self.second = nn.Sequential(*[Block(2 * width) for _ in range(blocks)])
-        self.head = nn.Linear(2 * width, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
-        x = self.first(torch.relu(self.norm(self.stem(x))))
-        x = self.second(torch.relu(self.down(x)))
-        logits: Tensor = self.head(x.mean((2, 3)))
-        return logits
-
-
-def plain(width: int, layers: int) -> nn.Sequential:
-    """The same without shortcuts."""
-
-    def stage(before: int, after: int, stride: int) -> Iterator[nn.Module]:
-        for number in range(layers):
-            first = number == 0
-            yield nn.Conv2d(before if first else after, after, 3, stride if first else 1, 1, bias=False)
-            yield nn.BatchNorm2d(after)
-            yield nn.ReLU()
-
-    body = [*stage(1, width, 1), *stage(width, 2 * width, 2)]
-    return nn.Sequential(*body, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * width, 10))
-
-
-PARENTS: dict[str, Callable[[], nn.Module]] = {
-    "plain-8x1": lambda: plain(8, 1),
-    "plain-12x2": lambda: plain(12, 2),
-    "resnet-6x1": lambda: ResNet(6, 1),
-    "resnet-8x1": lambda: ResNet(8, 1),
-    "resnet-12x2": lambda: ResNet(12, 2),
-}
-CHILD = "resnet-16x3"
-
-
-def child() -> nn.Module:
-    """The new network: wider and deeper than every parent."""
-    return ResNet(16, 3)
-
-
-@dataclass(frozen=True)
-class Part:
-    """Images and their classes."""
-
-    images: Tensor
-    classes: Tensor
-
-
-def digits() -> tuple[Part, Part, Part]:
-    """To learn from, to measure parents by, and to judge by: 500, 297 and 1,000 images."""
-    images, classes = load_digits(return_X_y=True)
-    first, rest, first_classes, rest_classes = train_test_split(
-        images, classes, train_size=500, random_state=0, stratify=classes
-    )
-    second, third, second_classes, third_classes = train_test_split(
-        rest, rest_classes, test_size=1000, random_state=0, stratify=rest_classes
-    )
-
-    def part(pixels: Any, labels: Any) -> Part:
-        shaped = torch.tensor(pixels, dtype=torch.float32).reshape(-1, 1, 8, 8)
-        return Part((shaped - 4.88) / 6.02, torch.tensor(labels))
-
-    return part(first, first_classes), part(second, second_classes), part(third, third_classes)
-
-
-def accuracy(model: nn.Module, part: Part) -> float:
-    """The share of images that are told right."""
-    model.eval()
-    with torch.inference_mode():
-        return float((model(part.images).argmax(1) == part.classes).float().mean())
-
-
-@dataclass
-class Run:
-    """A training under way, and its accuracy on the test images at the steps looked at."""
-
-    model: nn.Module
-    steps: int
-    seed: int
-    at: list[int] = field(default_factory=list)
-    curve: list[float] = field(default_factory=list)
-
-    def train(self, learn: Part, test: Part | None = None) -> Iterator[int]:
-        """Train, one step for each value asked for: SGD with a cosine schedule."""
-        optimizer = torch.optim.SGD(
-            self.model.parameters(), RATE, momentum=0.9, nesterov=True, weight_decay=5e-4
-        )
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(1, self.steps))
-        batches = torch.Generator().manual_seed(self.seed)
-        self._look(test, 0)
-        for step in range(1, self.steps + 1):
-            chosen = torch.randint(len(learn.classes), (BATCH,), generator=batches)
-            self.model.train()
-            loss = cross_entropy(self.model(learn.images[chosen]), learn.classes[chosen])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            if step % EVERY == 0 or step == self.steps:
-                self._look(test, step)
-            yield step
-
-    def _look(self, test: Part | None, step: int) -> None:
-        if test is not None:
-            self.at.append(step)
-            self.curve.append(accuracy(self.model, test))
-
-    @property
-    def best(self) -> float:
-        """The highest accuracy on the way."""
-        return max(self.curve)
-
-    def steps_to(self, target: float) -> int | None:
-        """The first step at which it was as good as this; None: never."""
-        return next((step for step, value in zip(self.at, self.curve, strict=True) if value >= target), None)
-
-
-@dataclass(frozen=True)
-class Race:
-    """One seed: the same network trained cold and warm."""
-
-    cold: Run
-    warm: Run
-    answer: Answer
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Fill the zoo, race, report."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=5, help="how often the new network is trained, each way")
-    parser.add_argument("--steps", type=int, default=240, help="of each training of the new network")
-    parser.add_argument("--parent-steps", type=int, default=240, help="of each training of a parent")
-    parser.add_argument("--zoo", help="the folder of the zoo; default: one that is gone afterwards")
-    parser.add_argument("--plot", type=Path, default=Path("demo.png"), help="where the plot is written")
-    chosen = parser.parse_args(arguments)
-    torch.set_num_threads(1)  # the networks are so small that threads would wait for each other
-    console = Console() if Console().is_terminal else Console(width=120)
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        ModelKeeperClient(chosen.zoo or scratch, on_error="raise") as client,
-    ):
-        learn, measure, test = digits()
-        fill(client, learn, measure, chosen.parent_steps, console)
-        races = race(client, learn, test, chosen.seeds, chosen.steps, console)
-    console.print(f"\n[bold]What the keeper said[/bold] of {CHILD} (seed 0):\n")
-    console.print(races[0].answer)
-    console.print()
-    console.print(table(races))
-    console.print(verdict(races))
-    plot(races, chosen.plot)
-    console.print(f"Plot: {chosen.plot}")
-
-
-def fill(client: ModelKeeperClient, learn: Part, measure: Part, steps: int, console: Console) -> None:
-    """Train the parents, and register each with how good it became."""
-    console.print(f"[bold]The zoo[/bold]: {len(PARENTS)} networks, {steps} steps each")
-    for number, (name, make) in enumerate(PARENTS.items()):
-        torch.manual_seed(1000 + number)
-        run = Run(make(), steps, seed=1000 + number)
-        with console.status(f"training {name}"):
-            for _ in run.train(learn):
-                pass
-        found = accuracy(run.model, measure)
-        client.register_model(run.model, {**TASK, "accuracy": found, "name": name})
-        console.print(f"  {name:<12} accuracy {found:.3f} on the images it is measured by", highlight=False)
-
-
-def race(
-    client: ModelKeeperClient, learn: Part, test: Part, seeds: int, steps: int, console: Console
-) -> list[Race]:
-    """Train the new network cold and warm for each seed, side by side."""
-    races: list[Race] = []
-    console.print(
-        f"\n[bold]The race[/bold]: {CHILD}, {steps} steps, cold and warm side by side, {seeds} seeds"
-    )
-    with Live(console=console, refresh_per_second=8, transient=True) as live:
-        for seed in range(seeds):
-            models = []
-            for _ in range(2):
-                torch.manual_seed(seed)
-                models.append(child())
-            warmed, answer = client.query_for_model(models[1], {**TASK})
-            one = Race(Run(models[0], steps, seed), Run(warmed, steps, seed), answer)
-            races.append(one)
-            for step, _ in zip(one.cold.train(learn, test), one.warm.train(learn, test), strict=True):
-                if live.is_started and console.is_terminal and step % EVERY == 0:
-                    live.update(_progress(races, seeds, step, steps))
-            console.print(
-                f"  seed {seed}: cold {one.cold.curve[0]:.3f} → {one.cold.curve[-1]:.3f}, warm "
-                f"{one.warm.curve[0]:.3f} → {one.warm.curve[-1]:.3f}",
-                highlight=False,
-            )
-    return races
-
-
-def _progress(races: list[Race], seeds: int, step: int, steps: int) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    for name, run in (("cold", races[-1].cold), ("warm", races[-1].warm)):
-        bar = ProgressBar(total=1.0, completed=run.curve[-1], width=40)
-        grid.add_row(
-            f"  seed {len(races) - 1} of {seeds}",
-            name,
-            f"step {step:>4}/{steps}",
-            bar,
-            f"{run.curve[-1]:.3f}",
-        )
-    return grid
-
-
-def table(races: list[Race]) -> Table:
-    """Every seed, and mean and spread (standard deviation) over them."""
-    grid = Table(header_style="bold", title="accuracy on images that nobody has seen", title_justify="left")
-    headings = ["seed", "parent", "cold's\nbest"]
-    for what in ("start", "end", "steps to\ncold's best", f"steps to\n{MARGIN} below it"):
-        headings += [f"{what}\n{way}" for way in ("cold", "warm")]
-    for heading in headings:
-        named = heading == "parent"
-        grid.add_column(heading, justify="left" if named else "right", min_width=11 if named else None)
-    rows = [_row(each) for each in races]
-    for seed, (each, row) in enumerate(zip(races, rows, strict=True)):
-        late = [each.warm.steps_to(target) is None for target in _targets(each)]
-        cells = [f"{value:.3f}" if n < 5 else f"{value:.0f}" for n, value in enumerate(row)]
-        for n, never in zip((6, 8), late, strict=True):
-            cells[n] = f"> {cells[n]}" if never else cells[n]
-        grid.add_row(str(seed), each.answer.parent_name or "(cold)", *cells)
-    grid.add_section()
-    for name, of in (("mean", statistics.fmean), ("spread", _spread)):
-        summed = [of(column) for column in zip(*rows, strict=True)]
-        grid.add_row(name, "", *[f"{v:.3f}" if n < 5 else f"{v:.0f}" for n, v in enumerate(summed)])
-    return grid
-
-
-def _targets(each: Race) -> tuple[float, float]:
-    """The best of the cold run, and what 1,000 images can hardly tell from it."""
-    return each.cold.best, each.cold.best - MARGIN
-
-
-def _row(each: Race) -> list[float]:
-    """The target, starts, ends, and steps to the targets (all of them if one was not reached)."""
-    runs = each.cold, each.warm
-    found = [each.cold.best, *(run.curve[0] for run in runs), *(run.curve[-1] for run in runs)]
-    for target in _targets(each):
-        found += [run.steps if (step := run.steps_to(target)) is None else step for run in runs]
-    return found
-
-
-def _spread(values: Sequence[float]) -> float:
-    return statistics.stdev(values) if len(values) > 1 else 0.0
-
-
-def verdict(races: list[Race]) -> str:
-    """The race in three sentences, whatever came out."""
-    rows, number = [_row(each) for each in races], len(races)
-    mean = [statistics.fmean(column) for column in zip(*rows, strict=True)]
-    reached = [sum(each.warm.steps_to(_targets(each)[n]) is not None for each in races) for n in (0, 1)]
-    gains = [100 * (row[4] - row[3]) for row in rows]
-    error = _spread(gains) / math.sqrt(number)
-    return (
-        f"Warm runs came within {100 * MARGIN:g} points of the best of their cold run in {reached[1]} of "
-        f"{number} seeds, after {mean[8]:.0f} steps on average where the cold runs took {mean[7]:.0f}; they "
-        f"became as good as that best in {reached[0]} of {number}, after {mean[6]:.0f} steps, cold after "
-        f"{mean[5]:.0f} (a run that never did counts with all its steps). At the end, warm differs by "
-        f"{statistics.fmean(gains):+.2f} points of accuracy, with a standard error of {error:.2f}."
-    )
-
-
-def plot(races: list[Race], path: Path) -> None:
-    """Mean and range of all seeds, cold and warm."""
+try:
     import matplotlib
+    import torch
+    from digits_search import NETWORKS, STEPS, WAYS, Row, Search, acquaint
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
 
+    from modelkeeper import ModelKeeperClient
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"The demo needs {missing.name}, which is not installed here. `make demo` sets up all that it needs; "
+        'or, in an environment of your own: pip install ".[torch,evaluation]"'
+    )
+
+NOISE = 0.5  # points: about the standard error of an accuracy of 98 % on 1,000 images
+COLOURS = {"cold": "tab:blue", "warm": "tab:orange", "cut": "tab:gray"}
+NAMES = {"cold": "cold", "warm": "warm,\nas advised", "cut": "cold,\ncut as short"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the search came to, over all networks."""
+
+    networks: int
+    seconds: dict[str, float]  # of CPU, by way
+    keeper: float  # of them, what the keeper took; in those of warm
+    steps: dict[str, int]
+    accuracy: dict[str, float]  # mean over networks
+    points: dict[str, float]  # of accuracy, that warm and cut differ from cold
+    spread: dict[str, float]  # of these differences between networks: standard deviation
+
+    @staticmethod
+    def of(rows: Sequence[Row]) -> "Summary":
+        """Add up."""
+
+        def by_way(of: Callable[[str], Any]) -> dict[str, Any]:
+            return {way: of(way) for way in WAYS}
+
+        gaps = by_way(
+            lambda way: [100 * (row.trained[way].accuracy - row.trained["cold"].accuracy) for row in rows]
+        )
+        return Summary(
+            networks=len(rows),
+            seconds=by_way(lambda way: sum(row.seconds(way) for row in rows)),
+            keeper=sum(row.keeper for row in rows),
+            steps=by_way(lambda way: sum(row.trained[way].steps for row in rows)),
+            accuracy=by_way(lambda way: statistics.fmean(row.trained[way].accuracy for row in rows)),
+            points={way: statistics.fmean(values) for way, values in gaps.items()},
+            spread={way: statistics.stdev(values) if len(rows) > 1 else 0.0 for way, values in gaps.items()},
+        )
+
+    def compared(self, way: str) -> str:
+        """Its accuracy against that of cold, in words."""
+        gap = self.points[way]
+        word = "equal within noise" if abs(gap) <= NOISE else "better" if gap > 0 else "worse"
+        return f"{100 * self.accuracy[way]:.1f} %, {word} ({gap:+.2f} points; spread {self.spread[way]:.2f})"
+
+    def __str__(self) -> str:
+        seconds, steps = self.seconds, self.steps
+        return (
+            f"In this search of {self.networks} networks, the first counted, warm took {seconds['warm']:.1f} "
+            f"CPU seconds ({self.keeper:.1f} of them the keeper's) where cold took {seconds['cold']:.1f}: "
+            f"{less(seconds['cold'] / seconds['warm'])}; and {steps['warm']} steps where cold took "
+            f"{steps['cold']}: {less(steps['cold'] / steps['warm'])}.\n"
+            f"Mean accuracy: cold {100 * self.accuracy['cold']:.1f} %; warm {self.compared('warm')}; "
+            f"cold cut as short {self.compared('cut')}.\n"
+            f"Noise is taken as {NOISE} points, about what 1,000 images can tell apart. The spread is over "
+            "networks, which share parents and so are no independent trials. Other seeds give other figures."
+        )
+
+
+def less(ratio: float) -> str:
+    """How many times less, or more, in words."""
+    return f"{ratio:.1f} times less" if ratio >= 1 else f"{1 / ratio:.1f} times more"
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """What is known so far: a row a network."""
+    grid = Table(
+        header_style="bold", title="CPU seconds, steps, accuracy on unseen images", title_justify="left"
+    )
+    for heading in (
+        "network",
+        "warm from",
+        *(f"{way}\n{what}" for what in ("s", "steps", "%") for way in WAYS),
+    ):
+        grid.add_column(heading, justify="left" if heading in ("network", "warm from") else "right")
+    for row in rows:
+        done = [row.trained.get(way) for way in WAYS]
+        cells = [f"{row.seconds(way):.1f}" if way in row.trained else "" for way in WAYS]
+        cells += [f"{each.steps}" if each else "" for each in done]
+        cells += [f"{100 * each.accuracy:.1f}" if each else "" for each in done]
+        grid.add_row(row.name, row.parent, *cells)
+    if all(len(row.trained) == len(WAYS) for row in rows):
+        total = Summary.of(rows)
+        cells = [f"{total.seconds[way]:.1f}" for way in WAYS] + [f"{total.steps[way]}" for way in WAYS]
+        grid.add_section()
+        grid.add_row("all", "sum; mean", *cells, *(f"{100 * total.accuracy[way]:.1f}" for way in WAYS))
+    return grid
+
+
+def picture(rows: Sequence[Row], seed: int, path: Path) -> None:
+    """Left the time of all networks, piece by piece; right the accuracy of each."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 3.6), dpi=100)
-    for name, colour in (("cold", "tab:blue"), ("warm", "tab:orange")):
-        curves = [getattr(each, name).curve for each in races]
-        at = races[0].cold.at
-        mean = [statistics.fmean(values) for values in zip(*curves, strict=True)]
-        low, high = ([choose(values) for values in zip(*curves, strict=True)] for choose in (min, max))
-        axes.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
-        axes.plot(at, mean, color=colour, label=f"{name}: mean and range of {len(races)} seeds")
-    best = statistics.fmean(each.cold.best for each in races)
-    axes.axhline(best, color="grey", linestyle=":", label=f"mean of the cold runs' best: {best:.3f}")
-    floor = min(value for each in races for value in each.warm.curve)
-    axes.set(
-        xlabel="training steps",
-        ylabel="accuracy on test images",
-        ylim=(max(0.0, min(floor, 0.85) - 0.02), 1.0),
+    total = Summary.of(rows)
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 3.8), dpi=100)
+    for place, way in enumerate(WAYS):
+        begin = 0.0
+        for number, row in enumerate(rows):
+            left.barh(place, row.seconds(way), left=begin, color=COLOURS[way], edgecolor="white")
+            if row.seconds(way) > 0.06 * total.seconds["cold"]:
+                left.text(begin + row.seconds(way) / 2, place, str(number + 1), ha="center", va="center")
+            begin += row.seconds(way)
+        left.text(begin, place, f" {begin:.1f} s\n {100 * total.accuracy[way]:.1f} %", va="center")
+        values = [100 * row.trained[way].accuracy for row in rows]
+        right.plot(
+            range(1, len(rows) + 1), values, "o", color=COLOURS[way], label=NAMES[way].replace("\n", " ")
+        )
+        right.axhline(statistics.fmean(values), color=COLOURS[way], linestyle=":")
+    left.set_yticks(range(len(WAYS)), [NAMES[way] for way in WAYS])
+    left.invert_yaxis()
+    left.set(xlabel="CPU seconds, the keeper's counted", xlim=(0, 1.2 * max(total.seconds.values())))
+    left.set_title(f"Time of {len(rows)} networks, one after the other; mean accuracy", fontsize=10)
+    right.set_xticks(range(1, len(rows) + 1), [f"{n}\n{row.name[7:]}" for n, row in enumerate(rows, 1)])
+    right.set(
+        xlabel="network (width x blocks), in the order of the search", ylabel="% of 1,000 unseen images"
     )
-    axes.set_title(f"{CHILD} on digits, parent {races[0].answer.parent_name or 'none'}", fontsize=10)
-    axes.legend(loc="lower right", fontsize=8)
-    axes.grid(alpha=0.3)
-    figure.tight_layout()
+    right.set_title("Accuracy of each; dotted: mean", fontsize=10)
+    figure.legend(*right.get_legend_handles_labels(), loc="lower center", ncols=len(WAYS), fontsize=8)
+    figure.suptitle(
+        f"A search on handwritten digits, with and without ModelKeeper (seed {seed})", fontsize=11
+    )
+    figure.tight_layout(rect=(0, 0.06, 1, 1))  # below it is the legend, which is to hide no point
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     pyplot.close(figure)
+
+
+def as_json(rows: Sequence[Row], seed: int) -> str:
+    """Everything that was measured."""
+    networks = []
+    for row in rows:
+        ways = {way: {k: v for k, v in vars(row.trained[way]).items() if k != "weights"} for way in WAYS}
+        networks.append({"name": row.name, "parent": row.parent, "keeper": row.keeper, **ways})
+    return json.dumps({"seed": seed, "summary": asdict(Summary.of(rows)), "networks": networks}, indent=1)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Search, report."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="which order, split and initial values: 0, 1, 2 ..."
+    )
+    parser.add_argument("--out", type=Path, default=Path("demo.png"), help="where the picture goes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure into this file, too")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"of a cold training; default {STEPS}")
+    parser.add_argument("--networks", type=int, default=len(NETWORKS), help="how many; default all eight")
+    parser.add_argument("--processes", type=int, default=2, help="trainings at a time; default 2")
+    chosen = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    console = Console() if Console().is_terminal else Console(width=120)
+    with (
+        tempfile.TemporaryDirectory() as zoo,
+        ModelKeeperClient(zoo, on_error="raise") as client,
+        Live(console=console, transient=True, auto_refresh=False) as live,
+    ):
+        once = acquaint(client)
+        search = Search(client, chosen.steps, chosen.seed, chosen.networks)
+        console.print(
+            f"{len(search.rows)} networks, each cold, warm and cold cut as short; seed {chosen.seed}"
+        )
+        for row, way in search.run(chosen.processes):
+            if console.is_terminal:
+                live.update(table(search.rows), refresh=True)
+            else:
+                done, start = row.trained[way], f" from {row.parent}" if way == "warm" else ""
+                console.print(f"  {way} {row.name}{start}: {done.steps} steps, {100 * done.accuracy:.1f} %")
+    console.print(table(search.rows), str(Summary.of(search.rows)), sep="\n", highlight=False)
+    console.print(f"Not counted: {once:.1f} CPU seconds of the keeper's imports, once a process.")
+    picture(search.rows, chosen.seed, chosen.out)
+    if chosen.json:
+        chosen.json.parent.mkdir(parents=True, exist_ok=True)
+        chosen.json.write_text(as_json(search.rows, chosen.seed))
+    console.print(f"Picture: {chosen.out}")
 
 
 if __name__ == "__main__":

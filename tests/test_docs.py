@@ -2,8 +2,11 @@
 
 import doctest
 import importlib
+import json
+import os
 import re
-import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,14 +31,41 @@ def test_the_pages_run(page: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out.splitlines() == shown
 
 
-def test_the_demo_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    demo = runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="demo")
-    plot = tmp_path / "plots" / "demo.png"
-    demo["main"](["--seeds", "2", "--steps", "4", "--parent-steps", "2", "--plot", str(plot)])
-    output = capsys.readouterr().out
-    assert plot.read_bytes().startswith(b"\x89PNG")
-    for text in ("The model starts warm from", "widened", "seed 1", "mean", "spread", "of 2 seeds"):
-        assert text in output, text
+def run_demo(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """As a user runs it, without a display."""
+    environment = {name: value for name, value in os.environ.items() if name != "DISPLAY"} | variables
+    command = [sys.executable, str(ROOT / "examples" / "demo.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_the_demo_runs(tmp_path: Path) -> None:
+    picture, figures = tmp_path / "pictures" / "demo.png", tmp_path / "demo.json"
+    quick = ["--seed", "3", "--steps", "8", "--networks", "3", "--out", str(picture), "--json", str(figures)]
+    done = run_demo(*quick)
+    assert done.returncode == 0, done.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    found = json.loads(figures.read_text())
+    first, *rest = found["networks"]
+    assert first["parent"] == "none"
+    assert first["cold"] == first["warm"] == first["cut"]  # an empty zoo: the same training, counted for all
+    names = {network["name"] for network in found["networks"]}
+    for network in rest:
+        assert network["parent"] in names | {"none"}
+        assert network["cold"]["steps"] == 8
+        assert network["warm"]["steps"] == network["cut"]["steps"] <= 8
+    summed = sum(network["warm"]["seconds"] + network["keeper"] for network in found["networks"])
+    assert found["summary"]["seconds"]["warm"] == pytest.approx(summed)  # the keeper's time counts
+    steps = found["summary"]["steps"]
+    for text in ("from none", f"{steps['warm']} steps where cold took {steps['cold']}", "cold cut as short"):
+        assert text in " ".join(done.stdout.split()), text
+
+
+def test_the_demo_says_what_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('no torch', name='torch')")
+    done = run_demo("--help", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1
+    assert "The demo needs torch" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_the_readme_names_every_command_and_every_setting() -> None:

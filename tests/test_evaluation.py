@@ -118,7 +118,13 @@ def test_a_page_is_made_of_whatever_has_been_run(done: Sequence) -> None:
     made, numbers = report.parts(done.out)
     wanted = set(re.findall(r"{{([\w ]+)}}", report.TEMPLATE.read_text()))
     assert wanted <= made.keys()
-    assert {name for name in wanted if not made[name]} <= {"long", "benefit", "benefit by seed", "calibrated"}
+    assert {name for name in wanted if not made[name]} <= {
+        "long",
+        "benefit",
+        "benefit by seed",
+        "calibrated",
+        "two",
+    }
     assert numbers["workloads"]["tiny"]["jobs"] == 4
     assert numbers["steady"] is None
     assert "| Tiny | ModelKeeper | 4 (" in made["constant 99"]

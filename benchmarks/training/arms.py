@@ -6,6 +6,7 @@ or with the keeper.
                paper describes them: replicate and add noise (wider), largest weights (narrower), identity
                with noise (deeper); statistics of batch norms stay behind, a head that fits is taken
     keeper     whatever ModelKeeper does
+    one        the same with `most_parents` 1, where by default two would lend side by side
     calibrated the same with `calibrate=`: EXAMPLES pictures of those it will be trained on, and their labels
 
 Where there is no parent, an arm begins as from scratch.
@@ -65,6 +66,8 @@ def begin(arm: str, zoo: Zoo, model: nn.Module, job: Job, chosen: Sequence[int] 
     """
     if arm == "keeper":
         return warm_start(zoo, model, job)
+    if arm == "one":
+        return warm_start(zoo, model, job, most_parents=1)
     if arm == "calibrated":
         return warm_start(zoo, model, job, EXAMPLES)
     if arm == "copy":
@@ -80,8 +83,8 @@ def begin(arm: str, zoo: Zoo, model: nn.Module, job: Job, chosen: Sequence[int] 
 class Keeper:
     """A client with the models of a zoo in it."""
 
-    def __init__(self, **settings: Any) -> None:
-        self.client = ModelKeeperClient(":memory:", on_error="raise", threads=1, **settings)
+    def __init__(self) -> None:
+        self.client = ModelKeeperClient(":memory:", on_error="raise", threads=1)
         self.known: list[Trained] = []
         self.client.query_for_model(nn.Linear(1, 1))  # what is imported by the first query is not timed
 
@@ -98,29 +101,33 @@ class Keeper:
             self.known.append(each)
 
 
-_keepers: dict[str, Keeper] = {}
+_keepers: list[Keeper] = []  # the last one
 
 
-def warm_start(zoo: Zoo, model: nn.Module, job: Job, examples: int = 0, **settings: Any) -> Start:
+def warm_start(
+    zoo: Zoo, model: nn.Module, job: Job, examples: int = 0, most_parents: int | None = None
+) -> Start:
     """Ask the keeper for a parent and take its weights. Only the query is timed: the zoo was there before."""
     told: dict[str, Any] = {}
+    meta = about(job) if most_parents is None else {**about(job), "most_parents": most_parents}
     if examples:
         data = task(job.data)
         told["calibrate"] = data.inputs[: examples // (8 if data.language else 1)]  # 8,192 characters
         told["labels"] = None if data.language else data.targets[:examples]
-    keeper = _keepers.get(str(settings))
-    if keeper is None or not keeper.holds(zoo):
-        keeper = _keepers[str(settings)] = Keeper(**settings)
+    if not _keepers or not _keepers[0].holds(zoo):
+        _keepers[:] = [Keeper()]
+    keeper = _keepers[0]
     keeper.learn(zoo)
     begun = time.process_time()
-    _, answer = keeper.client.query_for_model(model, meta=about(job), **told)
+    _, answer = keeper.client.query_for_model(model, meta=meta, **told)
     spent = time.process_time() - begun
     if answer.parent is None:
         return Start(seconds=spent)
-    parent = next(each for each in zoo if each.number == int(answer.parent_name))
+    parents = tuple(int(each.name) for each in answer.parents)
+    parent = next(each for each in zoo if each.number == parents[0])
     expected = re.search(r"expected benefit ([\d.]+)", answer.reason)
     return Start(
-        parents=(parent.number,),
+        parents=parents,
         similarity=answer.similarity or 0.0,
         score=parent.score,
         exact=answer.exact,
@@ -131,7 +138,7 @@ def warm_start(zoo: Zoo, model: nn.Module, job: Job, examples: int = 0, **settin
     )
 
 
-def about(job: Job) -> dict[str, str]:
+def about(job: Job) -> dict[str, Any]:
     """What a training script would say of a job."""
     return {"data": job.data, "task": "language" if task(job.data).language else "classification"}
 

@@ -12,7 +12,13 @@ from benchmarks.training.steady import predictions, speedup, windows
 from benchmarks.training.tables import TITLES, Results, bands
 
 mpl.use("Agg")
-COLOURS = {"keeper": "#0b6e4f", "calibrated": "#7cb518", "paper": "#c8553d", "copy": "#3d5a80"}
+COLOURS = {
+    "keeper": "#0b6e4f",
+    "one": "#222222",
+    "calibrated": "#7cb518",
+    "paper": "#c8553d",
+    "copy": "#3d5a80",
+}
 
 
 def draw(results: Sequence[Results], long: Results | None, out: Path) -> None:
@@ -56,7 +62,7 @@ def _speedups(results: Sequence[Results]) -> Any:
         axis.fill_between([place - 0.45, place + 0.45], slower, 1 / slower, color="#dddddd", lw=0)
         for number, arm in enumerate(TITLES):
             values = [one.speedup() for one in each.outcomes(arm)]
-            x = place + 0.22 * (number - 1.5) + chance.uniform(-0.05, 0.05, len(values))
+            x = place + 0.18 * (number - 2) + chance.uniform(-0.05, 0.05, len(values))
             label = None if place else TITLES[arm]
             axis.scatter(x, values, s=12, color=COLOURS[arm], alpha=0.7, label=label)
     axis.axhline(1, color="#999999", lw=0.8)
@@ -88,10 +94,9 @@ def _benefit(results: Sequence[Results]) -> Any:
     figure, axis = _figure(4)
     found = predictions(results)
     for seed, colour in ((0, "#c8553d"), (1, "#0b6e4f"), (2, "#3d5a80")):
-        these = [each for each in found if each[0] == seed]
-        axis.scatter(
-            [e for _, e, _ in these], [s for _, _, s in these], s=10, color=colour, label=f"seed {seed}"
-        )
+        these = [each for each in found if each.seed == seed]
+        x, y = [each.expected for each in these], [each.saved for each in these]
+        axis.scatter(x, y, s=10, color=colour, label=f"seed {seed}")
     axis.plot([0, 1], [0, 1], color="#999999", lw=0.8)
     axis.set_ylim(-0.6, 1.05)
     axis.set_xlabel("expected benefit", fontsize=8)

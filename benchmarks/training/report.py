@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.training import figures, steady, studies, tables
+from benchmarks.training import figures, schedules, steady, studies, tables
 from benchmarks.training.records import RESULTS, records
 from benchmarks.training.sequence import CONSTANT
 from benchmarks.training.tables import Results
@@ -40,7 +40,7 @@ def figures_of(results: Sequence[Results], long: Results | None) -> dict[str, An
     chance = tables.bands(results, CONSTANT)
     every = [one for each in results for one in each.outcomes("keeper")]
     by = {each.name: tables.summary(each.outcomes("keeper"), chance) for each in results}
-    annealed = tables.all_annealed(results)
+    annealed = schedules.all_annealed(results)
     whole = tables.summary(every, chance)
     worst = min(by, key=lambda name: by[name].steps)
     jobs = sum(len(each.pairs) for each in annealed.values())
@@ -50,7 +50,7 @@ def figures_of(results: Sequence[Results], long: Results | None) -> dict[str, An
         "all": whole.steps,
         "worst": by[worst].steps,
         "worst workload": worst,
-        "equal": tables.at_equal_score(annealed.values()) if annealed else None,
+        "equal": schedules.at_equal_score(annealed.values()) if annealed else None,
         "slower": whole.slower / whole.jobs,
         "below": sum(each.below for each in annealed.values()) / jobs if jobs else None,
         "steady": steady.speedup(steadily) if steadily else None,
@@ -121,13 +121,14 @@ def parts(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
         "bands": tables.band_table(results),
         "constant 99": tables.constant_table(results),
         "constant 100": tables.constant_table(results, 1.0),
-        "cosine": tables.cosine_table(results),
-        "advice": tables.advice_table(results),
+        "cosine": schedules.cosine_table(results),
+        "advice": schedules.advice_table(results),
         "kinds": tables.kind_table(results),
         "calibrated": tables.calibrated_table(results),
+        "two": tables.two_table(every),
         "long": steady.long_table(long) if long else "",
         "benefit": steady.benefit_table(results),
-        "benefit by seed": steady.benefit_sentence(results),
+        "benefit by seed": steady.benefit_sentences(results),
         "zoo": studies.table(zoo) if zoo else "",
     }, found
 

@@ -41,6 +41,12 @@ class Unit:
             return scratch.run(sequence, self.schedule, most)
         return warm.run(sequence, self.part, self.schedule, most)
 
+    def done(self, out: Path) -> int:
+        """How many trainings are written down."""
+        arms = warm.OTHERS if self.part == "others" else (self.part,)
+        found = Sequence(ALL[self.workload], self.seed, out, out)
+        return sum(len(found.find(arm=arm, schedule=self.schedule)) for arm in arms)
+
     def total(self, most: int) -> int:
         """How many trainings it is."""
         workload: Workload = ALL[self.workload]
@@ -66,7 +72,7 @@ def stages(workloads: Collection[str], seeds: Collection[int], parts: Collection
         if "cosine" in parts:
             found.append([Unit("keeper", *which, COSINE) for which in each])
         if "others" in parts:
-            found.append([Unit("others", *which) for which in each])
+            found.append([Unit("others", *which) for which in [*each, *also]])
     return [stage for stage in found if stage]
 
 
@@ -75,20 +81,21 @@ class Progress:
     """How far a run is that several processes work on: they all write to the same folder."""
 
     out: Path
-    total: int
+    left: int  # trainings at the beginning of the run
     begun: float
-    already: int  # trainings that were there before it
+    already: int  # lines that were there before it
 
     @staticmethod
     def of(out: Path, units: Collection[Unit], most: int) -> "Progress":
         """At the beginning of a run."""
-        return Progress(out, sum(unit.total(most) for unit in units), time.time(), _lines(out))
+        left = sum(max(0, unit.total(most) - unit.done(out)) for unit in units)
+        return Progress(out, left, time.time(), _lines(out))
 
     def __str__(self) -> str:
-        done = _lines(self.out)
-        pace = (time.time() - self.begun) / max(1, done - self.already)
-        left = max(0, self.total - done)
-        return f"{done} written, about {left} and {pace * left / 60:.0f} minutes left"
+        done = _lines(self.out) - self.already
+        left = max(0, self.left - done)
+        minutes = (time.time() - self.begun) / max(1, done) * left / 60
+        return f"{done} done, {left} and about {minutes:.0f} minutes left"
 
 
 def _lines(out: Path) -> int:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import mean
 
@@ -53,10 +54,20 @@ def long_table(long: Results) -> str:
 # -- expected benefit ----------------------------------------------------------------------------------
 
 
-def predictions(results: Sequence[Results]) -> list[tuple[int, float, float]]:
-    """Of every warm start: the seed, the benefit that was expected, and the share of the steps saved."""
+@dataclass(frozen=True)
+class Prediction:
+    """Of one warm start: the benefit that was expected, and the share of the steps that was saved."""
+
+    seed: int
+    exact: bool
+    expected: float
+    saved: float
+
+
+def predictions(results: Sequence[Results]) -> list[Prediction]:
+    """Of every warm start with a constant rate."""
     return [
-        (each.record["seed"], each.record["benefit"], 1 - 1 / each.speedup())
+        Prediction(each.record["seed"], each.record["exact"], each.record["benefit"], 1 - 1 / each.speedup())
         for workload in results
         for each in workload.outcomes("keeper")
         if each.record["parents"] and each.record["benefit"] is not None
@@ -65,7 +76,7 @@ def predictions(results: Sequence[Results]) -> list[tuple[int, float, float]]:
 
 def benefit_table(results: Sequence[Results]) -> str:
     """Predicted against realised, in equal parts from the least to the most that was expected."""
-    found = sorted(predictions(results), key=lambda one: one[1])
+    found = sorted(predictions(results), key=lambda one: one.expected)
     if len(found) < BINS:
         return ""
     lines = [
@@ -75,34 +86,46 @@ def benefit_table(results: Sequence[Results]) -> str:
     edges = [round(number * len(found) / BINS) for number in range(BINS + 1)]
     for low, high in pairwise(edges):
         part = found[low:high]
-        saved = [each for _, _, each in part]
         lines.append(
-            f"| {part[0][1]:.2f} to {part[-1][1]:.2f} | {len(part)} | {mean(e for _, e, _ in part):.2f} "
-            f"| {mean(saved):.2f} | {min(saved):+.2f} |"
+            f"| {part[0].expected:.2f} to {part[-1].expected:.2f} | {len(part)} "
+            f"| {mean(one.expected for one in part):.2f} | {mean(one.saved for one in part):.2f} "
+            f"| {min(one.saved for one in part):+.2f} |"
         )
     return "\n".join(lines)
 
 
-def benefit_sentence(results: Sequence[Results]) -> str:
-    """Rank correlation and error, by seed; and a line fitted on seed 0 held against the others."""
+def benefit_sentences(results: Sequence[Results]) -> str:
+    """Rank correlation and error, by seed; and factors fitted on seed 0, held against the other seeds."""
     from scipy.stats import spearmanr
 
     found = predictions(results)
-    parts = []
-    for name, these in (
-        ("seed 0", [each for each in found if each[0] == 0]),
-        ("the other seeds", [each for each in found if each[0] != 0]),
-    ):
+    first, others = [e for e in found if e.seed == 0], [e for e in found if e.seed != 0]
+    lines = []
+    for name, these in (("Seed 0", first), ("The other seeds", others)):
         if len(these) > 3:
-            rho = spearmanr([e for _, e, _ in these], [s for _, _, s in these]).statistic
-            parts.append(
-                f"{name}: {len(these)} warm starts, rank correlation {rho:.2f}, mean expected "
-                f"{mean(e for _, e, _ in these):.2f}, mean saved {mean(s for _, _, s in these):.2f}, "
-                f"root mean square error {error(these):.3f}"
+            rho = spearmanr([e.expected for e in these], [e.saved for e in these]).statistic
+            lines.append(
+                f"{name}: {len(these)} warm starts, rank correlation {rho:.2f}, on average expected "
+                f"{mean(e.expected for e in these):.2f} and saved {mean(e.saved for e in these):.2f}, "
+                f"root mean square error {error(these):.3f}."
             )
-    return "; ".join(parts)
+    if first and others:
+        factors = {exact: factor([e for e in first if e.exact is exact]) for exact in (True, False)}
+        fitted = [replace(e, expected=factors[e.exact] * e.expected) for e in others]
+        lines.append(
+            f"Fitted on seed 0, exact starts would be expected to save {factors[True]:.2f} times as much and "
+            f"approximate ones {factors[False]:.2f} times; on the other seeds the error then is "
+            f"{error(fitted):.3f} instead of {error(others):.3f}."
+        )
+    return " ".join(lines)
 
 
-def error(these: Sequence[tuple[int, float, float]]) -> float:
+def factor(these: Sequence[Prediction]) -> float:
+    """What expectations have to be multiplied by, by least squares."""
+    squares = sum(each.expected**2 for each in these)
+    return sum(each.expected * each.saved for each in these) / squares if squares else 1.0
+
+
+def error(these: Sequence[Prediction]) -> float:
     """Root mean square, of what was expected against what was saved."""
-    return math.sqrt(mean((expected - saved) ** 2 for _, expected, saved in these))
+    return math.sqrt(mean((each.expected - each.saved) ** 2 for each in these))

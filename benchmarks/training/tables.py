@@ -1,22 +1,23 @@
-"""Which figures does the page show of the sequences? Tables (a) and (b), chance, rates, and what helps.
+"""Which figures does the page show of the sequences? Table (a), chance, rates, and what helps.
 
 Everything is computed from records; nothing is trained here.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median, stdev
 
 from benchmarks.training.loop import tail
-from benchmarks.training.measures import Band, Outcome, band, best_rate, equal_budget, outcome, twins
+from benchmarks.training.measures import Band, Outcome, band, best_rate, outcome, twins
 from benchmarks.training.records import Record, records
 from benchmarks.training.sequence import CONSTANT, COSINE, SCREENED
 from benchmarks.training.workloads import LONG, WORKLOADS
 
 TITLES = {
     "keeper": "ModelKeeper",
+    "one": "ModelKeeper, one parent",
     "calibrated": "ModelKeeper, calibrated",
     "paper": "paper's operators",
     "copy": "name-and-shape copy",
@@ -73,9 +74,11 @@ def key(record: Record) -> Key:
     return record["seed"], record["job"]
 
 
-def bands(results: Iterable[Results], schedule: str) -> dict[str, Band]:
-    """What chance does, by workload."""
+def bands(results: Sequence[Results], schedule: str) -> dict[str, Band]:
+    """What chance does, by workload. With one seed, only constant rates tell."""
     pairs = {each.name: each.pairs(schedule) for each in results}
+    if schedule == COSINE and not any(pairs.values()):
+        return bands(results, CONSTANT)
     pooled = [pair for name, these in pairs.items() if name != "language" for pair in these]
     return {name: band(these if len(these) >= FEW else pooled) for name, these in pairs.items()}
 
@@ -186,118 +189,7 @@ def band_table(results: Sequence[Results]) -> str:
     return "\n".join(lines)
 
 
-# -- (b): what people do ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Annealed:
-    """A workload with schedules that decay: ModelKeeper as advised, against all steps from scratch."""
-
-    pairs: list[tuple[Record, Record]]
-    budget: int
-    shorter: dict[float, float]  # from scratch, relative to all steps
-    below: int
-
-    @property
-    def share(self) -> float:
-        """Of the steps from scratch that ModelKeeper took."""
-        taken: int = sum(one["steps"][-1] for one, _ in self.pairs)
-        return taken / (self.budget * len(self.pairs))
-
-    @property
-    def points(self) -> list[float]:
-        """At the end, above scratch."""
-        return [100 * (one["scores"][-1] - other["scores"][-1]) for one, other in self.pairs]
-
-    @property
-    def enough(self) -> float:
-        """The share of the steps that gives the same score from scratch, on average."""
-        return equal_budget(mean(a["scores"][-1] / b["scores"][-1] for a, b in self.pairs), self.shorter)
-
-
-def annealed(each: Results, chance: Band) -> Annealed | None:
-    """Of one workload, if it has been run."""
-    cold = each.cold(COSINE)
-    pairs = [(one, cold[which]) for which, one in sorted(each.of("keeper", COSINE).items())]
-    if not pairs:
-        return None
-    shorter = {}
-    for length in (0.5, 0.25):
-        less = each.cold(COSINE, length)
-        if less:
-            shorter[length] = mean(e["scores"][-1] / cold[which]["scores"][-1] for which, e in less.items())
-    below = sum(bool(a["parents"]) and a["scores"][-1] < b["scores"][-1] - chance.below for a, b in pairs)
-    return Annealed(pairs, each.budget, shorter, below)
-
-
-def all_annealed(results: Sequence[Results]) -> dict[str, Annealed]:
-    """By title of the workload."""
-    chance = bands(results, COSINE)
-    found = {each.title: annealed(each, chance[each.name]) for each in results}
-    return {title: each for title, each in found.items() if each is not None}
-
-
-def at_equal_score(found: Iterable[Annealed]) -> float:
-    """Steps from scratch that are enough for the score of ModelKeeper, over those it took."""
-    found = list(found)
-    cold = sum(each.enough * each.budget * len(each.pairs) for each in found)
-    return cold / sum(each.share * each.budget * len(each.pairs) for each in found)
-
-
-def cosine_table(results: Sequence[Results]) -> str:
-    """Table (b)."""
-    found = all_annealed(results)
-    if not found:
-        return ""
-    lines = [
-        "| workload | jobs (cold) | steps taken | at the end, points | from scratch with 1/2, 1/4 of them "
-        "| enough from scratch for that score | fewer steps | **at equal score** "
-        "| below, outside of the band |",
-        "| --- |" + " ---: |" * 8,
-    ]
-    for title, each in found.items():
-        less = ", ".join(f"{100 * (value - 1):+.1f} %" for value in each.shorter.values())
-        lines.append(
-            f"| {title} | {_counts([each])} | {each.share:.0%} | {_spread(each.points)} | {less} "
-            f"| {each.enough:.0%} | {1 / each.share:.2f} | {at_equal_score([each]):.2f} | {each.below} |"
-        )
-    every = list(found.values())
-    jobs = sum(len(each.pairs) for each in every)
-    share = sum(each.share * each.budget * len(each.pairs) for each in every) / sum(
-        each.budget * len(each.pairs) for each in every
-    )
-    below = sum(each.below for each in every)
-    lines.append(
-        f"| **all** | {_counts(every)} | {share:.0%} | {_spread([p for e in every for p in e.points])} | | "
-        f"| {1 / share:.2f} | {at_equal_score(every):.2f} | {below} ({below / jobs:.1%}) |"
-    )
-    return "\n".join(lines)
-
-
-def _counts(these: list[Annealed]) -> str:
-    pairs = [pair for each in these for pair in each.pairs]
-    return f"{len(pairs)} ({sum(not one['parents'] for one, _ in pairs)})"
-
-
-def _spread(points: list[float]) -> str:
-    error = stdev(points) / math.sqrt(len(points)) if len(points) > 1 else 0.0
-    return f"{mean(points):+.2f} ± {error:.2f}"
-
-
-def advice_table(results: Sequence[Results]) -> str:
-    """What followed the advice, by what was advised and how the start was."""
-    by: dict[tuple[str, str], list[float]] = {}
-    for title, each in all_annealed(results).items():
-        for (one, _), points in zip(each.pairs, each.points, strict=True):
-            if one["parents"]:
-                kind = f"{start_of(one)}, {one['advised']:g} of the steps"
-                by.setdefault((kind, title), []).append(points)
-    kinds = sorted({kind for kind, _ in by})
-    lines = ["| start, advice | jobs | points at the end | worst |", "| --- |" + " ---: |" * 3]
-    for kind in kinds:
-        mine = [p for (other, _), these in by.items() if other == kind for p in these]
-        lines.append(f"| {kind} | {len(mine)} | {_spread(mine)} | {min(mine):+.2f} |")
-    return "\n".join(lines)
+# -- what helps ----------------------------------------------------------------------------------------
 
 
 def start_of(record: Record) -> str:
@@ -306,9 +198,6 @@ def start_of(record: Record) -> str:
         return "cold"
     several = f", {len(record['parents'])} parents" if len(record["parents"]) > 1 else ""
     return ("exact" if record["exact"] else "approximate") + several
-
-
-# -- what helps ----------------------------------------------------------------------------------------
 
 
 def kind_table(results: Sequence[Results]) -> str:
@@ -338,21 +227,29 @@ def kind_table(results: Sequence[Results]) -> str:
 
 
 def calibrated_table(results: Sequence[Results]) -> str:
-    """Plain against calibrated, where there is something to calibrate: the same jobs, the same parents."""
+    """Plain against calibrated, where there is something to calibrate: the same jobs, the same zoo."""
+    return _against(results, "calibrated", lambda plain: bool(plain["parents"]) and not plain["exact"])
+
+
+def two_table(results: Sequence[Results]) -> str:
+    """Two parents against one, where two lend by default: the same jobs, the same zoo."""
+    return _against(results, "one", lambda plain: len(plain["parents"]) > 1)
+
+
+def _against(results: Sequence[Results], arm: str, chosen: Callable[[Record], bool]) -> str:
+    """ModelKeeper as it is against another arm of it, on the jobs where that differs."""
+    name = "one parent" if arm == "one" else arm
     lines = [
-        "| workload | jobs | start, plain | start, calibrated | steps from scratch | plain | calibrated "
-        "| sooner, as soon, later | seconds, plain | calibrated |",
+        f"| workload | jobs | start, default | start, {name} | steps from scratch | default | {name} "
+        f"| sooner, as soon, later | seconds, default | {name} |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | :---: | ---: | ---: |",
     ]
     every: list[tuple[Outcome, Outcome]] = []
     rows = []
     for each in results:
         plain = {_job(one): one for one in each.outcomes("keeper")}
-        pairs = [
-            (plain[_job(one)], one)
-            for one in each.outcomes("calibrated")
-            if one.record["parents"] and not one.record["exact"]
-        ]
+        pairs = [(plain[_job(one)], one) for one in each.outcomes(arm)]
+        pairs = [pair for pair in pairs if chosen(pair[0].record)]
         rows.append((each.title, pairs))
         every += pairs
     for title, pairs in [*rows, ("all", every)]:
@@ -370,7 +267,7 @@ def calibrated_table(results: Sequence[Results]) -> str:
             f"| {sum(a.cold_steps[0.99] for a, _ in pairs):,} | {steps[0]:,} | {steps[1]:,} "
             f"| {', '.join(map(str, counts))} | {seconds[0]:.0f} | {seconds[1]:.0f} |"
         )
-    return "\n".join(lines)
+    return "\n".join(lines) if every else ""
 
 
 def rate_table(results: Sequence[Results]) -> str:

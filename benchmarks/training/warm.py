@@ -3,7 +3,8 @@
 screening: jobs SCREENED of seed 0 with every rate, from the models trained from scratch before them.
 keeper: every job, from the models that it has registered before; with a constant rate, or with a cosine of
     the length that it advises.
-others: every third job: calibrated, and in seed 0 the paper's operators and the copy by name and shape.
+others: every job with one parent, where two lend by default; every third job calibrated, and in seed 0
+    with the paper's operators and with the copy by name and shape.
 """
 
 import subprocess
@@ -19,12 +20,14 @@ from benchmarks.training.loop import tail, train
 from benchmarks.training.records import Record, rounded
 from benchmarks.training.sequence import CONSTANT, COSINE, Sequence
 from benchmarks.training.tasks import task
-from benchmarks.training.workloads import Job, Workload
+from benchmarks.training.workloads import LONG, Job, Workload
 from benchmarks.training.zoo import Trained, Zoo, before, save
 
 SCREENED = (3, 5, 7)
 EVERY_THIRD = 3
-ARMS = ("keeper", "calibrated", "paper", "copy")
+WHOLE = ("keeper", "one")  # are trained for the whole budget
+OTHERS = ("one", "calibrated", "paper", "copy")
+ARMS = ("keeper", *OTHERS)
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,13 @@ def total(workload: Workload, seed: int, part: str, most: int) -> int:
     jobs = range(min(most, workload.count))
     if part == "screening":
         return len(workload.rates) * sum(number in SCREENED for number in jobs)
-    return len(jobs) if part == "keeper" else sum(len(_others(seed, number)) for number in jobs)
+    return len(jobs) if part == "keeper" else sum(len(_others(workload, seed, number)) for number in jobs)
 
 
-def _others(seed: int, number: int) -> tuple[str, ...]:
-    if number % EVERY_THIRD != 1:
-        return ()
-    return ("calibrated", "paper", "copy") if seed == 0 else ("calibrated",)
+def _others(workload: Workload, seed: int, number: int) -> tuple[str, ...]:
+    if number % EVERY_THIRD != 1 or workload is LONG:
+        return ("one",)
+    return OTHERS if seed == 0 else ("one", "calibrated")
 
 
 def run(sequence: Sequence, part: str, schedule: str, most: int) -> Iterator[Record]:
@@ -62,7 +65,7 @@ def run(sequence: Sequence, part: str, schedule: str, most: int) -> Iterator[Rec
         cold = sequence.scratch(number, schedule)
         if cold is None:
             return
-        for arm in ("keeper",) if part == "keeper" else _others(sequence.seed, number):
+        for arm in ("keeper",) if part == "keeper" else _others(sequence.workload, sequence.seed, number):
             if not sequence.find(number, arm=arm, schedule=schedule):
                 zoo = before(registered(sequence, jobs, schedule), number)
                 yield one(
@@ -95,13 +98,15 @@ def one(sequence: Sequence, zoo: Zoo, training: Training, cold: Record) -> Recor
     model = training.job.build(_seed(sequence, number))
     keeper = next(iter(sequence.find(number, arm="keeper", schedule=schedule)), None)
     start = begin(arm, zoo, model, training.job, keeper["parents"][:1] if keeper else ())
-    twin = cold if not start.parents else keeper if arm == "calibrated" and start.exact else None
-    if twin is not None:  # as from scratch, or nothing to calibrate
+    alike = keeper is not None and list(start.parents) == keeper["parents"]
+    same = alike and (arm == "one" or (arm == "calibrated" and start.exact))
+    twin = cold if not start.parents else keeper if same else None
+    if twin is not None:  # as from scratch, nothing to calibrate, or one parent anyway
         record = {**twin, **rounded(asdict(start)), "arm": arm, "code": code()}
         sequence.add(record)
         return record
     goal = tail(cold["scores"])
-    return written(sequence, training, start, model, None if arm == "keeper" else goal, goal)
+    return written(sequence, training, start, model, None if arm in WHOLE else goal, goal)
 
 
 def written(

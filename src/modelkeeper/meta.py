@@ -29,7 +29,7 @@ from modelkeeper.zoo.records import (
 )
 
 EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
-MOST_PARENTS = 1  # that lend to one model, unless `most_parents` says otherwise
+MOST_PARENTS = 2  # that lend to one model, unless `most_parents` says otherwise
 _BOTH = ("data", "fold", "task", "tags")
 ONLY_QUERY = ("parents", "exclude", "most_parents", "minimum_similarity", "policy")
 _QUERY = (*_BOTH, *ONLY_QUERY)

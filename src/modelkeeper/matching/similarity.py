@@ -13,7 +13,7 @@ and equal on every machine.
 
 The child counts for more because what it lacks must be trained; what the parent has too much of is
 only left behind. Why fourth roots: benchmarks/results/matching-weights.md. Held against what
-training took, no other values were better by more than chance: benchmarks/results/matching-costs.md.
+training took from several parents each, no other values were better by more than chance.
 
 Every further layer inserted and every further axis changed lowers the similarity where regions describe
 both graphs (chains, residual, dense and inception blocks, transformers). Elsewhere (NAS cells, towers,

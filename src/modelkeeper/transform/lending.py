@@ -189,6 +189,10 @@ class Lending:
                 silent = "gain" if layer.kind in NORMS or layer.kind == SCALE else "weight"
                 if tensor.role in (silent, "bias"):
                     return entry("inserted", True, inserted.why, value="zero")
+            case "identity" if self._crosses(layer):
+                return entry(
+                    "kept", False, "what it reads and what it makes are of different layers of the parent"
+                )
             case "identity":
                 read = not self.depth.joined_unread(number)
                 if tensor.role == "weight":
@@ -213,6 +217,17 @@ class Lending:
             if like is not None:
                 return entry("inserted", True, inserted.why, like=like, source=self.pairs[like].parent.name)
         return entry("kept", inserted.exact, inserted.why or "the parent has no such layer")
+
+    def _crosses(self, layer: Layer) -> bool:
+        """Would a new layer hand on units of one space of the parent as another's? Nothing would pass."""
+        weight = next((tensor for tensor in layer.tensors if tensor.role == "weight"), None)
+        if weight is None:
+            return False
+        spaces = {axis.role: spaces_of(axis.of) for axis in weight.axes}
+        return any(
+            None not in (theirs := {self.partners.of(made), self.partners.of(read)}) and len(theirs) > 1
+            for made, read in zip(spaces.get("out", ()), spaces.get("in", ()), strict=False)
+        )
 
     def _lost(self, weight: Tensor) -> str:
         """Why a new layer cannot hand on all units that it is given, in words; empty if it can."""

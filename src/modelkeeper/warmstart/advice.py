@@ -3,8 +3,8 @@
     meta["advice"]      schedule 0.25, rate 1: a quarter of the steps that you would train from scratch, with
                         the same peak of the learning rate and the same warm-up
 
-For training with a rate that decays to zero, as most people train. What it rests on is in docs/evaluation.md
-(`make evaluate`, the study of schedules): a lower peak was tried, too, and gained nothing. It is advice:
+For training with a rate that decays to zero, as most people train. What it saves is in docs/evaluation.md
+(`make evaluate`, table b). A lower peak was tried, too, and gained nothing. It is advice:
 nothing follows it unless it is asked to.
 
 A parent that is far below what its peers reached, or whose training was not ended, leaves more to learn: from
@@ -12,18 +12,19 @@ an exact parent at 92 % of the plateau nothing was gained, at 97 % half of the s
 """
 
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.transform.plan import Entry
+if TYPE_CHECKING:
+    from modelkeeper.transform.plan import Entry
 
 NEAR = 0.8  # a similarity from which on most of what the parent computes survives
 GOOD, POOR = 0.3, 0.19  # standings among its peers: about 2 and 5 points below the good ones
 LEAST_LENT = 0.5  # of the numbers that are trained
 
-NEAR_COST = 0.3  # points, measured: a quarter of the schedule after a similar start
-CALIBRATED_COST = 0.7  # half of it after a calibrated one
+CALIBRATED_COST = 0.3  # half of it after a calibrated one
 
 
 class Advice(Struct, frozen=True, kw_only=True):
@@ -75,12 +76,11 @@ def advise(
         why = "too little of what the parent computes survives to train for less"
         return Advice(why=why, may_calibrate=True)
     how = "it starts where the parent ended" if exact else "most of what the parent computes survives"
-    cost = 0.0 if exact else NEAR_COST
     if standing is None or standing < GOOD or not finished:
         doubt = "was not trained to the end" if not finished else "is below its peers"
         doubt = "may not be good: its quality is not known" if standing is None else doubt
-        return Advice(schedule=0.5, why=f"{how}, but the parent {doubt}", cost=cost)
-    return Advice(schedule=0.25, why=how, cost=cost)
+        return Advice(schedule=0.5, why=f"{how}, but the parent {doubt}")
+    return Advice(schedule=0.25 if exact else 0.5, why=how)
 
 
 def once_calibrated(advice: Advice) -> Advice:
@@ -91,7 +91,7 @@ def once_calibrated(advice: Advice) -> Advice:
     return msgspec.structs.replace(advice, schedule=0.5, why=why, cost=CALIBRATED_COST, may_calibrate=False)
 
 
-def lent_share(entries: Iterable[Entry], frozen: Collection[str]) -> float:
+def lent_share(entries: "Iterable[Entry]", frozen: Collection[str]) -> float:
     """Of the numbers of a model that are trained, which share comes from the parent?"""
     trained = [entry for entry in entries if entry.tensor not in frozen]
     lent = sum(entry.parameters for entry in trained if entry.source)
