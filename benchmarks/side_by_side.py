@@ -1,8 +1,8 @@
 """What do two parents bring that one does not? `make side-by-side`
 
-The protocol, written before the first run. After one setting of one seed had been seen it was shortened, since
-it took too long: fewer settings (wide ResNet, DenseNet, SE-ResNet and ShuffleNet were left out), fewer looks,
-and 600 instead of 1,000 steps in (a). That setting was measured again.
+The protocol, written before the first run. After one setting of one seed had been seen it was shortened,
+since it took too long: fewer settings (wide ResNet, DenseNet, SE-ResNet and ShuffleNet were left out), fewer
+looks, and 600 instead of 1,000 steps in (a). That setting was measured again.
 
 A setting is a child and two parents that lie side by side in it (`transfer([a, b], child)`). All are small
 networks of `benchmarks.training.networks`, trained on 4,000 pictures of Fashion-MNIST (14 by 14, batches of
