@@ -137,6 +137,10 @@ trained: $(READY) ## transfer weights that others have trained, and compare what
 programs: $(READY) ## can real models be run without their code? compared with torch.export
 	$(BIN)/python -m benchmarks.programs $(ARGS)
 
+side-by-side: $(READY) ## what two parents in one child bring, in training; goes on where it was stopped: half an hour
+	$(BIN)/python -m benchmarks.side_by_side $(ARGS)
+	$(BIN)/python -m benchmarks.side_by_side_language
+
 probing: $(READY) ## let starts race for a few steps, and see whether the right one wins: 15 minutes
 	$(BIN)/python -m benchmarks.probing $(ARGS)
 

@@ -49,6 +49,7 @@ def gathered(
         return BOTH if asked[-1] in fits else None
 
     options: dict[str, Any] = {"benefit": lambda who: 1.0, "size": lambda who: 10, "room": 100, "plan": plan}
+    options["late"] = lambda: False
     alone = Lenders((candidate(chosen),), ALONE)
     lenders = gather(alone, list(map(candidate, rivals)), most, Meeting(**options | meeting))
     return "".join(member.name for member in lenders.candidates), asked
@@ -78,6 +79,10 @@ def test_nobody_joins_who_brings_too_little_or_has_no_room() -> None:
     benefits = {"a": 1.0, "b": 0.4, "c": 0.6}
     assert gathered("a", "bc", fits=["ab", "ac"], benefit=lambda who: benefits[who.name])[0] == "ac"
     assert gathered("a", "b", fits=["ab"], room=15) == ("a", [])
+
+
+def test_whoever_is_late_takes_what_there_is() -> None:
+    assert gathered("a", "b", fits=["ab"], late=lambda: True) == ("a", [])
 
 
 def test_plans_are_few() -> None:

@@ -35,6 +35,7 @@ class Meeting:
     size: Callable[[Candidate], int]  # of its parameters
     room: int  # parameters of the child
     plan: Callable[[Sequence[Candidate]], SideBySide | None]  # of several side by side
+    late: Callable[[], bool]  # is the time over that a query may take?
 
 
 def gather(alone: Lenders, rivals: Sequence[Candidate], most: int, meeting: Meeting) -> Lenders:
@@ -63,7 +64,7 @@ def gather(alone: Lenders, rivals: Sequence[Candidate], most: int, meeting: Meet
         for team in teams:
             if sum(map(meeting.size, team)) > SPARE * meeting.room:
                 continue
-            if left == 0:
+            if left == 0 or meeting.late():
                 return best
             left -= 1
             plan = meeting.plan(team)

@@ -210,6 +210,7 @@ class Search:
             size=lambda candidate: records[candidate.id].parameters,
             room=graph.parameters,
             plan=plan,
+            late=self._clock.late,
         )
 
     def _plan_key(self, parent: Record) -> tuple[str, bool]:
