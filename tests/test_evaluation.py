@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
 
-from benchmarks.training import arms, data, loop, report, run, scratch, studies, tasks, warm, workloads
+from benchmarks.training import (
+    arms,
+    data,
+    ladder,
+    loop,
+    report,
+    run,
+    scratch,
+    studies,
+    tasks,
+    warm,
+    workloads,
+)
 from benchmarks.training.measures import (
     band,
     best_rate,
@@ -47,7 +59,7 @@ def tiny() -> Iterator[None]:
     labels = torch.randint(0, 3, (64,), generator=chance)
     found = tasks.Task("tiny", pictures, labels, pictures, labels, 3)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (tasks, arms, scratch, warm, workloads, studies):
+        for module in (tasks, arms, scratch, warm, workloads, studies, ladder):
             patch.setattr(module, "task", lambda name: found)
         patch.setitem(run.ALL, "tiny", TINY)
         patch.setitem(WORKLOADS, "tiny", TINY)
@@ -115,16 +127,15 @@ def test_a_page_is_made_of_whatever_has_been_run(done: Sequence) -> None:
     bench = studies.Bench(done, 3, SPECS[3])
     assert bench.ready
     studies.study(bench, done.out / studies.PATH)
+    for _ in range(2):
+        studies.longer(bench, done.out / studies.LONGER)
+    assert len(records(done.out / studies.LONGER)) == 1
+    assert len(list(ladder.climb(done, done.out / ladder.PATH))) == 9
+    assert not list(ladder.climb(done, done.out / ladder.PATH))
     made, numbers = report.parts(done.out)
     wanted = set(re.findall(r"{{([\w ]+)}}", report.TEMPLATE.read_text()))
     assert wanted <= made.keys()
-    assert {name for name in wanted if not made[name]} <= {
-        "long",
-        "benefit",
-        "benefit by seed",
-        "calibrated",
-        "two",
-    }
+    assert {name for name in wanted if not made[name]} <= {"long", "benefit", "benefit by seed", "calibrated"}
     assert numbers["workloads"]["tiny"]["jobs"] == 4
     assert numbers["steady"] is None
     assert "| Tiny | ModelKeeper | 4 (" in made["constant 99"]
@@ -219,6 +230,13 @@ def test_a_score_is_worth_the_share_of_the_steps_that_gives_it_from_scratch() ->
     assert 0.5 < equal_budget(0.99, shorter) < 1
     assert equal_budget(0.90, shorter) == pytest.approx(0.125)  # beyond what was tried: along the same line
     assert equal_budget(0.1, shorter) == 0.05
+
+
+def test_the_least_share_of_a_schedule_that_ends_as_from_scratch() -> None:
+    assert ladder.share([0.1, 0.5, 0.6]) == 0.125
+    assert ladder.share([-1.0, 1.0, 2.0]) == pytest.approx(0.1875)
+    assert ladder.share([-1.0, -0.5, 0.0]) == pytest.approx(0.5)
+    assert ladder.share([-3.0, -2.0, -1.0]) == 1
 
 
 def test_there_are_few_looks_and_the_last_five_are_the_tail() -> None:

@@ -14,9 +14,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
-from benchmarks.training import figures, schedules, steady, studies, tables
+from benchmarks.training import figures, ladder, schedules, steady, studies, tables
 from benchmarks.training.records import RESULTS, records
 from benchmarks.training.sequence import CONSTANT
 from benchmarks.training.tables import Results
@@ -45,16 +46,28 @@ def figures_of(results: Sequence[Results], long: Results | None) -> dict[str, An
     worst = min(by, key=lambda name: by[name].steps)
     jobs = sum(len(each.pairs) for each in annealed.values())
     steadily = long.outcomes("keeper")[steady.WINDOW :] if long else []
+    cold = [one for one in every if not one.record["parents"]]
+    warm = [one for one in every if one.record["parents"]]
     return {
         "workloads": {name: asdict(each) for name, each in by.items()},
+        "jobs": whole.jobs,
         "all": whole.steps,
+        "points": whole.gain,
+        "cold share": sum(o.steps[0.99] for o in cold) / sum(o.steps[0.99] for o in every),
+        "warm": steady.speedup(warm) if warm else 1.0,
         "worst": by[worst].steps,
         "worst workload": worst,
+        "annealed points": mean(p for e in annealed.values() for p in e.points) if annealed else None,
         "equal": schedules.at_equal_score(annealed.values()) if annealed else None,
         "slower": whole.slower / whole.jobs,
         "below": sum(each.below for each in annealed.values()) / jobs if jobs else None,
         "steady": steady.speedup(steadily) if steadily else None,
     }
+
+
+def _figure(value: Any) -> str:
+    """For a sentence."""
+    return f"{value:.2f}" if isinstance(value, float) else "?" if value is None else str(value)
 
 
 def target_table(found: dict[str, Any]) -> str:
@@ -111,8 +124,10 @@ def parts(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
     results, long = load(folder)
     found = figures_of(results, long)
     every = [*results, *([long] if long else [])]
-    zoo = records(folder / studies.PATH)
+    rungs = records(folder / ladder.PATH)
+    zoo, longer = records(folder / studies.PATH), records(folder / studies.LONGER)
     return {
+        **{f"figure {name}": _figure(value) for name, value in found.items() if name != "workloads"},
         "machine": machine(),
         "code": code(results, long),
         "targets": target_table(found),
@@ -122,6 +137,7 @@ def parts(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
         "constant 99": tables.constant_table(results),
         "constant 100": tables.constant_table(results, 1.0),
         "cosine": schedules.cosine_table(results),
+        "ladder": ladder.table(rungs) if rungs else "",
         "advice": schedules.advice_table(results),
         "kinds": tables.kind_table(results),
         "calibrated": tables.calibrated_table(results),
@@ -130,6 +146,7 @@ def parts(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
         "benefit": steady.benefit_table(results),
         "benefit by seed": steady.benefit_sentences(results),
         "zoo": studies.table(zoo) if zoo else "",
+        "longer": studies.longer_table(longer) if longer else "",
     }, found
 
 

@@ -84,7 +84,7 @@ def cosine_table(results: Sequence[Results]) -> str:
     for title, each in found.items():
         less = ", ".join(f"{100 * (value - 1):+.1f} %" for value in each.shorter.values())
         lines.append(
-            f"| {title} | {_counts([each])} | {each.share:.0%} | {_spread(each.points)} | {less} "
+            f"| {title} | {_counts([each])} | {each.share:.0%} | {spread(each.points)} | {less} "
             f"| {each.enough:.0%} | {1 / each.share:.2f} | {at_equal_score([each]):.2f} | {each.below} |"
         )
     every = list(found.values())
@@ -94,7 +94,7 @@ def cosine_table(results: Sequence[Results]) -> str:
     )
     below = sum(each.below for each in every)
     lines.append(
-        f"| **all** | {_counts(every)} | {share:.0%} | {_spread([p for e in every for p in e.points])} | | "
+        f"| **all** | {_counts(every)} | {share:.0%} | {spread([p for e in every for p in e.points])} | | "
         f"| {1 / share:.2f} | {at_equal_score(every):.2f} | {below} ({below / jobs:.1%}) |"
     )
     return "\n".join(lines)
@@ -105,7 +105,8 @@ def _counts(these: list[Annealed]) -> str:
     return f"{len(pairs)} ({sum(not one['parents'] for one, _ in pairs)})"
 
 
-def _spread(points: list[float]) -> str:
+def spread(points: list[float]) -> str:
+    """Mean, and its error."""
     error = stdev(points) / math.sqrt(len(points)) if len(points) > 1 else 0.0
     return f"{mean(points):+.2f} ± {error:.2f}"
 
@@ -122,5 +123,5 @@ def advice_table(results: Sequence[Results]) -> str:
     lines = ["| start, advice | jobs | points at the end | worst |", "| --- |" + " ---: |" * 3]
     for kind in kinds:
         mine = [p for (other, _), these in by.items() if other == kind for p in these]
-        lines.append(f"| {kind} | {len(mine)} | {_spread(mine)} | {min(mine):+.2f} |")
+        lines.append(f"| {kind} | {len(mine)} | {spread(mine)} | {min(mine):+.2f} |")
     return "\n".join(lines)

@@ -2,14 +2,15 @@
 
     python -m benchmarks.training.studies [--seeds 0] [--workloads grid] [--jobs 5 9]
 
+longer                  from scratch for twice the steps: is ModelKeeper as good as that, too?
+
 20% poor, 50% poor      so many models of the zoo are replaced by the same networks, hardly trained
 20% removed, ...        the same zoo without them: what is lost because good models are missing
 no width operators      a tensor of another shape keeps its initial values
 no depth operators      a layer that the parent does not have keeps its initial values
 
-Each begins from the zoo that ModelKeeper had registered when the job arrived, with a constant rate, and
-stops at 99 % of the run from scratch. Writes study-zoo.jsonl next to the records, and goes on where it was
-killed.
+Each of these begins from the zoo that ModelKeeper had registered when the job arrived, at a constant rate,
+and stops at 99 % of the run from scratch. Writes next to the records, and goes on where it was killed.
 """
 
 import argparse
@@ -18,14 +19,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 import torch
 from torch import nn
 
 from benchmarks.training import sequence as sequences
 from benchmarks.training.arms import Start, lend, only, warm_start
-from benchmarks.training.loop import tail, train
+from benchmarks.training.loop import looks, tail, train
 from benchmarks.training.measures import outcome
 from benchmarks.training.records import CACHE, RESULTS, Record, append, records, rounded
 from benchmarks.training.tasks import task
@@ -43,7 +44,7 @@ JOBS = {
 }
 POOR = 60  # steps that a poor model was trained for
 SHARES = (0.2, 0.5)
-PATH = "study-zoo.jsonl"
+PATH, LONGER = "study-zoo.jsonl", "study-longer.jsonl"
 Begin = Callable[[nn.Module], Start]
 
 
@@ -60,8 +61,6 @@ class Bench:
 
     def variants(self) -> Iterator[tuple[str, Begin]]:
         """Name and start of each."""
-        if not self.keeper["parents"]:
-            return
         for share in SHARES:
             bad = victims(self.zoo, share, self.seed)
             poor = [self.poor(each) if each.number in bad else each for each in self.zoo]
@@ -122,6 +121,50 @@ def study(bench: Bench, path: Path) -> None:
             print(*which, variant, record["parents"], record["steps"][-1], "steps", flush=True)
 
 
+def longer(bench: Bench, path: Path) -> None:
+    """From scratch for twice the steps, if that is not written down yet."""
+    which = (bench.sequence.workload.name, bench.sequence.seed, bench.number)
+    if any((e["workload"], e["seed"], e["job"]) == which for e in records(path)):
+        return
+    budget = 2 * bench.sequence.workload.budget
+    model, data = bench.job.build(bench.seed), task(bench.job.data)
+    at = [step for step in looks(budget) if step >= 0.2 * budget]
+    _, curve = train(model, data, bench.sequence.rate(), bench.seed, budget, at=at)
+    cold: Record = {"steps": curve.steps, "scores": [round(score, 4) for score in curve.scores]}
+    told = dict(zip(("workload", "seed", "job"), which, strict=True))
+    append(
+        path,
+        {**told, **cold, "training": round(curve.seconds, 3), "keeper": bench.keeper, "cold": bench.cold},
+    )
+    print(
+        *which, "twice the steps from scratch:", tail(bench.cold["scores"]), tail(cold["scores"]), flush=True
+    )
+
+
+def longer_table(these: Sequence[Record]) -> str:
+    """ModelKeeper with the usual steps, against scratch with twice as many."""
+    lines = [
+        "| start | jobs | score from scratch, twice the steps | usual steps | ModelKeeper, usual steps "
+        "| steps to 99 % of the first, from scratch | ModelKeeper | fewer | never |",
+        "| --- |" + " ---: |" * 8,
+    ]
+    kinds = {"exact": True, "approximate": False}
+    rows = [(name, [e for e in these if e["keeper"]["exact"] is kind]) for name, kind in kinds.items()]
+    for name, mine in [*rows, ("all", list(these))]:
+        if not mine:
+            continue
+        found = [outcome(each["keeper"], each) for each in mine]
+        scores = [mean(tail(e["scores"]) for e in some) for some in (mine, [e["cold"] for e in mine])]
+        ours = mean(tail(e["keeper"]["scores"]) for e in mine)
+        steps = [sum(o.cold_steps[0.99] for o in found), sum(o.steps[0.99] for o in found)]
+        never = sum(not o.reached[0.99] for o in found)
+        lines.append(
+            f"| {name} | {len(mine)} | {scores[0]:.3f} | {scores[1]:.3f} | {ours:.3f} | {steps[0]:,} "
+            f"| {steps[1]:,} | {steps[0] / steps[1]:.2f} | {never} |"
+        )
+    return "\n".join(lines)
+
+
 def table(these: Sequence[Record]) -> str:
     """Each variant against ModelKeeper as it is, on the same jobs."""
     lines = [
@@ -157,7 +200,8 @@ def main() -> None:
             for number in chosen.jobs or JOBS[name]:
                 job = sequence.known(number + 1).get(number)
                 bench = Bench(sequence, number, job) if job is not None else None
-                if bench is not None and bench.ready:
+                if bench is not None and bench.ready and bench.keeper["parents"]:
+                    longer(bench, chosen.out / LONGER)
                     study(bench, chosen.out / PATH)
 
 

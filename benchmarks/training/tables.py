@@ -233,7 +233,9 @@ def calibrated_table(results: Sequence[Results]) -> str:
 
 def two_table(results: Sequence[Results]) -> str:
     """Two parents against one, where two lend by default: the same jobs, the same zoo."""
-    return _against(results, "one", lambda plain: len(plain["parents"]) > 1)
+    found = _against(results, "one", lambda plain: len(plain["parents"]) > 1)
+    nobody = "Two lent to none: there was no room for both, or one alone was expected to bring more."
+    return found or nobody
 
 
 def _against(results: Sequence[Results], arm: str, chosen: Callable[[Record], bool]) -> str:

@@ -162,6 +162,8 @@ def registered(sequence: Sequence, jobs: dict[int, Job], schedule: str = CONSTAN
     """The zoo: what ModelKeeper has trained, cold starts included."""
     found = []
     for each in sequence.find(arm="keeper", schedule=schedule):
+        if each["job"] not in jobs:
+            continue
         arm = "keeper" if each["parents"] else "scratch"
         path = sequence.file(arm, schedule, each["job"], each["rate"])
         found.append(Trained(each["job"], jobs[each["job"]], each["scores"][-1], path))
