@@ -1,6 +1,7 @@
 """Who lends: the chosen model, or several that fit side by side?"""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -85,12 +86,16 @@ def test_whoever_is_late_takes_what_there_is() -> None:
     assert gathered("a", "b", fits=["ab"], late=lambda: True) == ("a", [])
 
 
+def _always(so: bool, *_: Candidate) -> bool:
+    return so
+
+
 def test_who_is_far_below_its_peers_or_started_from_the_other_does_not_join() -> None:
     alone = Lenders((candidate("a"),), ALONE)
     options: dict[str, Any] = {"benefit": lambda who: 1.0, "size": lambda who: 10, "room": 100}
     options |= {"plan": lambda team: BOTH, "late": lambda: False}
     for standing, related, joins in ((0.5, False, True), (0.1, False, False), (0.5, True, False)):
-        meeting = Meeting(**options, related=lambda first, second, so=related: so)
+        meeting = Meeting(**options, related=partial(_always, related))
         found = gather(alone, [candidate("b", standing)], 2, meeting)
         assert (len(found.candidates) == 2) == joins
 
