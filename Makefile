@@ -65,7 +65,7 @@ test-jax: $(KERAS_READY) ## run the tests of Keras on JAX, where there is no PyT
 setup: ## make both environments, at the same time
 	@$(MAKE) --no-print-directory -j 2 $(READY) $(KERAS_READY)
 
-demo: $(READY) ## train a network cold and warm, from a zoo of five, on handwritten digits: about two minutes
+demo: $(READY) ## a small search on handwritten digits, cold and warm: time, accuracy and a picture, below two minutes
 	$(BIN)/python examples/demo.py $(ARGS)
 
 check: $(READY) ## formatting, lint and types
@@ -136,6 +136,10 @@ trained: $(READY) ## transfer weights that others have trained, and compare what
 
 programs: $(READY) ## can real models be run without their code? compared with torch.export
 	$(BIN)/python -m benchmarks.programs $(ARGS)
+
+side-by-side: $(READY) ## what two parents in one child bring, in training; goes on where it was stopped: half an hour
+	$(BIN)/python -m benchmarks.side_by_side $(ARGS)
+	$(BIN)/python -m benchmarks.side_by_side_language
 
 probing: $(READY) ## let starts race for a few steps, and see whether the right one wins: 15 minutes
 	$(BIN)/python -m benchmarks.probing $(ARGS)

@@ -1,6 +1,8 @@
 """What do two parents bring that one does not? `make side-by-side`
 
-The protocol, written before the first run:
+The protocol, written before the first run. After one setting of one seed had been seen it was shortened,
+since it took too long: fewer settings (wide ResNet, DenseNet, SE-ResNet and ShuffleNet were left out), fewer
+looks, and 600 instead of 1,000 steps in (a). That setting was measured again.
 
 A setting is a child and two parents that lie side by side in it (`transfer([a, b], child)`). All are small
 networks of `benchmarks.training.networks`, trained on 4,000 pictures of Fashion-MNIST (14 by 14, batches of
@@ -24,7 +26,8 @@ doubts: a second parent that is clearly worse (60 steps), shallower, a descendan
 the first's weights and was trained for 1,000 steps more), or too wide to fit whole.
 
 A difference is paired by setting and seed. Per setting it is said to be worse or better if it is more than
-two standard errors away from zero, which come from the spread within settings, pooled over all of them.
+two standard errors away from zero, which come from the spread within settings, pooled over all of them. (One
+setting with a wide spread hides the others: of starts and steps the errors by kind of setting say more.)
 
 Goes on where it was stopped. Writes benchmarks/results/side_by_side.json and side_by_side.md.
 """

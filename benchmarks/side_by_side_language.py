@@ -100,6 +100,7 @@ def measure(tied: bool, seed: int) -> Record:
 def page(records: list[Record]) -> str:
     """The table, and the paired difference."""
     lines = ["# Two GPT-2s side by side", "", "Made by `make side-by-side`; its protocol stands there.", ""]
+    lines += [f"{len(records)} of {2 * len(SEEDS)} runs are done.", ""]
     lines += [
         "| head | seed | parents | mean | one: start | two: start | one: 250 | two: 250 | cold: 1,000 |"
     ]

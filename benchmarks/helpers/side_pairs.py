@@ -83,7 +83,7 @@ CIFAR: dict[str, tuple[str, float, dict[str, Any]]] = {
     "rir": ("rir_cifar", 0.25, {**TEN}),
     "nin": ("nin_cifar", 0.25, {**TEN}),
     "fractalnet": ("fractalnet_cifar", 0.125, {**TEN}),
-    "wrn16 of one bit": ("wrn1bit_cifar", 0.5, {**TEN, "blocks": 20, "width_factor": 1}),
+    "wrn20 of one bit": ("wrn1bit_cifar", 0.5, {**TEN, "blocks": 20, "width_factor": 1}),
     "msdnet22": ("msdnet_cifar10", 1, {"blocks": 22}),
 }
 
@@ -175,18 +175,18 @@ WHY_NOT = {
     "rir, twice": "a batch norm after the head",
     "nin, twice": "a rectifier after the head, before the mean over places",
     "squeezenet, twice": "a rectifier after the head, before the mean over places",
-    "pyramidnet20, twice": "shortcuts are padded with zeros; alone it is not widened exactly either",
-    "pyramidnet29 with bottlenecks, twice": "shortcuts are padded with zeros; alone as above",
-    "wrn16 of one bit, twice": "a weight is its sign, and there is none between two parents",
+    "pyramidnet20, twice": "shortcuts are padded with zeros, which are not shared out",
+    "pyramidnet29 with bottlenecks, twice": "shortcuts are padded with zeros, which are not shared out",
+    "wrn20 of one bit, twice": "weights are signs, times a number that depends on how many are read",
     "msdnet22, twice": "its classifiers are 128 wide, whatever the width",
-    "condensenet, twice": "channels are picked by an index",
-    "shufflenet, twice": "groups cut across the shuffled units",
+    "condensenet, twice": "channels are picked by an index, which nobody shares out",
+    "shufflenet, twice": "groups and shuffles divide the wider stages otherwise",
     "mobilenetv3, twice": "squeezes are rounded to eights: 64 is not twice what half has",
     "gpt2, twice": "a layer norm is over both",
     "llama, twice": "a norm is over both",
     "bert, twice": "a layer norm is over both",
     "vit, twice": "a layer norm is over both",
-    "bert in Keras, twice": "as many heads as its parents, which meet in them",
+    "bert in Keras, twice": "two heads, whatever the width: parents meet in them",
 }
 
 

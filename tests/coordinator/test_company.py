@@ -1,6 +1,7 @@
 """Who lends: the chosen model, or several that fit side by side?"""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -49,6 +50,7 @@ def gathered(
         return BOTH if asked[-1] in fits else None
 
     options: dict[str, Any] = {"benefit": lambda who: 1.0, "size": lambda who: 10, "room": 100, "plan": plan}
+    options |= {"late": lambda: False, "related": lambda first, second: False}
     alone = Lenders((candidate(chosen),), ALONE)
     lenders = gather(alone, list(map(candidate, rivals)), most, Meeting(**options | meeting))
     return "".join(member.name for member in lenders.candidates), asked
@@ -78,6 +80,24 @@ def test_nobody_joins_who_brings_too_little_or_has_no_room() -> None:
     benefits = {"a": 1.0, "b": 0.4, "c": 0.6}
     assert gathered("a", "bc", fits=["ab", "ac"], benefit=lambda who: benefits[who.name])[0] == "ac"
     assert gathered("a", "b", fits=["ab"], room=15) == ("a", [])
+
+
+def test_whoever_is_late_takes_what_there_is() -> None:
+    assert gathered("a", "b", fits=["ab"], late=lambda: True) == ("a", [])
+
+
+def _always(so: bool, *_: Candidate) -> bool:
+    return so
+
+
+def test_who_is_far_below_its_peers_or_started_from_the_other_does_not_join() -> None:
+    alone = Lenders((candidate("a"),), ALONE)
+    options: dict[str, Any] = {"benefit": lambda who: 1.0, "size": lambda who: 10, "room": 100}
+    options |= {"plan": lambda team: BOTH, "late": lambda: False}
+    for standing, related, joins in ((0.5, False, True), (0.1, False, False), (0.5, True, False)):
+        meeting = Meeting(**options, related=partial(_always, related))
+        found = gather(alone, [candidate("b", standing)], 2, meeting)
+        assert (len(found.candidates) == 2) == joins
 
 
 def test_plans_are_few() -> None:
@@ -126,6 +146,14 @@ def test_who_does_not_join(coordinator: LocalCoordinator) -> None:
     }
     assert len(answer(coordinator, most_parents=1).parents) == 1
     assert len(answer(coordinator, parents=("first",)).parents) == 1  # who is named is meant
+
+
+def test_a_model_does_not_lend_beside_the_one_that_it_started_from(coordinator: LocalCoordinator) -> None:
+    first = zoos.register(coordinator, SMALL, "first", 0.91)
+    zoos.register(coordinator, SMALL, "child", 0.9, parent=first.id)
+    assert len(answer(coordinator).parents) == 1
+    zoos.register(coordinator, SMALL, "stranger", 0.9)
+    assert "stranger" in {parent.name for parent in answer(coordinator).parents}
 
 
 def test_a_second_parent_that_cannot_be_read_is_taken_out(coordinator: LocalCoordinator) -> None:

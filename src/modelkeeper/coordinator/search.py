@@ -205,11 +205,17 @@ class Search:
             graphs = [self._zoo.catalog.graph(records[candidate.id].graph) for candidate in team]
             return plan_side_by_side(graphs, graph, query, self._request.prepared)
 
+        def related(first: Candidate, second: Candidate) -> bool:
+            lines = records[first.id].parents, records[second.id].parents
+            return first.id in lines[1] or second.id in lines[0]
+
         return Meeting(
             benefit=benefit,
+            related=related,
             size=lambda candidate: records[candidate.id].parameters,
             room=graph.parameters,
             plan=plan,
+            late=self._clock.late,
         )
 
     def _plan_key(self, parent: Record) -> tuple[str, bool]:
