@@ -147,24 +147,22 @@ probing: $(READY) ## let starts race for a few steps, and see whether the right 
 calibration: $(READY) ## fit smaller networks to trained ones, layer by layer, and train them on
 	$(BIN)/python -m benchmarks.calibration $(ARGS)
 
-evaluate: $(READY) ## does it shorten training? all workloads and studies; goes on where it was stopped
+evaluate: $(READY) ## does it shorten training? all workloads and studies, about two hours; goes on where it was stopped
 	$(TRAINING).run --workers 2 $(ARGS)
 	$(TRAINING).studies
-	$(TRAINING).studies --studies parents --seeds 1
+	$(TRAINING).ladder
 	$(TRAINING).report
 
-evaluate-quick: $(READY) ## the same on the first six jobs of three workloads, below 20 minutes on two idle cores
-	$(TRAINING).run --workers 2 --workloads images grid ensemble --jobs 6 $(ARGS)
-	$(TRAINING).report
+evaluate-quick: $(READY) ## the same on the first six jobs of three workloads, below 15 minutes: build/evaluation/page.md
+	$(TRAINING).run --workers 2 --workloads images grid ensemble --seeds 0 --jobs 6 \
+	    --parts scratch constant cosine --out build/evaluation --weights build/evaluation/weights $(ARGS)
+	$(TRAINING).report --records build/evaluation --page build/evaluation/page.md
 
 evaluation-page: $(READY) ## make docs/evaluation.md anew from what has been run
 	$(TRAINING).report
 
-costs: $(READY) ## do the matcher's constants rank parents as training ranks them?
-	$(TRAINING).costs $(ARGS)
-
-starts: $(READY) ## how good are the starts of the jobs that have been run, before the first step?
-	$(TRAINING).starts $(ARGS)
+starts-why: $(READY) ## why did jobs of the evaluation before start cold, or slowly?
+	$(BIN)/python -m benchmarks.starts_why
 
 constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins
