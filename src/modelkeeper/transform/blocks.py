@@ -1,8 +1,8 @@
 """Which units of a child belong to which of several parents that lie in it side by side?
 
-    blocks = find_blocks(child, wishes, needs)      how many units each parent has for each space of the child
-    blocks.narrower(0)                      the child as the first parent alone would fill it
-    blocks.places(axis.of, 0)               where the units of that narrower axis are on the child's axis
+    blocks = find_blocks(child, wishes, needs)      from how many units each parent has for each space
+    blocks.narrower(0)                              the child as the first parent alone would fill it
+    blocks.places(axis.of, 0)                       where the units of that narrower axis are on the child's
 
 A space is shared out where there is room: its first units are the first parent's, the next ones the second's,
 and what is left over widens them. Other spaces are common: all parents use all of their units. So it is with

@@ -145,9 +145,7 @@ class _Laying:
             for tensor in layer.tensors:
                 self._users.setdefault(tensor.name, set()).add(number)
         self.heads = {name for name, users in self._users.items() if users <= self._headed.keys()}
-        self._summed: set[str] = (
-            set()
-        )  # tied weights that add the parents up where nothing carries their shares
+        self._summed: set[str] = set()  # tied weights that add the parents up: nothing carries their shares
         self.carriers: set[str] = set()
         for name in self._users.keys() - self.heads:
             for number in self._users[name] & self._headed.keys():
