@@ -277,12 +277,9 @@ class _Run:
             matrix: Array = (taken[:, None] == inputs[None, :]).astype(float)
         else:
             matrix = (out_source[:, None] == in_source[None, :]) * share[None, :]
-            bare = np.flatnonzero(
-                (out_source % 2**32 < 2**31) & ~matrix.any(1)
-            )  # what feeds them was dropped
-            matrix[bare, bare % in_axis.size] = (
-                1.0  # never exact; but zero would stay zero behind a rectifier
-            )
+            # Units of which all that feeds them was dropped: never exact, but zero would stay zero.
+            bare = np.flatnonzero((out_source % 2**32 < 2**31) & ~matrix.any(1))
+            matrix[bare, bare % in_axis.size] = 1.0
         return matrix
 
     def _groups(self, entry: Entry) -> int:

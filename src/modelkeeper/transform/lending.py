@@ -8,7 +8,7 @@ Aligned layers lend tensor by tensor; some lend together (`compose`), some also 
 (`merge`). A head that predicts something else takes nothing. What is left has no partner: see `depth`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from modelkeeper.graph import Axis, Graph, Layer, Tensor
 from modelkeeper.graph.vocabulary import BATCH_NORM, COUNT, NORMS, OUTPUT, SCALE
@@ -82,11 +82,7 @@ class Lending:
             inserted = self.depth.layers.get(number)
             if inserted is None or inserted.value != "identity":
                 continue
-            weight = next((t for t in layer.tensors if t.role == "weight"), None)
-            if weight is None:
-                continue
-            spaces = {axis.role: spaces_of(axis.of) for axis in weight.axes}
-            for out_space, in_space in zip(spaces.get("out", ()), spaces.get("in", ()), strict=False):
+            for out_space, in_space in _handed_on(layer):
                 parent_space = self.partners.of(in_space)
                 if self.partners.of(out_space) is None and parent_space is not None:
                     self.partners.inherit(out_space, parent_space)
@@ -196,7 +192,7 @@ class Lending:
             case "identity":
                 read = not self.depth.joined_unread(number)
                 if tensor.role == "weight":
-                    lost = self._lost(tensor)
+                    lost = self._lost(layer)
                     why = lost or inserted.why + (f", but for noise of {self.noise:g}" if self.noise else "")
                     exact = inserted.exact and not self.noise
                     return entry("inserted", exact and not (lost and read), why, value="identity")
@@ -220,19 +216,14 @@ class Lending:
 
     def _crosses(self, layer: Layer) -> bool:
         """Would a new layer hand on units of one space of the parent as another's? Nothing would pass."""
-        weight = next((tensor for tensor in layer.tensors if tensor.role == "weight"), None)
-        if weight is None:
-            return False
-        spaces = {axis.role: spaces_of(axis.of) for axis in weight.axes}
         return any(
             None not in (theirs := {self.partners.of(made), self.partners.of(read)}) and len(theirs) > 1
-            for made, read in zip(spaces.get("out", ()), spaces.get("in", ()), strict=False)
+            for made, read in _handed_on(layer)
         )
 
-    def _lost(self, weight: Tensor) -> str:
+    def _lost(self, layer: Layer) -> str:
         """Why a new layer cannot hand on all units that it is given, in words; empty if it can."""
-        spaces = {axis.role: spaces_of(axis.of) for axis in weight.axes}
-        for made, read in zip(spaces.get("out", ()), spaces.get("in", ()), strict=False):
+        for made, read in _handed_on(layer):
             parent_space = self.partners.of(read)
             if parent_space is not None and self.partners.of(made) == parent_space:
                 size, room = self.parent.spaces[parent_space].size, self.child.spaces[made].size
@@ -245,6 +236,13 @@ class Lending:
         place = next(n for n, candidate in enumerate(layer.tensors) if candidate is tensor)
         like = self.child.layers[number].tensors[place]
         return like.name if like.name in self.pairs and like.shape == tensor.shape else None
+
+
+def _handed_on(layer: Layer) -> Iterator[tuple[int, int]]:
+    """The spaces that a projection makes and reads, as far as they stand in the same place of its weight."""
+    weight = next((tensor for tensor in layer.tensors if tensor.role == "weight"), None)
+    spaces = {axis.role: spaces_of(axis.of) for axis in weight.axes} if weight else {}
+    yield from zip(spaces.get("out", ()), spaces.get("in", ()), strict=False)
 
 
 def with_statistics(child: Graph, frozen: frozenset[str]) -> frozenset[str]:

@@ -56,11 +56,6 @@ class SideBySide(Decisions, frozen=True, dict=True, kw_only=True):
     heads: frozenset[str]  # tensors that are the mean
     carriers: frozenset[str]  # tensors of norms that carry each parent's share, for a head that cannot
 
-    @property
-    def rewired(self) -> float:
-        """Which fraction of the child's layers is fed with something else: the most of any parent's."""
-        return max(part.rewired for part in self.parts)
-
     def _lent(self) -> int:
         """How many of the child's numbers are lent: what all have in common counts once."""
         tensors = self.child.tensors

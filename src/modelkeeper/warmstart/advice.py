@@ -24,7 +24,7 @@ NEAR = 0.8  # a similarity from which on most of what the parent computes surviv
 GOOD, POOR = 0.3, 0.19  # standings among its peers: about 2 and 5 points below the good ones
 LEAST_LENT = 0.5  # of the numbers that are trained
 
-CALIBRATED_COST = 0.3  # half of it after a calibrated one
+CALIBRATED_COST = 0.3  # points, for half of the steps after a calibrated start: seven trials, one of them 1.3
 
 
 class Advice(Struct, frozen=True, kw_only=True):
@@ -34,9 +34,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     schedule: float = 1.0  # times the steps
     warm_up: bool = True  # raise the rate slowly at the beginning, as from scratch
     why: str = "a cold start"
-    cost: float = (
-        0.0  # how many points of accuracy it is expected to end below the whole schedule from scratch
-    )
+    cost: float = 0.0  # points that it is expected to end below the whole schedule from scratch
     may_calibrate: bool = False  # would a calibrated start need less?
 
     def __str__(self) -> str:

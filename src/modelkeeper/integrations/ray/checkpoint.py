@@ -52,7 +52,7 @@ def save_checkpoint(folder: str | os.PathLike[str], model: Any, *, example_input
     frontend = frontend_for(model)
     graph, tensors = describe(frontend, model, example_inputs), list(frontend.read(model))
     layout = ((name, str(array.dtype), tuple(array.shape)) for name, array in tensors)
-    header = Header.of(layout, {"graph": to_json(graph).decode(), "name": type(model).__name__})
+    header = Header.of(layout, {"graph": to_json(graph).decode()})
     with (Path(folder) / WEIGHTS).open("wb") as file:
         for chunk in stream(header, tensors):
             file.write(chunk)
@@ -79,8 +79,7 @@ def load_checkpoint(
     if checkpoint is None:
         return None
     with folder_of(checkpoint) as folder:
-        graph, _ = graph_in(folder)
-        return transfer(graph, model, example_inputs, weights=folder / WEIGHTS, **more)
+        return transfer(graph_in(folder), model, example_inputs, weights=folder / WEIGHTS, **more)
 
 
 @contextlib.contextmanager
@@ -93,8 +92,8 @@ def folder_of(checkpoint: Where) -> Iterator[Path]:
         yield Path(checkpoint)
 
 
-def graph_in(folder: Path) -> tuple[Graph, str]:
-    """The graph of the model in a checkpoint, and what it is called.
+def graph_in(folder: Path) -> Graph:
+    """The graph of the model in a checkpoint.
 
     Raises:
         InvalidWeights: There is none.
@@ -104,7 +103,7 @@ def graph_in(folder: Path) -> tuple[Graph, str]:
     metadata = open_file(folder / WEIGHTS).header.metadata
     if "graph" not in metadata:
         raise InvalidWeights(str(folder / WEIGHTS), "it does not say of which model it is")
-    return from_json(metadata["graph"]), metadata.get("name", "model")
+    return from_json(metadata["graph"])
 
 
 def say(folder: str | os.PathLike[str], registration: Registration) -> None:
@@ -122,5 +121,4 @@ def said_in(folder: Path) -> Registration | None:
 
 def register(client: "ModelKeeperClient", folder: Path, registration: Registration) -> "Record":
     """Take the model of a checkpoint into the zoo."""
-    graph, _ = graph_in(folder)
-    return client.keep(Described(graph, b""), open_file(folder / WEIGHTS), registration)
+    return client.keep(Described(graph_in(folder), b""), open_file(folder / WEIGHTS), registration)
