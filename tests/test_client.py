@@ -616,7 +616,7 @@ def teach(client: ModelKeeperClient) -> tuple[nn.Module, torch.Tensor]:
 
 def test_examples_bring_a_narrower_model_near_its_parent(client: ModelKeeperClient) -> None:
     parent, examples = teach(client)
-    client.query_for_model(net(8), META, calibrate=[examples])  # the first one in a process imports, in its time
+    client.query_for_model(net(8), META, calibrate=[examples])  # the first in a process imports, in its time
     errors = {}
     for calibrate in (None, [examples]):
         model, answer = client.query_for_model(net(8, seed=3), META, calibrate=calibrate)
