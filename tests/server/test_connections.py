@@ -107,9 +107,8 @@ def test_a_head_has_its_time(tmp_path: Path, said: bytes, monkeypatch: pytest.Mo
 
 def test_a_byte_now_and_then_is_no_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD", 0.5)
-    with small(tmp_path, 20) as url:
-        with opened(url) as line, pytest.raises(OSError):  # noqa: PT011 (reset, or a broken pipe)
-            trickle(line)
+    with small(tmp_path, 20) as url, opened(url) as line, pytest.raises(OSError):  # noqa: PT011
+        trickle(line)
 
 
 def test_a_body_that_nobody_reads_any_more_has_its_time_too(

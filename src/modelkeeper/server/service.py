@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -24,13 +25,13 @@ from modelkeeper.server.graphs import read_graph
 from modelkeeper.server.limits import BodyRoom, FairThreads, Rates, Turns
 from modelkeeper.server.loans import Loans
 from modelkeeper.server.prometheus import Metrics
-from modelkeeper.server.upload_store import UploadStore
+from modelkeeper.server.upload_store import Reserved, UploadStore
 from modelkeeper.settings import ServiceSettings
 from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import ADMIN, Holder
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import PROJECT, Record, Registration, is_id
-from modelkeeper.zoo.zoo import Registered, stored_tensors
+from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ class Service:
         self.reading = FairThreads(READERS)
         self.bodies = BodyRoom(settings.body_memory)
         self.metrics = Metrics(coordinator)
-        self.uploads = UploadStore(coordinator.upload_folder())
+        self.uploads = UploadStore(coordinator.upload_folder(), self.turns.taken)
         self.loans = Loans(coordinator)
 
     async def read(self, who: Holder, work: Callable[[], T]) -> T:
@@ -76,9 +77,10 @@ class Service:
         if not 8 < request.size - header.data_bytes <= MAX_HEADER:
             advice = f"its tensors have {header.data_bytes:,} bytes, and a header goes before them"
             raise InvalidMeta("size", f"{request.size:,}", advice)
-        if not self.uploads.has(request.id, owner):
-            self._check_quota(owner, holder, request.size)
-        offset = self.uploads.begin(owner, request)
+        if len(request.program) > MAX_PROGRAM:
+            advice = f"at most {MAX_PROGRAM:,}"
+            raise InvalidMeta("the program", f"{len(request.program):,} bytes long", advice)
+        offset = self.uploads.begin(owner, request, partial(self._check_quota, owner, holder))
         return UploadState(id=request.id, offset=offset, size=request.size)
 
     def complete(self, identity: str, holder: Holder) -> UploadState:
@@ -97,6 +99,7 @@ class Service:
             self.uploads.forget(identity)
             raise CorruptWeights(identity, "what has arrived has another checksum than what was announced")
         registration = self._registration(request, holder)
+        self._check_quota(announced.owner, holder, [Reserved(identity, announced.owner, request.size)])
         graph = read_graph(bytes(request.graph))
         try:
             done = self.coordinator.register(
@@ -174,17 +177,20 @@ class Service:
             )
         return registration
 
-    def _check_quota(self, owner: str, holder: Holder, size: int) -> None:
+    def _check_quota(self, owner: str, holder: Holder, sending: Sequence[Reserved]) -> None:
+        """May a user have all of these under way, beside what they keep?"""
         if not self.settings.auth:
             return
         count, kept = self.coordinator.kept_by(owner)
-        sending = [upload.request.size for upload in self.uploads.open() if upload.owner == owner]
+        arrived = self.coordinator.known([upload.id for upload in sending])
+        sizes = [upload.bytes for upload in sending if upload.id not in arrived]  # the others are kept
         most = _first(holder.user.models, self.settings.quota_models)
-        if most is not None and count + len(sending) >= most:
-            raise QuotaExceeded(f"you keep {count} models, {most} are allowed", "Remove some.")
+        if most is not None and count + len(sizes) > most:
+            under_way = f" and send {len(sizes)}" if len(sizes) > 1 else ""
+            raise QuotaExceeded(f"you keep {count}{under_way} models, {most} are allowed", "Remove some.")
         most = _first(holder.user.bytes, self.settings.quota_bytes)
-        if most is not None and kept + sum(sending) + size > most:
-            problem = f"{kept + sum(sending) + size:,} bytes of weights, {most:,} are allowed"
+        if most is not None and kept + sum(sizes) > most:
+            problem = f"{kept + sum(sizes):,} bytes with what is being sent, {most:,} are allowed"
             raise QuotaExceeded(problem, "Remove some of your models.")
 
 

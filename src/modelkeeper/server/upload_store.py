@@ -1,19 +1,22 @@
 """Where are the models that are being sent? One folder for each, which survives a restart.
 
-    uploads.begin(owner, request)          announce; how many bytes are there already?
+    uploads.begin(owner, request, check)   announce, and reserve room; how many bytes are there already?
     uploads.write(id, offset, data)        the next bytes
     uploads.staged(id)                     all of it, ready to be taken into the zoo
     uploads.forget(id)
 
 Folders lie in the staging area of the blob store where that is local: taking a model in is then a link, not a
-copy, and what nobody finishes is swept with the rest.
+copy, and what nobody finishes is swept with the rest. Who announces more than they may send at once takes the
+place of what they began and have not gone on with: a client that has died locks nobody out.
 """
 
+import contextlib
 import hashlib
 import os
 import shutil
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +24,16 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.coordinator.wire import UploadRequest
-from modelkeeper.errors import InvalidWeights, TooManyRequests, UnknownModel, ZooUnusable
+from modelkeeper.errors import InvalidWeights, QuotaExceeded, TooManyRequests, UnknownModel, ZooUnusable
 from modelkeeper.zoo.blobs import Written
 from modelkeeper.zoo.records import is_id
+from modelkeeper.zoo.rights import as_its_folder, make_folder
 from modelkeeper.zoo.staged import Staged
 from modelkeeper.zoo.unusable import zoo_unusable
 
 MOST_OPEN = 32  # uploads of one user at a time
-_PREFIX, _REQUEST, _WEIGHTS = "upload-", "request.json", "weights"
+IDLE = 10.0  # seconds after which an upload that nobody writes to gives way to another of its user
+_PREFIX, _REQUEST, _WEIGHTS, _RESERVED = "upload-", "request.json", "weights", "reserved.json"
 
 
 class Announced(Struct, frozen=True):
@@ -38,57 +43,131 @@ class Announced(Struct, frozen=True):
     request: UploadRequest
 
 
+class Reserved(Struct, frozen=True):
+    """What an upload takes up: all of it as announced, whether it has come or not."""
+
+    id: str
+    owner: str
+    bytes: int
+
+
+Check = Callable[[Sequence[Reserved]], None]  # may one user have all of these under way? Raises if not
+
+
 class UploadStore:
     """The models that are being sent. One thread at a time may write to one of them."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, in_use: Callable[[str], bool] = lambda identity: False) -> None:
+        """`in_use`: does a request work on this upload right now?"""
+        self._folder, self._in_use = folder, in_use
         self._hashes: dict[str, tuple[int, Any]] = {}  # by id: how much was hashed, and the hash
         self._announcing = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
 
-    def begin(self, owner: str, request: UploadRequest) -> int:
-        """Announce a model. How many bytes of it are there already?
+    def begin(self, owner: str, request: UploadRequest, check: Check = lambda reserved: None) -> int:
+        """Announce a model, and reserve room for it. How many bytes of it are there already?
+
+        Args:
+            owner: Whose model it is.
+            request: The announcement; one that is repeated goes on, another one under its id begins anew.
+            check: Is told all that the owner would have under way; what is idle goes until it agrees.
 
         Raises:
             UnknownModel: Another user sends a model under this id.
             TooManyRequests: The user sends too many models at once.
         """
         text = msgspec.json.encode(Announced(owner, request))
-        with self._announcing:
+        reserved = Reserved(request.id, owner, request.size + len(text))
+        with self._alone():
             place = self._place(request.id)
             if place.is_dir():
-                known, offset = self.get(request.id, owner)
-                if msgspec.json.encode(known) == text:
+                _, offset = self.get(request.id, owner)
+                if (place / _REQUEST).read_bytes() == text:
                     return offset
-                self.forget(request.id)  # another announcement under the same id: begin anew
-            if sum(announced.owner == owner for announced in self.open()) >= MOST_OPEN:
-                problem = f"{MOST_OPEN} models are being sent already"
-                raise TooManyRequests(problem, "Finish or delete some first, or wait.", "60")
+            self._make_room(reserved, check)
+            self.forget(request.id)
             scratch = place.with_name(place.name + ".new")
             try:
                 shutil.rmtree(scratch, ignore_errors=True)
-                scratch.mkdir()
-                (scratch / _WEIGHTS).touch()
-                (scratch / _REQUEST).write_bytes(text)
+                make_folder(scratch)
+                for name, content in (
+                    (_WEIGHTS, b""),
+                    (_REQUEST, text),
+                    (_RESERVED, msgspec.json.encode(reserved)),
+                ):
+                    with open(scratch / name, "xb", opener=as_its_folder) as file:
+                        file.write(content)
                 scratch.rename(place)
             except OSError as problem:
+                shutil.rmtree(scratch, ignore_errors=True)
                 raise _unusable(problem) from problem
         return 0
 
-    def has(self, identity: str, owner: str) -> bool:
-        """Has this user announced a model under this id?"""
-        known = self._read(identity)
-        return known is not None and known.owner == owner
+    def _make_room(self, new: Reserved, check: Check) -> None:
+        """Forget uploads of the same user that nobody goes on with, the oldest first, until there is room."""
 
-    def open(self) -> list[Announced]:
-        """All that is announced and not finished."""
+        def allowed(others: Sequence[Reserved]) -> None:
+            if len(others) >= MOST_OPEN:
+                problem = f"{MOST_OPEN} models are being sent already"
+                raise TooManyRequests(problem, "Finish or delete some first, or wait.", f"{IDLE:g}")
+            check([*others, new])
+
+        allowed([])  # or nobody's going would help
+        others = [known for known in self.open() if known.owner == new.owner and known.id != new.id]
+        while True:
+            try:
+                return allowed(others)
+            except QuotaExceeded:
+                idle = [
+                    (since, known)
+                    for known in others
+                    if (since := self._idle_since(known.id)) is not None and since < time.time() - IDLE
+                ]
+                if not idle:
+                    raise
+                _, oldest = min(idle, key=lambda pair: pair[0])
+                self.forget(oldest.id)
+                others.remove(oldest)
+
+    def _idle_since(self, identity: str) -> float | None:
+        """When an upload was last written to; None: a request works on it."""
+        if self._in_use(identity):
+            return None
+        try:
+            return (self._place(identity) / _WEIGHTS).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One announcement at a time, of all processes that keep uploads in this folder."""
+        with self._announcing:
+            try:
+                import fcntl
+            except ImportError:  # this system has no such locks; the threads of this process take turns
+                yield
+                return
+            handle = os.open(self._folder, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(handle)
+
+    def open(self) -> list[Reserved]:
+        """What all that is announced and not finished takes up."""
         uploads = []
         for place in self._folder.glob(f"{_PREFIX}*"):
             identity = place.name.removeprefix(_PREFIX)
-            if is_id(identity) and (announced := self._read(identity)) is not None:
-                uploads.append(announced)
+            if is_id(identity) and (reserved := self._reserved(identity)) is not None:
+                uploads.append(reserved)
         return uploads
+
+    def _reserved(self, identity: str) -> Reserved | None:
+        with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError):
+            return msgspec.json.decode((self._place(identity) / _RESERVED).read_bytes(), type=Reserved)
+        announced = self._read(identity)  # as an older version announced it
+        return None if announced is None else Reserved(identity, announced.owner, announced.request.size)
 
     def get(self, identity: str, owner: str | None) -> tuple[Announced, int]:
         """What was announced, and how many bytes are there. `owner` None may see everyone's.
@@ -166,14 +245,10 @@ class UploadStore:
     def sweep(self, grace: float) -> int:
         """Delete what nobody has written to for so many seconds. How many?"""
         swept = 0
-        for announced in self.open():
-            place = self._place(announced.request.id)
-            try:
-                old = (place / _WEIGHTS).stat().st_mtime < time.time() - grace
-            except FileNotFoundError:
-                continue
-            if old:
-                self.forget(announced.request.id)
+        for known in self.open():
+            since = self._idle_since(known.id)
+            if since is not None and since < time.time() - grace:
+                self.forget(known.id)
                 swept += 1
         return swept
 
