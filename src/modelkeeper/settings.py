@@ -75,7 +75,8 @@ class Settings(_Read, frozen=True, kw_only=True):
     half_life: float = 30.0  # days in which a model that nobody uses loses half of its value
     grace: float = 3600.0  # seconds before what no record names counts as left behind
     threads: int = 0  # for matching; 0: as many as there are cores
-    timeout: float = 10.0  # seconds to wait for a coordinator behind HTTP
+    timeout: float = 10.0  # seconds to wait for a coordinator behind HTTP, in each step
+    deadline: float = 300.0  # in all steps of a query or a registration, and one more for each 250 kB
     patience: float = 30.0  # seconds to wait for the other processes that train the same model
     spool: str = ""  # where models wait that could not be sent; "" is ~/.modelkeeper/spool
 
@@ -89,7 +90,7 @@ class Settings(_Read, frozen=True, kw_only=True):
         for name in ("minimum_similarity", "minimum_benefit"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidSetting(name, str(getattr(self, name)), "give a number from 0 to 1")
-        for name in ("half_life", "admission_threshold", "timeout", "patience"):
+        for name in ("half_life", "admission_threshold", "timeout", "deadline", "patience"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidSetting(name, str(value), "give a number above 0")
@@ -207,6 +208,7 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
             "half_life",
             "grace",
             "timeout",
+            "deadline",
             "patience",
         ),
         _number,

@@ -1,6 +1,7 @@
 """Commands around a service: serve, sync, and who may use it."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -75,24 +76,40 @@ def serve(
 
 @click.command()
 @click.option("--spool", metavar="FOLDER", help="Default: MODELKEEPER_SPOOL, or ~/.modelkeeper/spool.")
+@click.option(
+    "--to",
+    "named",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Send what waits for this coordinator with your token, whoever put it into the spool.",
+)
 @json_option()
-def sync(spool: str | None, as_json: bool) -> None:
+def sync(spool: str | None, named: tuple[str, ...], as_json: bool) -> None:
     """Send models that could not be sent when they were registered.
 
-    The token comes from the variable MODELKEEPER_TOKEN. What still cannot be sent goes on waiting.
+    The token comes from the variable MODELKEEPER_TOKEN. It is sent to the address in MODELKEEPER_URI, to
+    those named by --to, and where a model was to be sent with this very token; without a token models are
+    sent to this machine alone. What waits for other addresses is listed, and goes on waiting.
 
     \b
       modelkeeper sync
+      modelkeeper sync --to keeper.example.org:7433
     """
     from modelkeeper.coordinator import open_remote
-    from modelkeeper.coordinator.remote import Spool
-    from modelkeeper.settings import Settings
+    from modelkeeper.coordinator.opening import TOKEN, URI
+    from modelkeeper.coordinator.remote import Spool, address
+    from modelkeeper.settings import Settings, is_address
 
+    token, given = os.environ.get(TOKEN, ""), [*named, os.environ.get(URI, "")]
+    trusted = {address(text) for text in given if is_address(text)}
+    if wrong := [text for text in named if not is_address(text)]:
+        raise InvalidSetting("--to", repr(wrong[0]), "give the address of a coordinator")
     waiting = Spool.of(Settings.read(spool=spool).spool).entries()
     rows: list[dict[str, Any]] = []
     for url in dict.fromkeys(entry.waiting.url for entry in waiting):
-        with contextlib.closing(open_remote(url, spool=spool)) as coordinator:
-            rows += [_sent(entry, result) for entry, result in coordinator.sync()]
+        with contextlib.closing(open_remote(url, token=token, spool=spool)) as coordinator:
+            results = coordinator.sync(lambda entry: entry.may_get(token, trusted))
+            rows += [_sent(entry, result) for entry, result in results]
     _print(rows, as_json, "Nothing waits.")
     if not all(row["sent"] for row in rows):
         sys.exit(1)

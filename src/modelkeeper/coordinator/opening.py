@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from modelkeeper.coordinator.remote import RemoteCoordinator
 
 URI, TOKEN = "MODELKEEPER_URI", "MODELKEEPER_TOKEN"
-_OF_REMOTE = {
-    "timeout",
-    "patience",
-    "spool",
-}  # settings of a coordinator behind HTTP; it has its own of the others
+# Settings of a coordinator behind HTTP; it has its own of the others.
+_OF_REMOTE = {"timeout", "deadline", "patience", "spool"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ def open(  # noqa: A001  # read as coordinator.open
             variable MODELKEEPER_URI, or ~/.modelkeeper.
         token: What a coordinator behind HTTP knows the caller by. Default: the variable MODELKEEPER_TOKEN.
         make: Make the folder of a zoo if there is none. Otherwise that is an error: a typo is no empty zoo.
-        settings: Fields of `Settings`; of a coordinator behind HTTP, `timeout`, `patience` and `spool`.
+        settings: Fields of `Settings`; of one behind HTTP `timeout`, `deadline`, `patience` and `spool`.
 
     Raises:
         InvalidSetting: See `target`.
@@ -108,4 +105,5 @@ def _local(settings: Settings, make: bool) -> "LocalCoordinator":
 def _remote(url: str, token: str, settings: Settings) -> "RemoteCoordinator":
     from modelkeeper.coordinator.remote import RemoteCoordinator
 
-    return RemoteCoordinator(url, token=token, timeout=settings.timeout, spool=settings.spool or None)
+    spool, timeout, deadline = settings.spool or None, settings.timeout, settings.deadline
+    return RemoteCoordinator(url, token=token, timeout=timeout, spool=spool, deadline=deadline)

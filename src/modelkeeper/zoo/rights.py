@@ -17,13 +17,10 @@ OWNER = 0o700
 
 
 def make_home(path: Path) -> None:
-    """Make a folder for its owner alone; one that is there stays as it is."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=OWNER)
-        return
-    if not path.is_dir():
-        raise NotADirectoryError(20, "it is not a folder", str(path))
+    """Make a folder, and those above it, for its owner alone; one that is there stays as it is."""
+    for folder in (*reversed(path.parents), path):
+        if not folder.is_dir():
+            folder.mkdir(mode=OWNER, exist_ok=True)
 
 
 def make_folder(path: Path, *, exist_ok: bool = False) -> None:

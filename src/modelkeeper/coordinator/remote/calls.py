@@ -13,6 +13,8 @@ from typing import Any, NoReturn, TypeVar
 import httpx
 import msgspec
 
+from modelkeeper.coordinator.remote.allowance import Allowance
+from modelkeeper.coordinator.remote.replies import wrong_with
 from modelkeeper.coordinator.wire import PREFIX, Problem, to_error
 from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, TooManyRequests
 from modelkeeper.settings import PORT
@@ -90,6 +92,7 @@ class Calls:
         params: dict[str, Any] | None = None,
         body: bytes | None = None,
         timeout: float | None = None,
+        allowance: Allowance | None = None,
     ) -> T:
         """A reply as a value.
 
@@ -97,11 +100,26 @@ class Calls:
             CoordinatorUnreachable: There is none in time, or it is nonsense.
             ModelKeeperError: What the coordinator raised.
         """
-        text = self._reply(method, path, params, body, timeout or self.timeout)
+        with allowance or Allowance() as within:
+            text = self._reply(method, path, params, body, self.within(within, timeout or self.timeout))
         try:
-            return msgspec.json.decode(text, type=kind)
+            value = msgspec.json.decode(text, type=kind)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as problem:
             raise self.nonsense(str(problem)) from problem
+        if wrong := wrong_with(value):
+            self.refuse(wrong)
+        return value
+
+    def within(self, allowance: Allowance, seconds: float) -> float:
+        """So many seconds, or as many as are left.
+
+        Raises:
+            CoordinatorUnreachable: None are.
+        """
+        left = min(seconds, allowance.left())
+        if left <= 0:
+            raise self.unreachable(f"it kept this training waiting for more than {allowance.seconds:.0f} s")
+        return left
 
     def _reply(
         self, method: str, path: str, params: dict[str, Any] | None, body: bytes | None, timeout: float
@@ -114,7 +132,7 @@ class Calls:
                 with self.client.stream(
                     method, path, params=params, content=body, headers=headers, timeout=left
                 ) as reply:
-                    text = self._read(reply, deadline)
+                    text = self.read(reply, deadline)
                 if reply.is_success:
                     return text
                 problem: Exception = self.failure(reply.status_code, text)
@@ -132,7 +150,8 @@ class Calls:
             time.sleep(max(pause, wait))
         raise AssertionError("the last attempt returns or raises")
 
-    def _read(self, reply: httpx.Response, deadline: float) -> bytes:
+    def read(self, reply: httpx.Response, deadline: float) -> bytes:
+        """The body of a reply, if it is no longer than one can be, and comes before the deadline."""
         text = bytearray()
         for chunk in reply.iter_bytes():
             text += chunk

@@ -6,7 +6,9 @@ It is a `modelkeeper.coordinator.base.Coordinator`: methods, results and errors 
 process; one more error says that it cannot be reached. Who asks is known by the token.
 """
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ import httpx
 import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
-from modelkeeper.coordinator.remote.calls import Calls
+from modelkeeper.coordinator.remote.allowance import Allowance
+from modelkeeper.coordinator.remote.calls import PAUSES, Calls
 from modelkeeper.coordinator.remote.downloads import download
 from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.coordinator.remote.spool import Entry, Spool
@@ -27,7 +30,10 @@ from modelkeeper.errors import (
     InvalidWeights,
     ModelKeeperError,
     ModelRefused,
+    NotAllowed,
     TooLargeToMatch,
+    TooManyRequests,
+    UnknownModel,
 )
 from modelkeeper.graph import Graph, from_json, to_json
 from modelkeeper.meta import Query
@@ -48,12 +54,21 @@ class RemoteCoordinator:
     """One zoo behind HTTP. Safe to use from several threads."""
 
     def __init__(
-        self, url: str, *, token: str = "", timeout: float = 10.0, spool: str | Path | None = None
+        self,
+        url: str,
+        *,
+        token: str = "",
+        timeout: float = 10.0,
+        spool: str | Path | None = None,
+        deadline: float = 300.0,
     ) -> None:
-        """`url` as `address` gives it; `spool` is where models wait that could not be sent."""
+        """`url` as `address` gives it; `spool` is where models wait that could not be sent.
+
+        A step may take `timeout`, and all steps of a query or a registration `deadline`: see `allowance`.
+        """
         self.url = url
         self.spool = Spool.of(spool)
-        self._calls = Calls(url, token, timeout)
+        self._calls, self._token, self._deadline = Calls(url, token, timeout), token, deadline
 
     def close(self) -> None:
         """Hang up."""
@@ -67,8 +82,9 @@ class RemoteCoordinator:
         """Find a parent for a model, and plan what it lends."""
         raw = msgspec.Raw(to_json(graph))
         request = QueryRequest(graph=raw, query=query, dry_run=dry_run, runners_up=runners_up)
-        answer = self._calls.ask("POST", "/query", Answer, body=msgspec.json.encode(request))
-        return RemoteLoan(answer, self._calls, graph, query)
+        allowance, body = Allowance(self._deadline), msgspec.json.encode(request)
+        answer = self._calls.ask("POST", "/query", Answer, body=body, allowance=allowance)
+        return RemoteLoan(answer, self._calls, graph, query, allowance)
 
     # -- register -------------------------------------------------------------------------------
 
@@ -89,20 +105,31 @@ class RemoteCoordinator:
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
             CoordinatorUnreachable, ZooUnusable, NotAllowed, QuotaExceeded: It waits in the spool.
         """
-        entry = self.spool.keep(self.url, graph, registration, tensors, owner, model_id, program)
+        entry = self.spool.keep(self.url, graph, registration, tensors, owner, model_id, program, self._token)
         with entry.alone():
             return self.send(entry)
 
-    def sync(self) -> Iterator[tuple[Entry, Registered | ModelKeeperError]]:
-        """Send what waits for this coordinator. Of each model: what became of it."""
+    def sync(
+        self, trusted: Callable[[Entry], bool] = lambda entry: True
+    ) -> Iterator[tuple[Entry, Registered | ModelKeeperError]]:
+        """Send what waits for this coordinator. Of each model: what became of it.
+
+        Those that are not `trusted` are not sent: whoever put them into the spool would choose who gets the
+        token.
+        """
         for entry in self.spool.entries():
-            if entry.waiting.url == self.url:
-                with entry.alone() as free:
-                    if free:
-                        try:
-                            yield entry, self.send(entry)
-                        except ModelKeeperError as problem:
-                            yield entry, problem
+            if entry.waiting.url != self.url:
+                continue
+            if not trusted(entry):
+                problem = "it is not known that your token is for this address"
+                yield entry, NotAllowed(problem, f"If it is: modelkeeper sync --to {self.url}")
+                continue
+            with entry.alone() as free:
+                if free:
+                    try:
+                        yield entry, self.send(entry)
+                    except ModelKeeperError as failed:
+                        yield entry, failed
 
     def send(self, entry: Entry) -> Registered:
         """Send a model that waits; it then waits no more. If it cannot be sent it goes on waiting."""
@@ -121,40 +148,53 @@ class RemoteCoordinator:
         request = entry.waiting.request
         body = msgspec.json.encode(request)
         failures, best = 0, -1
+        allowance = Allowance(self._deadline)
+        allowance.came(request.size)
+        ask = partial(self._calls.ask, "POST", allowance=allowance)
         while True:
-            state = self._calls.ask("POST", "/uploads", UploadState, body=body)
+            state = ask("/uploads", UploadState, body=body)
             if state.registered is not None:
                 return state.registered
             failures, best = (failures + 1, best) if state.offset <= best else (0, state.offset)
             try:
-                self._put(entry, state.offset)
-                state = self._calls.ask(
-                    "POST", f"/uploads/{request.id}/complete", UploadState, timeout=COMPLETING
-                )
+                with allowance:
+                    self._put(entry, state.offset, allowance)
+                state = ask(f"/uploads/{request.id}/complete", UploadState, timeout=COMPLETING)
                 if state.registered is None:
                     self._calls.refuse("a registration without a record")
                 return state.registered
-            except (httpx.HTTPError, CorruptWeights) as problem:
-                if isinstance(problem, CorruptWeights):
-                    best = -1  # all of it is sent again
+            except (httpx.HTTPError, CorruptWeights, TooManyRequests, UnknownModel) as problem:
+                if isinstance(problem, CorruptWeights | UnknownModel):
+                    best = -1  # all of it is sent again; what was there may have had to give way
                     failures += 1
                 if failures >= ATTEMPTS:
                     raise self._calls.unreachable(f"sending broke {failures} times: {problem}") from problem
+                if isinstance(problem, TooManyRequests):
+                    time.sleep(self._calls.within(allowance, max(problem.wait, PAUSES[0])))
 
-    def _put(self, entry: Entry, offset: int) -> None:
+    def _put(self, entry: Entry, offset: int, allowance: Allowance) -> None:
         size = entry.waiting.request.size
         if offset >= size:
             return
-        with entry.weights.open("rb") as file:
+
+        def pieces() -> Iterator[bytes]:
+            while piece := file.read(PIECE):
+                self._calls.within(allowance, self._calls.timeout)
+                yield piece
+
+        with entry.open() as file:
             file.seek(offset)
-            reply = self._calls.client.put(
+            with self._calls.client.stream(
+                "PUT",
                 f"/uploads/{entry.waiting.request.id}",
                 params={"offset": offset},
-                content=iter(lambda: file.read(PIECE), b""),
+                content=pieces(),
                 headers={"content-length": str(size - offset), "content-type": "application/octet-stream"},
-            )
+            ) as reply:
+                until = time.monotonic() + self._calls.within(allowance, self._calls.timeout)
+                text = self._calls.read(reply, until)
         if not reply.is_success and reply.status_code != 409:  # 409: another piece is still being written
-            raise self._calls.failure(reply.status_code, reply.content)
+            raise self._calls.failure(reply.status_code, text)
 
     # -- the rest -------------------------------------------------------------------------------
 

@@ -13,16 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import numpy as np
 
+from modelkeeper.coordinator.remote.allowance import Allowance
 from modelkeeper.coordinator.remote.calls import PAUSES, Calls
 from modelkeeper.errors import CoordinatorUnreachable, InvalidWeights
 from modelkeeper.graph import Graph
-from modelkeeper.weights import MAX_HEADER, Array, Header, map_file
+from modelkeeper.weights import MAX_HEADER, Array, Header, Weights, holds_nan, map_file
 from modelkeeper.write_buffers import BackgroundWriter
 from modelkeeper.zoo.records import Record
 from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.zoo import stored_tensors
 
+PIECE = 2**20  # numbers that are looked at at a time
 SLOWEST = 10_000  # bytes per second; whoever sends less holds up a training more than it helps
 
 
@@ -30,11 +33,19 @@ class Stream:
     """The body of a reply, from as many requests as it takes."""
 
     def __init__(
-        self, calls: Calls, method: str, path: str, body: bytes | None = None, *, most: int, start: int = 0
+        self,
+        calls: Calls,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        most: int,
+        start: int = 0,
+        allowance: Allowance,
     ) -> None:
         """`most` is the largest size that can be meant, `start` how much of it is there already."""
         self._calls, self._method, self._path, self._body = calls, method, path, body
-        self._most, self.at = most, start
+        self._most, self.at, self._allowance = most, start, allowance
         self.total, self.etag = -1, ""
 
     def __iter__(self) -> Iterator[bytes]:
@@ -42,7 +53,8 @@ class Stream:
         while self.at != self.total:
             before = self.at
             try:
-                yield from self._once()
+                with self._allowance:
+                    yield from self._once()
                 if self.at == before and self.at != self.total:
                     raise self._calls.unreachable("it sends nothing")
             except httpx.TimeoutException as late:
@@ -59,11 +71,13 @@ class Stream:
             headers["range"] = f"bytes={self.at}-"
             if self.etag:
                 headers["if-range"] = self.etag
+        left = self._calls.within(self._allowance, self._calls.timeout)
         with self._calls.client.stream(
-            self._method, self._path, content=self._body, headers=headers
+            self._method, self._path, content=self._body, headers=headers, timeout=left
         ) as reply:
             if not reply.is_success:
-                raise self._calls.failure(reply.status_code, reply.read()[:100_000])
+                text = self._calls.read(reply, time.monotonic() + left)
+                raise self._calls.failure(reply.status_code, text)
             self._understand(reply)
             begun, first = time.monotonic(), self.at
             for chunk in reply.iter_raw():
@@ -71,6 +85,8 @@ class Stream:
                 if self.at > self.total:
                     self._calls.refuse(f"more than the {self.total:,} bytes that it announced")
                 yield chunk
+                self._allowance.came(len(chunk))
+                self._calls.within(self._allowance, self._calls.timeout)
                 spent = time.monotonic() - begun
                 if spent > self._calls.timeout and self.at - first < spent * SLOWEST:
                     raise self._calls.unreachable(f"{self.at - first:,} bytes in {spent:.0f} s are too slow")
@@ -92,7 +108,9 @@ class Stream:
         self.total, self.etag = total, etag
 
 
-def receive(calls: Calls, body: bytes, graph: Graph) -> Iterator[tuple[str, Array]]:
+def receive(
+    calls: Calls, body: bytes, graph: Graph, allowance: Allowance | None = None
+) -> Iterator[tuple[str, Array]]:
     """The tensors that a parent lends to the model with this graph.
 
     They come into a temporary file without a name, and the first is given out when the last has come and all
@@ -104,12 +122,13 @@ def receive(calls: Calls, body: bytes, graph: Graph) -> Iterator[tuple[str, Arra
     """
     known = {name: (dtype, shape) for name, dtype, shape in stored_tensors(graph)}
     most = MAX_HEADER + Header.of(stored_tensors(graph)).data_bytes
-    stream = Stream(calls, "POST", "/weights", body, most=most)
+    allowance = allowance or Allowance()
+    stream = Stream(calls, "POST", "/weights", body, most=most, allowance=allowance)
     with _room(tempfile.gettempdir()), tempfile.TemporaryFile(prefix="modelkeeper-", buffering=0) as file:
         with BackgroundWriter(file, most) as writer:
             for chunk in stream:
                 writer.add(chunk)
-        _verify(calls, body, stream, writer.digest.hexdigest())
+        _verify(calls, body, stream, writer.digest.hexdigest(), allowance)
         try:
             weights = map_file(file, private=True)
         except InvalidWeights as problem:
@@ -117,23 +136,41 @@ def receive(calls: Calls, body: bytes, graph: Graph) -> Iterator[tuple[str, Arra
     for name, spec in weights.header.tensors.items():
         if known.get(name) != (spec.dtype, spec.shape):
             calls.refuse(f"the model has no tensor {name[:80]!r} of {spec.dtype} {spec.shape}")
+    _refuse_no_numbers(calls, graph, weights)
     yield from weights.items()
 
 
-def _verify(calls: Calls, body: bytes, stream: Stream, checksum: str) -> None:
+def _refuse_no_numbers(calls: Calls, graph: Graph, weights: Weights) -> None:
+    """A model that holds NaN cannot be trained, nor one with infinite parameters; buffers may be masks."""
+    for name, array in weights.items():
+        endless = not graph.tensors[name].buffer and _holds_infinity(array)
+        if endless or holds_nan(array):
+            raise calls.unreachable(f"its weights hold {'infinity' if endless else 'NaN'}, in {name[:80]!r}")
+
+
+def _holds_infinity(array: Array) -> bool:
+    """Is any of the numbers infinite? A piece at a time."""
+    if array.dtype.kind not in "fcV":
+        return False
+    flat = array.reshape(-1)
+    return any(bool(np.isinf(flat[at : at + PIECE]).any()) for at in range(0, flat.size, PIECE))
+
+
+def _verify(calls: Calls, body: bytes, stream: Stream, checksum: str, allowance: Allowance) -> None:
     """Is it what was sent? A coordinator that has restarted since makes the weights again to tell."""
     path = f"/weights/{stream.etag.strip(chr(34))}/checksum"
     try:
-        reply = calls.ask("GET", path, dict[str, str])
+        reply = calls.ask("GET", path, dict[str, str], allowance=allowance)
     except CoordinatorUnreachable:
-        for _ in Stream(calls, "POST", "/weights", body, most=stream.total, start=stream.total - 1):
+        last = stream.total - 1
+        for _ in Stream(calls, "POST", "/weights", body, most=stream.total, start=last, allowance=allowance):
             pass
-        reply = calls.ask("GET", path, dict[str, str])
+        reply = calls.ask("GET", path, dict[str, str], allowance=allowance)
     if reply.get("checksum") != checksum:
         raise calls.unreachable("the weights were damaged on their way")
 
 
-def download(calls: Calls, record: Record, path: Path) -> None:
+def download(calls: Calls, record: Record, path: Path, allowance: Allowance | None = None) -> None:
     """The file of a model's weights, as it was registered. What is there of it already is not sent again.
 
     Raises:
@@ -149,7 +186,8 @@ def download(calls: Calls, record: Record, path: Path) -> None:
         with BackgroundWriter(file, record.bytes) as writer:
             while piece := file.read(2**20):
                 writer.digest.update(piece)
-            stream = Stream(calls, "GET", source, most=record.bytes, start=start)
+            within = allowance or Allowance()
+            stream = Stream(calls, "GET", source, most=record.bytes, start=start, allowance=within)
             stream.total, stream.etag = record.bytes, f'"{record.checksum}"'
             for chunk in stream:
                 writer.add(chunk)

@@ -2,27 +2,40 @@
 
 A model is written here first and sent from here: sending can then go on where it broke, in this process or
 in another one (`modelkeeper sync`), and a training ends without waiting for a coordinator that is down. The
-id is chosen here, so that a model that is sent twice is registered once. Tokens are not kept here.
+id is chosen here, so that a model that is sent twice is registered once. Tokens are not kept here; a seal
+that only who has the token can make says that a model was to be sent to its address with that token, so that
+whoever can write into a spool cannot have a token sent elsewhere.
+
+A folder that is being written is locked: what a process left behind that died meanwhile is swept by the next.
 """
 
 import contextlib
 import hashlib
+import hmac
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
+import httpx
 import msgspec
 from msgspec import Struct
 
 from modelkeeper.coordinator.wire import UploadRequest
 from modelkeeper.graph import Graph, to_json
+from modelkeeper.settings import is_loopback
 from modelkeeper.weights import Array, Header, stream, without_nan
 from modelkeeper.zoo.records import Registration, is_id, new_id
+from modelkeeper.zoo.rights import as_its_folder, make_folder, make_home
 from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.zoo import stored_tensors
 
+YOUNG = 60.0  # seconds in which a folder may not have been locked yet
+FORGOTTEN = 86400.0  # seconds after which nobody writes any more, where there are no locks
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _REQUEST, _WEIGHTS = "request.json", "model.safetensors"
 
 
@@ -31,6 +44,17 @@ class Waiting(Struct, frozen=True):
 
     url: str
     request: UploadRequest
+    seal: str = ""
+
+    def sealed(self, token: str) -> bool:
+        """Was it to be sent to its address with this token?"""
+        return bool(token) and hmac.compare_digest(self.seal, _seal(self.url, self.request, token))
+
+
+def _seal(url: str, request: UploadRequest, token: str) -> str:
+    """What only who has the token can say of a model and its address."""
+    said = "\n".join((url, request.id, request.checksum)).encode()
+    return hmac.new(token.encode(), said, hashlib.sha256).hexdigest() if token else ""
 
 
 class Entry:
@@ -44,8 +68,26 @@ class Entry:
         """Its safetensors file."""
         return self.folder / _WEIGHTS
 
+    def may_get(self, token: str, trusted: Collection[str]) -> bool:
+        """May it be sent to its address with this token, whoever wrote it? These addresses are trusted."""
+        url = self.waiting.url
+        if url in trusted or token:
+            return url in trusted or self.waiting.sealed(token)
+        try:
+            return is_loopback(httpx.URL(url).host)
+        except httpx.InvalidURL:
+            return False
+
+    def open(self) -> BinaryIO:
+        """Its safetensors file, to be read; not one that a link leads to."""
+        return open(self.weights, "rb", opener=lambda path, flags: os.open(path, flags | _NO_LINK))
+
     def forget(self) -> None:
         """It is in the zoo, or never will be."""
+        gone = self.folder.with_name(f".gone-{secrets.token_hex(4)}")
+        with contextlib.suppress(OSError):
+            self.folder.rename(gone)  # half of a folder is nobody's
+        shutil.rmtree(gone, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @contextlib.contextmanager
@@ -90,8 +132,9 @@ class Spool:
         owner: str,
         model_id: str,
         program: bytes = b"",
+        token: str = "",
     ) -> Entry:
-        """Write a model into the spool.
+        """Write a model into the spool, to be sent to the address with the token.
 
         Raises:
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
@@ -99,30 +142,33 @@ class Spool:
         """
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
         identity = model_id or new_id()
-        scratch = self.folder / f".{identity}-{secrets.token_hex(4)}"
+        scratch, place = self.folder / f".{identity}-{secrets.token_hex(4)}", self.folder / identity
         digest, size = hashlib.sha256(), 0
         try:
-            scratch.mkdir(parents=True, mode=0o700)
-            with (scratch / _WEIGHTS).open("xb") as file:
-                for chunk in stream(header, without_nan(tensors)):
-                    file.write(chunk)
-                    digest.update(chunk)
-                    size += len(chunk)
-            request = UploadRequest(
-                id=identity,
-                graph=msgspec.Raw(to_json(graph)),
-                registration=registration,
-                size=size,
-                checksum=digest.hexdigest(),
-                owner=owner,
-                program=program,
-            )
-            waiting = Waiting(url, request)
-            (scratch / _REQUEST).write_bytes(msgspec.json.encode(waiting))
-            place = self.folder / identity
-            if place.exists():
-                shutil.rmtree(place)
-            scratch.rename(place)
+            make_home(self.folder)
+            self.sweep()
+            make_folder(scratch)
+            with _locked(scratch):
+                with open(scratch / _WEIGHTS, "xb", opener=as_its_folder) as file:
+                    for chunk in stream(header, without_nan(tensors)):
+                        file.write(chunk)
+                        digest.update(chunk)
+                        size += len(chunk)
+                request = UploadRequest(
+                    id=identity,
+                    graph=msgspec.Raw(to_json(graph)),
+                    registration=registration,
+                    size=size,
+                    checksum=digest.hexdigest(),
+                    owner=owner,
+                    program=program,
+                )
+                waiting = Waiting(url, request, _seal(url, request, token))
+                with open(scratch / _REQUEST, "xb", opener=as_its_folder) as file:
+                    file.write(msgspec.json.encode(waiting))
+                if place.exists():
+                    Entry(place, waiting).forget()
+                scratch.rename(place)
         except OSError as problem:
             advice = "Give another folder: spool=... or MODELKEEPER_SPOOL."
             text = os.strerror(problem.errno or 0)
@@ -143,13 +189,56 @@ class Spool:
                     if free:
                         entry.forget()
 
+    def sweep(self) -> int:
+        """Delete what processes began to write and never finished. How many folders?"""
+        swept = 0
+        for folder in self.folder.iterdir() if self.folder.is_dir() else ():
+            with contextlib.suppress(OSError):  # another process may sweep, too
+                age = time.time() - folder.stat().st_mtime
+                if folder.name.startswith(".") and age > YOUNG and _abandoned(folder, age):
+                    shutil.rmtree(folder)
+                    swept += 1
+        return swept
+
     def entries(self) -> list[Entry]:
         """All that waits, the oldest first."""
+        self.sweep()
         waiting = []
         for folder in self.folder.iterdir() if self.folder.is_dir() else ():
             if is_id(folder.name):
                 with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError):
                     text = (folder / _REQUEST).read_bytes()
                     entry = Entry(folder, msgspec.json.decode(text, type=Waiting))
-                    waiting.append((folder.stat().st_mtime, folder.name, entry))
+                    if entry.waiting.request.id == folder.name:
+                        waiting.append((folder.stat().st_mtime, folder.name, entry))
         return [entry for _, _, entry in sorted(waiting, key=lambda aged: aged[:2])]
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Was nobody else's lock on a folder? While the block runs, it is locked, also if it is renamed."""
+    try:
+        import fcntl
+    except ImportError:  # this system has no such locks
+        yield True
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)
+
+
+def _abandoned(folder: Path, age: float) -> bool:
+    """Is nobody writing to a folder any more?"""
+    try:
+        import fcntl  # noqa: F401
+    except ImportError:
+        return age > FORGOTTEN
+    with _locked(folder) as free:
+        return free

@@ -1,0 +1,90 @@
+"""Whom does `modelkeeper sync` send a token to?"""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from modelkeeper.cli import main
+from modelkeeper.coordinator.remote import Spool
+from tests.helpers.service import Team, network, team, tensors, told
+
+GRAPH = network()
+
+
+class Listening(HTTPServer):
+    """A coordinator of somebody else, who writes down what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Listens)
+        self.heard: list[str] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Listens(BaseHTTPRequestHandler):
+    server: Listening
+
+    def do_POST(self) -> None:
+        self.server.heard.append(self.headers.get("authorization", ""))
+        self.send_error(500)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def stranger() -> Iterator[Listening]:
+    with Listening() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Iterator[Team]:
+    with team(tmp_path) as found:
+        yield found
+
+
+def sync(*options: str) -> tuple[int, list[dict[str, str]]]:
+    result = CliRunner().invoke(main, ["sync", "--json", *options])
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_a_token_goes_where_it_belongs(
+    keeper: Team, stranger: Listening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was sent to whatever address an entry of the spool named."""
+    spool, token = tmp_path / "waiting", keeper.token("ada")
+    monkeypatch.setenv("MODELKEEPER_SPOOL", str(spool))
+    monkeypatch.setenv("MODELKEEPER_TOKEN", token)
+    monkeypatch.delenv("MODELKEEPER_URI", raising=False)
+    weights = tensors(GRAPH)
+    Spool(spool).keep(keeper.url, GRAPH, told("mine"), weights.items(), "", "", token=token)
+    Spool(spool).keep(stranger.url, GRAPH, told("planted"), weights.items(), "", "")
+    Spool(spool).keep(keeper.url, GRAPH, told("unsealed"), weights.items(), "", "")
+    code, rows = sync()
+    results = {row["name"]: row for row in rows}
+    assert code == 1
+    assert results["mine"]["sent"]
+    for name in ("planted", "unsealed"):
+        assert not results[name]["sent"]
+        assert "modelkeeper sync --to " in results[name]["result"]
+    assert stranger.heard == []
+    code, rows = sync("--to", keeper.url)
+    assert [row["name"] for row in rows if row["sent"]] == ["unsealed"]
+    assert stranger.heard == []
+    monkeypatch.setenv("MODELKEEPER_URI", stranger.url)  # the user says that it is theirs
+    sync()
+    assert set(stranger.heard) == {f"Bearer {token}"}
+
+
+def test_what_is_no_address_is_said(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["sync", "--spool", str(tmp_path), "--to", "some/folder"])
+    assert result.exit_code != 0
