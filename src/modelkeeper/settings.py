@@ -132,11 +132,13 @@ class ServiceSettings(_Read, frozen=True, kw_only=True):
     quota_models: int | None = None  # likewise
     query_time: float = 30.0  # seconds after which a search answers with what it has
     shutdown: float = 60.0  # seconds that requests under way get when the service is told to stop
+    connections: int = 1000  # that may be open; of which one address gets a quarter, one user half
+    body_memory: int = 512 * 2**20  # bytes for the bodies of requests under way; one user gets a quarter
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise InvalidSetting("port", str(self.port), "give a number from 0 to 65535")
-        for name in ("rate", "query_time", "shutdown"):
+        for name in ("rate", "query_time", "shutdown", "connections", "body_memory"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidSetting(name, str(value), "give a number above 0")
@@ -195,8 +197,8 @@ def _flag(name: str, text: str) -> bool:
 
 _READERS: dict[str, Callable[[str, str], Any]] = {
     "auth": _flag,
-    **dict.fromkeys(("capacity", "quota_bytes"), parse_bytes),
-    **dict.fromkeys(("threads", "minimum_peers", "port", "quota_models"), _count),
+    **dict.fromkeys(("capacity", "quota_bytes", "body_memory"), parse_bytes),
+    **dict.fromkeys(("threads", "minimum_peers", "port", "quota_models", "connections"), _count),
     **dict.fromkeys(
         (
             "minimum_similarity",

@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,9 +12,12 @@ from fastapi.responses import StreamingResponse
 
 from modelkeeper.coordinator.wire import MAX_JSON, SAFETENSORS
 from modelkeeper.errors import InvalidMeta
+from modelkeeper.server.limits import Held
 
 T = TypeVar("T")
 PATIENCE = 30.0  # seconds in which the JSON of a request must have arrived
+PAUSE = 60.0  # seconds between two pieces of a longer body, and after which SLOWEST counts
+SLOWEST = 1_000  # bytes per second of a longer body
 STREAMED: dict[int | str, dict[str, Any]] = {  # what the API description says of a stream
     200: {"content": {SAFETENSORS: {}}},
     206: {"description": "a part"},
@@ -28,19 +32,53 @@ async def read_json(request: Request, kind: type[T]) -> T:
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "send the body as application/json")
-    text = bytearray()
+    text = await _whole(request)
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as problem:
+        raise InvalidMeta("the body", "so", str(problem)) from problem
+
+
+async def _whole(request: Request) -> bytes:
+    """All of a body, for which there must be room before it comes."""
+    held: Held = request.state.held
+    length = request.headers.get("content-length", "")
+    announced = int(length) if re.fullmatch("[0-9]{1,18}", length) else 0
+    text, too_long = bytearray(), HTTPException(413, f"the body has more than {MAX_JSON:,} bytes")
+    if announced > MAX_JSON:
+        raise too_long
+    held.take(announced)
     try:
         async with asyncio.timeout(PATIENCE):
             async for chunk in request.stream():
+                if len(text) + len(chunk) > MAX_JSON:
+                    raise too_long
+                held.take(len(text) + len(chunk))
                 text += chunk
-                if len(text) > MAX_JSON:
-                    raise HTTPException(413, f"the body has more than {MAX_JSON:,} bytes")
     except TimeoutError:
         raise HTTPException(408, f"the body did not arrive within {PATIENCE:g} s") from None
-    try:
-        return msgspec.json.decode(bytes(text), type=kind)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as problem:
-        raise InvalidMeta("the body", "so", str(problem)) from problem
+    return bytes(text)
+
+
+async def pieces(request: Request) -> AsyncIterator[bytes]:
+    """A long body as it comes; only the time that is spent waiting for it counts.
+
+    Raises:
+        TimeoutError: Nothing came for long, or all of it comes too slowly.
+        ClientDisconnect: Whoever sent it has gone.
+    """
+    body = aiter(request.stream())
+    came, waited = 0, 0.0
+    while True:
+        begun = time.monotonic()
+        async with asyncio.timeout(PAUSE):
+            piece = await anext(body, None)
+        if piece is None:
+            return
+        came, waited = came + len(piece), waited + time.monotonic() - begun
+        if waited > PAUSE and came < waited * SLOWEST:
+            raise TimeoutError
+        yield piece
 
 
 def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

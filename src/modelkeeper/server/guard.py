@@ -14,11 +14,14 @@ import logging
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 import anyio.to_thread
 import msgspec
+from anyio import CapacityLimiter
+from starlette.requests import ClientDisconnect
 
 from modelkeeper.coordinator.wire import REQUEST_ID, Problem, to_problem
 from modelkeeper.errors import (
@@ -29,6 +32,7 @@ from modelkeeper.errors import (
     TooManyRequests,
     ZooUnusable,
 )
+from modelkeeper.server.limits import Held
 from modelkeeper.server.service import Service
 from modelkeeper.settings import is_loopback
 from modelkeeper.zoo.accounts import ADMIN, Holder, User
@@ -41,6 +45,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 OPEN = frozenset({"/healthz", "/readyz", "/version"})  # for load balancers; they tell nothing of the zoo
 REMEMBERED = 2.0  # seconds for which a token is not looked up again
 MOST_REMEMBERED = 1000
+STRANGERS = 500.0  # requests per second without a valid token that one address is told so
+THREADS = 8  # for looking tokens up, so that nobody's work keeps others from being known
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -49,6 +55,7 @@ _HEADERS = [
 _SECRET = re.compile(r"mk_[A-Za-z0-9_-]+")
 _EVERYONE = Holder(user=User(name="", created=0.0), scope=ADMIN)  # where there are no users
 log = logging.getLogger("modelkeeper.server")
+refused = logging.getLogger("modelkeeper.server.refused")  # requests of strangers: see `sparing_log`
 
 
 class Guard:
@@ -57,6 +64,8 @@ class Guard:
     def __init__(self, app: App, service: Service) -> None:
         self._app, self._service = app, service
         self._known: dict[str, tuple[float, Holder]] = {}
+        self._under_way: Counter[str] = Counter()  # requests, by user
+        self._asking = CapacityLimiter(THREADS)
         self._hosts = frozenset(name.strip().lower() for name in service.settings.hosts.split(",") if name)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,6 +75,7 @@ class Guard:
             return
         exchange = _Exchange(scope, send)
         scope.setdefault("state", {})["request"] = exchange.id
+        held: Held | None = None
         try:
             headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
             self._check_host(headers.get("host", ""))
@@ -73,21 +83,45 @@ class Guard:
                 problem = Problem(error="Unsupported", message="send bodies as they are", request=exchange.id)
                 await exchange.fail(415, problem)
             else:
-                holder = await self._holder(scope["path"], headers.get("authorization", ""))
-                scope["state"]["holder"], exchange.user = holder, holder.user.name if holder else ""
+                holder = await self._holder(scope, headers.get("authorization", ""))
+                user = holder.user.name if holder else ""
+                exchange.known, exchange.user = holder is not None, user
+                held = self._begin(user)
+                scope["state"]["holder"], scope["state"]["held"] = holder, held
                 await self._app(scope, receive, exchange.send)
         except ModelKeeperError as error:
             if error.status >= 500:
                 log.error("request %s failed: %s", exchange.id, error, exc_info=error)
             await exchange.fail(error.status, to_problem(public(error), exchange.id), headers_of(error))
-        except asyncio.CancelledError:
-            raise
+        except (asyncio.CancelledError, ClientDisconnect) as end:
+            if isinstance(end, asyncio.CancelledError):
+                raise
         except Exception:
             log.exception("request %s failed", exchange.id)
             failed = Problem(error="Internal", message="the coordinator failed", request=exchange.id)
             await exchange.fail(500, failed)
         finally:
+            if held is not None:
+                self._end(exchange.user, held)
             exchange.note(self._service)
+
+    def _begin(self, user: str) -> Held:
+        """Count a request of a user who comes in.
+
+        Raises:
+            TooManyRequests: They have as many under way as one may have.
+        """
+        most = max(1, self._service.settings.connections // 2)
+        if user and self._under_way[user] >= most:
+            raise TooManyRequests(f"{most} of your requests are under way", "Wait for them.", "1")
+        self._under_way[user] += 1
+        return self._service.bodies.of(user)
+
+    def _end(self, user: str, held: Held) -> None:
+        held.release()
+        self._under_way[user] -= 1
+        if not self._under_way[user]:
+            del self._under_way[user]
 
     def _check_host(self, host: str) -> None:
         name = re.sub(r":[0-9]+$", "", host).lower()
@@ -98,14 +132,15 @@ class Guard:
         if not allowed:
             raise NotAllowed(f"this service is not {host[:100]!r}", "Its setting `hosts` says who it is.")
 
-    async def _holder(self, path: str, authorization: str) -> Holder | None:
+    async def _holder(self, scope: Scope, authorization: str) -> Holder | None:
         if not self._service.settings.auth:
             return _EVERYONE
-        if path in OPEN:
+        if scope["path"] in OPEN:
             return None
         kind, _, token = authorization.partition(" ")
         holder = await self._look_up(token.strip()) if kind.lower() == "bearer" else None
         if holder is None:
+            self._service.strangers.take((scope.get("client") or ("",))[0], STRANGERS)
             problem = "the token is not valid (any more)" if token else "no token was sent"
             raise NotAuthenticated(problem, "Give a token: token=... or MODELKEEPER_TOKEN.")
         rate = holder.user.rate or self._service.settings.rate
@@ -116,7 +151,9 @@ class Guard:
         now = time.monotonic()
         then, holder = self._known.get(token, (0.0, None))
         if holder is None or now - then > REMEMBERED:
-            holder = await anyio.to_thread.run_sync(self._service.accounts.holder, token)
+            holder = await anyio.to_thread.run_sync(
+                self._service.accounts.holder, token, limiter=self._asking
+            )
             if len(self._known) > MOST_REMEMBERED:
                 self._known.clear()
             if holder is None:
@@ -130,7 +167,7 @@ class _Exchange:
     """A request and its reply: counts it, and writes a line about it into the log."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
-        self.id, self.user = secrets.token_hex(8), ""
+        self.id, self.user, self.known = secrets.token_hex(8), "", False
         self._scope, self._send = scope, send
         self._begun, self._status, self._bytes = time.perf_counter(), 0, 0
 
@@ -173,7 +210,8 @@ class _Exchange:
             "ms": round(1000 * seconds, 1),
             "bytes": self._bytes,
         }
-        log.info("%s", json.dumps(line))
+        stranger = not self.known and status in (401, 403, 429)
+        (refused if stranger else log).info("%s", json.dumps(line))
 
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE"})

@@ -1,21 +1,23 @@
-"""How much may one caller ask for, so that others are not kept waiting? Rates, threads, and turns."""
+"""How much may one caller ask for, so that others are not kept waiting? Rates, threads, memory, and turns."""
 
 import asyncio
 import threading
 import time
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio.to_thread
 from anyio import CapacityLimiter
+from starlette.requests import ClientDisconnect
 
+from modelkeeper.coordinator.wire import MAX_JSON
 from modelkeeper.errors import TooManyRequests
 
 T = TypeVar("T")
 
-MOST_WAITING = 256  # queries in the queue
+MOST_WAITING = 256  # queries of one user in the queue
 MOST_USERS = 10_000  # whose last requests are remembered
 
 
@@ -44,29 +46,120 @@ class Rates:
             raise TooManyRequests(f"more than {rate:g} requests per second", "Ask less often.", wait)
 
 
-class MatchingThreads:
-    """Threads for matching: as many as there are cores, of which no user may take the last one."""
+class FairThreads:
+    """Threads that users share: each waits in a queue of its own, and they take turns. For one event loop.
 
-    def __init__(self, slots: int) -> None:
-        self._slots = max(2, slots)
-        self._all = CapacityLimiter(self._slots)
-        self._own: dict[str, CapacityLimiter] = {}
-        self._waiting = 0
+    No user may take the last thread, so that another one's work can begin at once.
+    """
 
-    async def run(self, user: str, work: Callable[[], T]) -> T:
-        """Run work in a thread, when it is its user's turn."""
-        if self._waiting >= MOST_WAITING:
-            raise TooManyRequests(f"{self._waiting} queries are waiting", "The service is busy.", "1")
-        most = self._slots - 1 if user else self._slots
-        own = self._own.setdefault(user, CapacityLimiter(most))
-        self._waiting += 1
+    def __init__(self, slots: int, most_waiting: int = MOST_WAITING) -> None:
+        self._slots, self._most_waiting = max(2, slots), most_waiting
+        self._threads = CapacityLimiter(self._slots)
+        self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # whose turn is next
+        self._running: Counter[str] = Counter()
+
+    async def run(
+        self, user: str, work: Callable[[], T], gone: Callable[[], Awaitable[bool]] | None = None
+    ) -> T:
+        """Run work in a thread, when it is its user's turn.
+
+        Args:
+            user: Whose work it is; "": everyone's, where there are no users.
+            work: What to run.
+            gone: Has whoever asked hung up? Then there is nothing to do.
+
+        Raises:
+            TooManyRequests: This user has too much waiting already.
+            ClientDisconnect: Whoever asked has gone.
+        """
+        queue = self._queues.setdefault(user, deque())
+        if len(queue) >= self._most_waiting:
+            raise TooManyRequests(f"{len(queue)} of your queries are waiting", "Wait for them.", "1")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        self._give_turns()
         try:
-            async with own:
-                return await anyio.to_thread.run_sync(work, limiter=self._all)
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # both at once
+                self._end(user)
+            raise
+        try:
+            if gone is not None and await gone():
+                raise ClientDisconnect
+            return await anyio.to_thread.run_sync(work, limiter=self._threads)
         finally:
-            self._waiting -= 1
-            if not own.borrowed_tokens and not own.statistics().tasks_waiting:
-                self._own.pop(user, None)
+            self._end(user)
+
+    def _end(self, user: str) -> None:
+        self._running[user] -= 1
+        if not self._running[user]:
+            del self._running[user]
+        self._give_turns()
+
+    def _give_turns(self) -> None:
+        """Begin as much of what waits as there are threads, going round the users."""
+        for user in list(self._queues):
+            if self._running.total() >= self._slots:
+                return
+            queue = self._queues[user]
+            while queue and queue[0].done():  # given up
+                queue.popleft()
+            if queue and self._running[user] < (self._slots - 1 if user else self._slots):
+                self._running[user] += 1
+                queue.popleft().set_result(None)
+                self._queues.move_to_end(user)
+            if not queue:
+                del self._queues[user]
+
+
+class BodyRoom:
+    """Memory for the bodies of requests under way: so much in all, of which one user gets a quarter."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._of_one = most, max(MAX_JSON, most // 4)
+        self._held: Counter[str] = Counter()
+
+    def of(self, user: str) -> "Held":
+        """What a request of this user holds: nothing yet."""
+        return Held(self, user)
+
+    def change(self, user: str, size: int) -> None:
+        """Count bytes that come, or go (below 0).
+
+        Raises:
+            TooManyRequests: There is no room for them.
+        """
+        if size > 0:
+            of_one = self._of_one if user else self._most
+            if self._held[user] + size > of_one or self._held.total() + size > self._most:
+                problem = f"{self._held[user]:,} bytes of your requests are under way"
+                raise TooManyRequests(problem, "Wait for them.", "1")
+        self._held[user] += size
+        if not self._held[user]:
+            del self._held[user]
+
+
+class Held:
+    """What one request holds in memory."""
+
+    def __init__(self, room: BodyRoom, user: str) -> None:
+        self._room, self._user, self._size = room, user, 0
+
+    def take(self, size: int) -> None:
+        """Hold so many bytes in all.
+
+        Raises:
+            TooManyRequests: There is no room for them.
+        """
+        if size > self._size:
+            self._room.change(self._user, size - self._size)
+            self._size = size
+
+    def release(self) -> None:
+        """The request has ended."""
+        self._room.change(self._user, -self._size)
+        self._size = 0
 
 
 class Turns:
@@ -81,3 +174,8 @@ class Turns:
         if lock is None:
             lock = self._locks[identity] = asyncio.Lock()
         return lock
+
+    def taken(self, identity: str) -> bool:
+        """Does a request work on this upload? May be asked from any thread."""
+        lock = self._locks.get(identity)
+        return lock is not None and lock.locked()

@@ -9,16 +9,20 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import uvicorn
 
 from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.server.app import Application
-from modelkeeper.settings import ServiceSettings
+from modelkeeper.server.connections import KEPT, Connection, Crowd, room_for
+from modelkeeper.server.sparing_log import Sparing
+from modelkeeper.settings import ServiceSettings, is_loopback
 from modelkeeper.zoo.accounts import ADMIN
 
-BACKLOG = 2048
+BACKLOG = 1024
 FIRST_USER = "admin"
 
 
@@ -73,17 +77,23 @@ class _Server(uvicorn.Server):
                 signal.signal(sign, handler)
 
 
-def server(application: Application) -> uvicorn.Server:
-    """A server that finishes the requests under way when it is told to stop."""
+def server(application: Application, *, more_files: bool = False) -> uvicorn.Server:
+    """A server that finishes the requests under way when it is told to stop; `more_files`: see `room_for`."""
     settings = application.service.settings
+    most = room_for(settings.connections, more_files=more_files)
+    # Where only this machine can connect, all may come from one address: that of a proxy.
+    crowd = Crowd(most, most if is_loopback(settings.host) else max(1, most // 4))
+    connection: Any = partial(Connection, crowd)
     config = uvicorn.Config(
         application,
+        http=connection,
+        backlog=BACKLOG,
         access_log=False,
         log_config=None,
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=max(1, int(settings.shutdown)),
-        timeout_keep_alive=75,
+        timeout_keep_alive=KEPT,
         lifespan="off",
         ws="none",
     )
@@ -92,7 +102,7 @@ def server(application: Application) -> uvicorn.Server:
 
 def run(application: Application, listening: socket.socket) -> None:
     """Serve until a signal says stop."""
-    server(application).run(sockets=[listening])
+    server(application, more_files=True).run(sockets=[listening])
 
 
 @contextlib.contextmanager
@@ -119,3 +129,5 @@ def log_to_stderr() -> None:
         logger.addHandler(handler)
         logger.propagate = False
         logger.setLevel(logging.INFO if name == "modelkeeper" else logging.WARNING)
+    for name in ("modelkeeper.server.refused", "uvicorn.error", "asyncio"):  # what strangers can cause
+        logging.getLogger(name).addFilter(Sparing())

@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -19,7 +21,7 @@ from modelkeeper.errors import (
 from modelkeeper.meta import checked
 from modelkeeper.policy.admission import Admission
 from modelkeeper.server.graphs import read_graph
-from modelkeeper.server.limits import MatchingThreads, Rates, Turns
+from modelkeeper.server.limits import BodyRoom, FairThreads, Rates, Turns
 from modelkeeper.server.loans import Loans
 from modelkeeper.server.prometheus import Metrics
 from modelkeeper.server.upload_store import UploadStore
@@ -30,7 +32,10 @@ from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import PROJECT, Record, Registration, is_id
 from modelkeeper.zoo.zoo import Registered, stored_tensors
 
+T = TypeVar("T")
+
 MAX_FRAMEWORK = 40  # characters
+READERS = 16  # threads for what takes no matching: records, counts, files
 
 
 class Service:
@@ -39,11 +44,17 @@ class Service:
     def __init__(self, coordinator: ServedCoordinator, settings: ServiceSettings) -> None:
         self.coordinator, self.settings = coordinator, settings
         self.accounts = coordinator.accounts
-        self.rates, self.turns = Rates(), Turns()
-        self.matching = MatchingThreads(coordinator.settings.threads or os.cpu_count() or 1)
+        self.rates, self.strangers, self.turns = Rates(), Rates(), Turns()
+        self.matching = FairThreads(coordinator.settings.threads or os.cpu_count() or 1)
+        self.reading = FairThreads(READERS)
+        self.bodies = BodyRoom(settings.body_memory)
         self.metrics = Metrics(coordinator)
         self.uploads = UploadStore(coordinator.upload_folder())
         self.loans = Loans(coordinator)
+
+    async def read(self, who: Holder, work: Callable[[], T]) -> T:
+        """What takes no matching, in a thread, when it is its user's turn."""
+        return await self.reading.run(who.user.name, work)
 
     # -- models of users ------------------------------------------------------------------------
 

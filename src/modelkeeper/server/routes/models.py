@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-import anyio.to_thread
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from modelkeeper.coordinator.wire import MAX_LISTED
@@ -12,7 +11,6 @@ from modelkeeper.server.dependencies import Id, Reader, TheService, Writer
 from modelkeeper.zoo.blobs import WEIGHTS
 from modelkeeper.zoo.records import SORTABLE, STORED, Filter, Record, checked_name
 
-run = anyio.to_thread.run_sync
 router = APIRouter(tags=["models"])
 Name = Annotated[str, Query(max_length=200)]
 _STATES = (*STORED, "evicted", "removed", "damaged")
@@ -51,6 +49,7 @@ Wanted = Annotated[Filter, Depends(_filter)]
 @router.get("/models")
 async def models(
     service: TheService,
+    who: Reader,
     wanted: Wanted,
     order: Annotated[str, Query(max_length=40)] = "-created",
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
@@ -60,40 +59,42 @@ async def models(
     if order.removeprefix("-") not in SORTABLE:
         raise InvalidMeta("order", repr(order), "give a field of a record, - in front for descending")
     coordinator = service.coordinator
-    records = await run(lambda: coordinator.models(wanted, order=order, limit=limit, offset=offset))
+    records = await service.read(
+        who, lambda: coordinator.models(wanted, order=order, limit=limit, offset=offset)
+    )
     return reply(records)
 
 
 @router.get("/count")
-async def count(service: TheService, wanted: Wanted) -> Response:
+async def count(service: TheService, who: Reader, wanted: Wanted) -> Response:
     """How many models that may be seen there are."""
-    return reply(await run(lambda: service.coordinator.count(wanted)))
+    return reply(await service.read(who, lambda: service.coordinator.count(wanted)))
 
 
 @router.get("/find")
 async def find(name: Name, service: TheService, who: Reader) -> Response:
     """The model with this id, the only one whose id begins so, or the newest of this name."""
     checked_name("name", name, empty=False)
-    return reply(await run(lambda: service.coordinator.show(name, who.viewer)))
+    return reply(await service.read(who, lambda: service.coordinator.show(name, who.viewer)))
 
 
 @router.get("/models/{model}")
 async def show(model: Id, service: TheService, who: Reader) -> Response:
     """One record."""
-    return reply(await run(lambda: service.coordinator.show(model, who.viewer)))
+    return reply(await service.read(who, lambda: service.coordinator.show(model, who.viewer)))
 
 
 @router.get("/models/{model}/tree")
 async def tree(model: Id, service: TheService, who: Reader) -> Response:
     """A model with all that it descends from and all that descends from it."""
-    return reply(await run(lambda: service.coordinator.tree(model, who.viewer)))
+    return reply(await service.read(who, lambda: service.coordinator.tree(model, who.viewer)))
 
 
 @router.get("/models/{model}/graph")
 async def graph(model: Id, service: TheService, who: Reader) -> Response:
     """The graph of a model."""
     coordinator = service.coordinator
-    text = await run(lambda: coordinator.graph_bytes(coordinator.show(model, who.viewer)))
+    text = await service.read(who, lambda: coordinator.graph_bytes(coordinator.show(model, who.viewer)))
     return Response(text, media_type="application/json")
 
 
@@ -101,18 +102,18 @@ async def graph(model: Id, service: TheService, who: Reader) -> Response:
 async def program(model: Id, service: TheService, who: Reader) -> Response:
     """The program of a model in base64, or null: what it computes, as plain data."""
     coordinator = service.coordinator
-    return reply(await run(lambda: coordinator.program(coordinator.show(model, who.viewer))))
+    return reply(await service.read(who, lambda: coordinator.program(coordinator.show(model, who.viewer))))
 
 
 @router.get("/models/{model}/" + WEIGHTS, responses=STREAMED)
 async def weights(model: Id, request: Request, service: TheService, who: Reader) -> Response:
     """The weights of a model as they were registered. The ETag is their SHA-256."""
-    record = await run(lambda: service.coordinator.show(model, who.viewer))
+    record = await service.read(who, lambda: service.coordinator.show(model, who.viewer))
     etag = f'"{record.checksum}"'
     if request.headers.get("if-none-match") == etag:
         return Response(status_code=304, headers={"etag": etag})
     start = wanted_range(request, record.bytes, etag)
-    chunks = await run(lambda: service.coordinator.weights_bytes(record, start or 0))
+    chunks = await service.read(who, lambda: service.coordinator.weights_bytes(record, start or 0))
     service.metrics.bytes.labels("out").inc(record.bytes - (start or 0))
     return stream_reply(chunks, record.bytes, start, etag)
 
@@ -125,16 +126,16 @@ async def remove(model: Id, service: TheService, who: Writer) -> Response:
         record = service.owned(model, who)
         return service.coordinator.remove(record.id, user=who.user.name, viewer=who.viewer)
 
-    return reply(await run(removed))
+    return reply(await service.read(who, removed))
 
 
 @router.put("/models/{model}/pin")
 async def pin(model: Id, service: TheService, who: Writer) -> Response:
     """Keep a model whatever it is worth."""
-    return reply(await run(lambda: service.pin(model, True, who)))
+    return reply(await service.read(who, lambda: service.pin(model, True, who)))
 
 
 @router.delete("/models/{model}/pin")
 async def unpin(model: Id, service: TheService, who: Writer) -> Response:
     """Let retention decide about a model again."""
-    return reply(await run(lambda: service.pin(model, False, who)))
+    return reply(await service.read(who, lambda: service.pin(model, False, who)))

@@ -18,7 +18,7 @@ probes = APIRouter(tags=["operations"])  # without the prefix of the API
 @router.get("/stats")
 async def stats(service: TheService, who: Reader) -> Response:
     """Counts over all models that may be seen."""
-    return reply(await run(lambda: service.coordinator.stats(viewer=who.viewer)))
+    return reply(await service.read(who, lambda: service.coordinator.stats(viewer=who.viewer)))
 
 
 @router.get("/log")
@@ -31,7 +31,9 @@ async def log(
 ) -> Response:
     """What happened, the newest first."""
     coordinator = service.coordinator
-    events = await run(lambda: coordinator.log(limit=limit, model=model, action=action, viewer=who.viewer))
+    events = await service.read(
+        who, lambda: coordinator.log(limit=limit, model=model, action=action, viewer=who.viewer)
+    )
     return reply(events)
 
 
@@ -68,5 +70,5 @@ async def version() -> Response:
 @probes.get("/metrics")
 async def metrics(service: TheService, who: Reader) -> Response:
     """Numbers for Prometheus."""
-    text = await run(service.metrics.text)
+    text = await service.read(who, service.metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -34,7 +34,7 @@ async def query(request: Request, service: TheService, who: Reader) -> Response:
         service.loans.remember(graph_bytes, wanted, loan)
         return loan
 
-    loan = await service.matching.run(who.user.name, search)
+    loan = await service.matching.run(who.user.name, search, request.is_disconnected)
     service.metrics.answered(loan.answer)
     return reply(loan.answer)
 
@@ -48,7 +48,7 @@ async def weights(request: Request, service: TheService, who: Reader) -> Respons
     def find() -> tuple[str, ServedLoan]:
         return service.loans.find(bytes(asked.graph), wanted, parents, who.viewer)
 
-    key, loan = await service.matching.run(who.user.name, find)
+    key, loan = await service.matching.run(who.user.name, find, request.is_disconnected)
     header = loan.header
     total, etag = len(header.to_bytes()) + header.data_bytes, f'"{key}"'
     start = wanted_range(request, total, etag)

@@ -8,15 +8,15 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
 from modelkeeper.coordinator.wire import SAFETENSORS, UploadRequest, UploadState
-from modelkeeper.server.bodies import read_json, reply, takes
+from modelkeeper.server.bodies import pieces, read_json, reply, takes
 from modelkeeper.server.dependencies import Id, TheService, Writer
+from modelkeeper.server.limits import Held
 from modelkeeper.server.upload_store import UploadStore
-from modelkeeper.write_buffers import Buffer
+from modelkeeper.write_buffers import BUFFER_BYTES, Buffer
 
 run = anyio.to_thread.run_sync
 router = APIRouter(tags=["uploads"])
 FLUSH = 64 * 2**20  # bytes after which what is written goes to the disk
-PATIENCE = 60.0  # seconds between two pieces
 _BODY = {"requestBody": {"required": True, "content": {SAFETENSORS: {"schema": {"type": "string"}}}}}
 
 
@@ -76,17 +76,18 @@ async def _receive(uploads: UploadStore, request: Request, identity: str, at: in
 
     What was written is flushed to the disk meanwhile, so that whoever completes has little to wait for.
     """
+    held: Held = request.state.held
+    held.take(2 * min(BUFFER_BYTES, size - at))
     filling, spare = Buffer(size - at), Buffer(size - at)
     writing: asyncio.Task[None] | None = None
     flushing: asyncio.Task[None] | None = None
     flushed = at
-    body = aiter(request.stream())
+    body = aiter(pieces(request))
     try:
         more = True
         while more:
             try:
-                async with asyncio.timeout(PATIENCE):
-                    chunk = await anext(body, None)
+                chunk = await anext(body, None)
             except (ClientDisconnect, TimeoutError):
                 chunk = None  # what has arrived stays
             more = chunk is not None
