@@ -13,7 +13,7 @@ KERAS_VENV := .venv-keras
 KERAS_READY := $(KERAS_VENV)/.ready
 KERAS_EXTRAS := autokeras,tensorflow,jax,onnx,server
 KERAS_TEST := hypothesis pytest pytest-xdist scikit-learn
-KERAS_SUITES := tests/frontends/keras tests/integrations/keras tests/across_files
+KERAS_SUITES := tests/frontends/keras tests/integrations/keras tests/across_files tests/test_dependencies.py
 # What PyTorch models lend to the tests where there is no PyTorch.
 LENT := build/lent
 
@@ -24,6 +24,10 @@ HUB := keras==3.15.1 keras-hub==0.32.0
 
 # The project is built without build isolation, so that the tools that build it are pinned as well.
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
+# Writes down the hashes of what a service runs on.
+UV := uv==0.13.8
+# What a container installs: modelkeeper with these, and with the tools that build it.
+DEPLOYED := server postgresql
 # Real architectures to test on. Its metadata asks for more than describing needs, hence no
 # dependencies; releases after this one need torchvision.
 PYTORCHCV := pytorchcv==0.0.67
@@ -164,7 +168,7 @@ evaluation-page: $(READY) ## make docs/evaluation.md anew from what has been run
 starts-why: $(READY) ## why did jobs of the evaluation before start cold, or slowly?
 	$(BIN)/python -m benchmarks.starts_why
 
-constraints: ## pin anew: the newest of everything that pyproject.toml allows
+constraints: ## pin anew: the newest of everything that pyproject.toml allows, with the hashes of what is deployed
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins
 	$(call PIP,build/pins) '$(TORCH)' $(BUILD_TOOLS)
 	$(call PIP,build/pins) '$(TORCH)' --no-build-isolation '.[$(EXTRAS),$(KERAS_EXTRAS)]'
@@ -172,7 +176,17 @@ constraints: ## pin anew: the newest of everything that pyproject.toml allows
 	@{ sed '/^#/!d' constraints.txt; \
 	   build/pins/bin/python -m pip freeze | grep -v '^modelkeeper' | sed 's/+cpu$$//' | LC_ALL=C sort -f; \
 	} > build/constraints.txt
-	@mv build/constraints.txt constraints.txt && rm -rf build/pins
+	@mv build/constraints.txt constraints.txt
+	@$(MAKE) --no-print-directory hashes && rm -rf build/pins
+
+hashes: ## write deploy/requirements.txt anew: the pins of what a container installs, with the hash of each file
+	@$(call find_python) && "$$python" -m venv build/pins && $(call PIP,build/pins) '$(UV)'
+	@printf '%s\n' $(BUILD_TOOLS) > build/tools.in
+	@{ sed '/^#/!d' deploy/requirements.txt; \
+	   build/pins/bin/uv pip compile -q --generate-hashes --no-annotate --no-header --no-emit-index-url \
+	     --python-version 3.11 -c constraints.txt $(DEPLOYED:%=--extra %) pyproject.toml build/tools.in; \
+	} > build/requirements.txt
+	@mv build/requirements.txt deploy/requirements.txt
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) $(KERAS_VENV) $(HUB_VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis

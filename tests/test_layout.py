@@ -37,6 +37,7 @@ SUITES = {
     "server/test_rights.py": "who may see and change what, from the token to the catalog?",
     "server/test_soak.py": "is anything lost when a service is killed while it is used?",
     "test_architecture.py": "who imports whom, how long are files and functions, is the map right?",
+    "test_dependencies.py": "may we stand on what is installed, and is it what was looked at?",
     "test_docs.py": "does what the documents show run?",
     "test_evaluation.py": "is the evaluation under benchmarks/training fair, and can it be resumed?",
     "test_exports.py": "what may users import?",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from modelkeeper import _native
 
@@ -69,3 +70,44 @@ def test_copies_and_numbers_that_do_not_fit_are_refused() -> None:
         _native.holds_nan(np.zeros(3, np.uint8), "float16")
     with pytest.raises(ValueError, match="int8"):
         _native.holds_nan(np.zeros(3, np.uint8), "int8")  # type: ignore[arg-type]
+
+
+def total(distances: NDArray[np.float64], medoids: list[int]) -> float:
+    return float(distances[:, medoids].min(1).sum())
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_no_exchange_of_one_medoid_lowers_the_sum(n: int, count: int, seed: int) -> None:
+    count = min(n, count)
+    distances = np.random.default_rng(seed).integers(0, 9, (n, n)).astype(np.float64)
+    chosen = _native.medoids(distances, count).tolist()
+    assert len(set(chosen)) == count
+    least = total(distances, chosen)
+    for place in range(count):
+        for other in range(n):
+            exchanged = [*chosen[:place], other, *chosen[place + 1 :]]
+            assert total(distances, exchanged) >= least - 1e-9
+
+
+def test_clear_groups_have_a_medoid_each() -> None:
+    places = np.array([0.0, 0.1, 0.2, 5.0, 5.1, 5.2, 9.0, 9.1, 9.2])
+    distances = np.abs(places[:, None] - places[None, :])
+    assert sorted(_native.medoids(distances, 3).tolist()) == [1, 4, 7]
+
+
+@pytest.mark.parametrize(
+    ("distances", "count"),
+    [
+        (np.zeros((2, 3)), 1),
+        (np.zeros((2, 2)), 3),
+        (np.zeros((2, 2)), 0),
+        (np.zeros((2, 2)), -1),
+        (np.zeros((0, 0)), 1),
+        (np.full((2, 2), np.nan), 1),
+        (np.full((2, 2), np.inf), 1),
+        (np.full((2, 2), -1.0), 1),
+    ],
+)
+def test_distances_that_are_none_are_refused(distances: NDArray[np.float64], count: int) -> None:
+    with pytest.raises(ValueError, match=r"square|medoid|distance"):
+        _native.medoids(distances, count)

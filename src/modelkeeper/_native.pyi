@@ -44,6 +44,12 @@ def rewards(
 ) -> NDArray[np.int32]:
     """The reward of each token of `parents` against each of `child`: a table."""
 
+def medoids(distances: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """So many of the things that stand best for all: no exchange of one lowers the sum of distances.
+
+    `distances[i, j]` is how far thing i is from j, were j its medoid.
+    """
+
 class Scan:
     """One child against a store of models.
 

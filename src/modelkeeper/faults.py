@@ -23,7 +23,7 @@ from modelkeeper.errors import (
     UnknownFramework,
     UnknownModel,
 )
-from modelkeeper.text import first_line
+from modelkeeper.text import first_line, one_line
 
 _OWN_CODE = (os.path.dirname(__file__) + os.sep, contextlib.__file__)  # files that a warning does not name
 
@@ -76,7 +76,7 @@ class Faults:
 
 def warn(text: str) -> None:
     """Warn, and point to the user's own code."""
-    warnings.warn(text, KeeperWarning, stacklevel=_outside())
+    warnings.warn(one_line(text), KeeperWarning, stacklevel=_outside())
 
 
 def _outside() -> int:

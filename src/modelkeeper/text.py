@@ -3,19 +3,18 @@
 size(1_234_567)      1.2 MB
 count(11_173_962)    11.2 M
 ago(7_300)           2 h ago
-printable(text)      nothing that would steer the terminal it lands on
+printable(text)      nothing that would steer the terminal it lands on: `errors.words`
+one_line(text)       the same without line breaks
 enumeration(names)   A, B and C
 first_line(error)    ValueError: what a user's own code raised, in one line
 """
 
 from collections.abc import Sequence
 
+from modelkeeper.errors.words import one_line, printable
+
+__all__ = ["ago", "count", "enumeration", "first_line", "one_line", "printable", "size"]
 _STEPS = ((60.0, "s"), (60.0, "min"), (24.0, "h"), (30.4, "d"), (12.0, "months"))
-
-
-def printable(text: str) -> str:
-    """The text without control characters: what is stored must not move a cursor or set a title."""
-    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def enumeration(names: Sequence[str]) -> str:
@@ -25,7 +24,7 @@ def enumeration(names: Sequence[str]) -> str:
 
 def first_line(error: Exception) -> str:
     """The type of an error and the first line of its message: foreign ones may be pages long."""
-    text = str(error).strip().partition("\n")[0][:300]
+    text = printable(str(error).strip().partition("\n")[0][:300])
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -14,6 +14,7 @@
 #include "align.hpp"
 #include "decompose.hpp"
 #include "layout.hpp"
+#include "medoids.hpp"
 #include "search.hpp"
 
 namespace modelkeeper {
@@ -249,7 +250,22 @@ inline std::tuple<int64_t, int64_t, Out<int32_t>> align_pair(In<uint16_t> parent
     return {score.layers, score.edges, give(matched)};
 }
 
+inline Out<int64_t> medoids(const In2<double> &distances, int64_t count) {
+    const size_t n = distances.shape(0);
+    demand(distances.shape(1) == n, "distances must be a square");
+    demand(count > 0 && size_t(count) <= n, "there must be a medoid, and no more of them than things");
+    for (size_t i = 0; i < n * n; ++i)
+        demand(distances.data()[i] >= 0 && distances.data()[i] <= 1e150, "a distance must be finite, and not negative");
+    std::vector<int64_t> chosen;
+    {
+        nb::gil_scoped_release release;
+        chosen = Medoids(distances.data(), n, size_t(count)).find();
+    }
+    return give(chosen);
+}
+
 inline void bind_matching(nb::module_ &m) {
+    m.def("medoids", &medoids, nb::arg("distances"), nb::arg("count"));
     m.def("decompose", &decompose, nb::arg("content"), nb::arg("rank"), nb::arg("token"), nb::arg("offsets"),
           nb::arg("sources"), nb::arg("labels"));
     m.def("valid_form", &valid_form, nb::arg("words"));

@@ -218,7 +218,7 @@ from modelkeeper.cli import main
 try:
     main(["query", "graph.json", "--dry-run", "--data", "flowers", "--json"], prog_name="modelkeeper")
 finally:
-    unused = {"torch", "alembic", "scipy", "kmedoids", "sklearn", "httpx", "sqlalchemy.orm"}
+    unused = {"torch", "alembic", "scipy", "sklearn", "httpx", "sqlalchemy.orm"}
     assert not unused & set(sys.modules), unused & set(sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -234,7 +234,7 @@ from modelkeeper.cli import main
 try:
     main(["{command}"], prog_name="modelkeeper")
 finally:
-    unused = {{"torch", "alembic", "scipy", "kmedoids", "sklearn", "httpx", "sqlalchemy.orm"}}
+    unused = {{"torch", "alembic", "scipy", "sklearn", "httpx", "sqlalchemy.orm"}}
     unused |= {{"obstore", "numpy"}}
     assert not unused & set(sys.modules), unused & set(sys.modules)
 """

@@ -145,10 +145,11 @@ def test_a_zoo_of_the_first_release_goes_on_serving(old_zoo: Path) -> None:
         assert client.coordinator.gc(grace=0).folders == ()
 
 
-def test_a_graph_that_cannot_be_read_does_not_stop_the_migration(old_zoo: Path) -> None:
+@pytest.mark.parametrize("content", [b"\0", zlib.compress(b" " * 2**28)], ids=["none", "a bomb"])
+def test_a_graph_that_cannot_be_read_does_not_stop_the_migration(old_zoo: Path, content: bytes) -> None:
     with closing(sqlite3.connect(old_zoo / "catalog.db")) as database, database:
         name = "SELECT graph FROM models WHERE name = 'attention'"
-        database.execute(f"UPDATE graphs SET graph = x'00' WHERE digest = ({name})")
+        database.execute(f"UPDATE graphs SET graph = ? WHERE digest = ({name})", (content,))
     with closing(Catalog(f"sqlite:///{old_zoo / 'catalog.db'}")) as catalog:
         records = {record.name: record for record in catalog.find(Filter())}
         assert len(records) == 3

@@ -11,7 +11,6 @@ import click
 
 from modelkeeper.cli import describing, importing, keeping, querying, serving
 from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting, ModelKeeperError, ModelRefused
-from modelkeeper.text import printable
 
 # Exit codes: 0 done, 1 what was asked for failed, and
 WRONG_CALL, COLD_START, REFUSED = 2, querying.COLD_START, 4
@@ -25,7 +24,7 @@ _CODES = {
 
 class _Failed(click.ClickException):
     def __init__(self, error: ModelKeeperError) -> None:
-        super().__init__(printable(str(error)))
+        super().__init__(str(error))
         self.exit_code = _CODES.get(type(error), 1)  # type: ignore[misc]  # click reads it from instances
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from modelkeeper.cli.model_argument import Given, graph_of, open_model, shapes_option, trust_option
-from modelkeeper.cli.options import console, echo_json, json_option
+from modelkeeper.cli.options import console, echo_graph, echo_json, json_option
 
 if TYPE_CHECKING:
     from modelkeeper.importing.things import Shape
@@ -35,11 +35,9 @@ def describe(
       modelkeeper describe model.onnx
       modelkeeper describe ~/.cache/huggingface/hub/models--org--name
     """
-    from modelkeeper.graph import to_json
-
     graph = open_model(factory, Given(shapes, trust, architecture), program=False).graph
     if as_json:
-        click.echo(to_json(graph))
+        echo_graph(graph)
     else:
         from modelkeeper.display.tables import report
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modelkeeper.cli.model_argument import shapes_option, trust_option
-from modelkeeper.cli.options import console, echo_json, json_option, progress, zoo_option
+from modelkeeper.cli.options import console, echo_json, json_option, progress, say, zoo_option
 
 if TYPE_CHECKING:
     from modelkeeper.importing import Outcome
@@ -99,7 +99,7 @@ def import_(
     else:
         console().print(tables.imported(done))
     if stopped:
-        click.echo("Stopped. Run it again: what was imported is skipped.", err=True)
+        say("Stopped. Run it again: what was imported is skipped.", err=True)
     if stopped or any(outcome.status == FAILED for outcome in done):
         click.get_current_context().exit(1)
 

@@ -4,8 +4,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modelkeeper.cli.options import console, echo_json, json_option, opened, progress, zoo_option
-from modelkeeper.text import printable
+from modelkeeper.cli.options import (
+    console,
+    echo_graph,
+    echo_json,
+    json_option,
+    opened,
+    progress,
+    say,
+    zoo_option,
+)
 
 if TYPE_CHECKING:
     from modelkeeper.zoo.records import Record
@@ -95,9 +103,7 @@ def show(model: str, graph: bool, zoo: str | None, as_json: bool) -> None:
     with opened(zoo) as coordinator:
         record = coordinator.show(model)
         if graph:
-            from modelkeeper.graph import to_json
-
-            click.echo(to_json(coordinator.graph(record)))
+            echo_graph(coordinator.graph(record))
             return
         files = coordinator.location(record)
     if as_json:
@@ -263,7 +269,7 @@ def _say(what: str, records: "list[Record]", as_json: bool) -> None:
         echo_json([record.to_dict() for record in records])
     else:
         for record in records:
-            click.echo(printable(f"{what} {record.name} ({record.id})"))
+            say(f"{what} {record.name} ({record.id})")
 
 
 COMMANDS = (models, show, tree, remove, pin, unpin, gc, stats, log)

@@ -3,7 +3,7 @@
 @zoo_option @json_option
 def command(zoo, as_json): ...
 with opened(zoo) as coordinator: ...
-echo_json(data) or console().print(table)
+echo_json(data), say(text) or console().print(table)
 """
 
 import contextlib
@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from modelkeeper.text import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
     from modelkeeper.coordinator import Coordinator
+    from modelkeeper.graph import Graph
 
 zoo_option = click.option(
     "--zoo",
@@ -47,17 +50,30 @@ def opened(uri: str | None, *, make: bool = False) -> "AbstractContextManager[Co
     return contextlib.closing(coordinator.open(uri, make=make))
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """Print a text; whatever names are in it, nothing steers the terminal."""
+    click.echo(printable(text), err=err)
+
+
 def echo_json(data: Any) -> None:
     """Print JSON, in ASCII: text that others registered may hold what steers a terminal."""
     click.echo(json.dumps(data))
 
 
+def echo_graph(graph: "Graph") -> None:
+    """Print a graph as JSON, likewise."""
+    from modelkeeper.graph import to_json
+
+    text = to_json(graph).decode()
+    click.echo(text if text.isascii() and text.isprintable() else json.dumps(json.loads(text)))
+
+
 def console() -> "Console":
     """A console as wide as its terminal; in a pipe, wide enough for a table."""
-    from rich.console import Console
+    from modelkeeper.display.consoles import clean_console
 
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    return Console(width=160 if piped else None)
+    return clean_console(width=160 if piped else None)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modelkeeper.cli.options import console, echo_json, json_option
+from modelkeeper.cli.options import console, echo_json, json_option, say
 from modelkeeper.errors import InvalidSetting, ModelKeeperError
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def serve(
         stack.callback(coordinator.close)
         service_runner.log_to_stderr()
         if service.auth and (token := service_runner.first_token(coordinator)) is not None:
-            click.echo(f"The first administrator's token, shown only now:\n\n    {token}\n", err=True)
+            say(f"The first administrator's token, shown only now:\n\n    {token}\n", err=True)
         application = Application(coordinator, service)
-        click.echo(f"ModelKeeper listens at {service_runner.address(listening)}", err=True)
+        say(f"ModelKeeper listens at {service_runner.address(listening)}", err=True)
         service_runner.run(application, listening)
 
 
@@ -157,7 +157,7 @@ def add_user(
     given = {"bytes": None if size is None else parse_bytes("bytes", size), "models": models, "rate": rate}
     quotas = {key: value for key, value in given.items() if value is not None}
     with _accounts(home, catalog) as accounts:
-        click.echo(f"{accounts.add_user(name, **quotas).name} is a user.")
+        say(f"{accounts.add_user(name, **quotas).name} is a user.")
 
 
 @user.command("list")
@@ -214,7 +214,7 @@ def add_project(name: str, members: tuple[str, ...], home: str | None, catalog: 
         accounts.add_project(name)
         for member in members:
             accounts.join(name, member)
-        click.echo(f"{name} has {len(accounts.projects()[name])} members.")
+        say(f"{name} has {len(accounts.projects()[name])} members.")
 
 
 @project.command("leave")
@@ -292,7 +292,7 @@ def add_token(
       modelkeeper token add ada --scope read --days 30 --home zoo/
     """
     with _accounts(home, catalog) as accounts:
-        click.echo(accounts.add_token(user_name, scope, days=days, note=note))
+        say(accounts.add_token(user_name, scope, days=days, note=note))
 
 
 @token.command("list")
@@ -338,7 +338,7 @@ def _done(was_there: bool, done: str, missing: str) -> None:
     """Say what was done, or fail because it was not there."""
     if not was_there:
         raise click.ClickException(missing)
-    click.echo(done)
+    say(done)
 
 
 def _print(rows: list[dict[str, Any]], as_json: bool, nothing: str) -> None:
@@ -346,18 +346,17 @@ def _print(rows: list[dict[str, Any]], as_json: bool, nothing: str) -> None:
     if as_json:
         echo_json(rows)
     elif not rows:
-        click.echo(nothing)
+        say(nothing)
     else:
         from rich.table import Table
-        from rich.text import Text
 
-        from modelkeeper.text import printable
+        from modelkeeper.display.consoles import plain
 
         table = Table(header_style="bold")
         for heading in rows[0]:
             table.add_column(heading, overflow="fold")
         for row in rows:
-            table.add_row(*(Text(printable(_cell(name, value))) for name, value in row.items()))
+            table.add_row(*(plain(_cell(name, value)) for name, value in row.items()))
         console().print(table)
 
 

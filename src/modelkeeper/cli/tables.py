@@ -16,7 +16,7 @@ from rich.tree import Tree
 
 from modelkeeper.coordinator.base import Lineage
 from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
-from modelkeeper.text import ago, count, enumeration, printable, size
+from modelkeeper.text import ago, count, enumeration, one_line, size
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
 from modelkeeper.zoo.zoo import Registered
@@ -129,7 +129,7 @@ def registered(outcome: Registered, notes: Iterable[str] = ()) -> RenderableType
         lines.append("The zoo had no room for it: it was evicted at once. Raise the setting `capacity`.")
     if others := [evicted for evicted in outcome.evicted if evicted != model.id]:
         lines.append(f"To make room, these were evicted: {', '.join(others)}.")
-    return _text("\n".join(lines))
+    return Text("\n".join(map(one_line, lines)))
 
 
 def imported(outcomes: Sequence[Outcome]) -> RenderableType:
@@ -210,7 +210,7 @@ def _branch(above: Tree | None, model: Record, parent: str, style: str = "", *, 
     data = f" on {model.data}" if model.data else ""
     state = "" if model.state == ACTIVE else f" [{model.state}]"
     more = " [again]" if again else ""
-    label = Text(printable(f"{model.name} ({model.id}): {quality(model)}{data}{near}{state}{more}"), style)
+    label = Text(one_line(f"{model.name} ({model.id}): {quality(model)}{data}{near}{state}{more}"), style)
     return Tree(label) if above is None else above.add(label)
 
 
@@ -232,15 +232,15 @@ def _table(*headings: str) -> Table:
 
 
 def _row(table: Table, *cells: str) -> None:
-    table.add_row(*map(_text, cells))
+    table.add_row(*map(_cell, cells))
 
 
 def _list(lines: Mapping[str, str]) -> Table:
     table = Table.grid(padding=(0, 2))
     for name, value in lines.items():
-        table.add_row(Text(name, "bold"), _text(value))
+        table.add_row(Text(name, "bold"), _cell(value))
     return table
 
 
-def _text(text: str) -> Text:
-    return Text(printable(text))
+def _cell(text: str) -> Text:
+    return Text(one_line(text))

@@ -26,6 +26,7 @@ from msgspec import Struct
 from modelkeeper import errors
 from modelkeeper.errors import InvalidMeta, ModelKeeperError
 from modelkeeper.meta import Query
+from modelkeeper.text import one_line
 from modelkeeper.zoo.records import MAX_PARENTS, Registration, is_id
 from modelkeeper.zoo.zoo import Registered
 
@@ -34,6 +35,7 @@ SAFETENSORS = "application/octet-stream"
 MAX_JSON = 20 * 2**20  # a graph, and some words about it
 MAX_LISTED = 1000  # records in one reply
 REQUEST_ID = "x-request-id"
+MAX_WORDS = 2000  # characters of one field of an error
 
 # What may travel as an error: all that a service says to those who call it.
 _TRAVELLING: dict[str, type[ModelKeeperError]] = {
@@ -130,7 +132,7 @@ def to_error(problem: Problem, status: int = 0) -> ModelKeeperError | None:
     kind = _TRAVELLING.get(problem.code) or _class_of(problem.error, status)
     if kind is None:
         return None
-    fields = [tuple(field) if isinstance(field, list) else field for field in problem.fields]
+    fields = [_field(field) for field in problem.fields]
     if kind is errors.QuotaExceeded:
         fields = fields[:2]  # an older peer adds that waiting does not help
     try:
@@ -140,6 +142,13 @@ def to_error(problem: Problem, status: int = 0) -> ModelKeeperError | None:
     except (TypeError, ValueError, AttributeError):  # somebody else's idea of an error
         return None
     return error
+
+
+def _field(field: Any) -> Any:
+    """A field of an error as the other side said it: lists as tuples, text in one line of bounded length."""
+    if isinstance(field, list):
+        return tuple(_field(each) for each in field[:MAX_LISTED])
+    return one_line(field[:MAX_WORDS]) if isinstance(field, str) else field
 
 
 def _class_of(name: str, status: int) -> type[ModelKeeperError] | None:

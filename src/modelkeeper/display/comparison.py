@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from modelkeeper.display.tables import plain
+from modelkeeper.display.consoles import plain
 from modelkeeper.graph import Graph, Layer
 from modelkeeper.matching import Alignment
 

@@ -9,13 +9,13 @@ All but the last return something that rich can print; nothing here prints or re
 
 from collections.abc import Collection
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from modelkeeper.display.consoles import clean_console, plain
 from modelkeeper.graph import Edge, Graph, Layer, to_json
 from modelkeeper.graph.vocabulary import CONSTANTS
-from modelkeeper.text import printable
 from modelkeeper.transform import Plan, SideBySide
 
 
@@ -87,7 +87,7 @@ def plan_table(plan: Plan | SideBySide, similarity: float, difference: float | N
 
 def as_text(renderable: RenderableType, width: int = 100) -> str:
     """What would be printed, without colours."""
-    console = Console(width=width, color_system=None, legacy_windows=False)
+    console = clean_console(width=width, color_system=None, legacy_windows=False)
     with console.capture() as capture:
         console.print(renderable)
     return capture.get()
@@ -110,8 +110,3 @@ def _edge(edge: Edge) -> str:
 
 def _value(value: object) -> str:
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def plain(text: str) -> Text:
-    """Plain text: no markup, and nothing that would steer the terminal it lands on."""
-    return Text(printable(text))

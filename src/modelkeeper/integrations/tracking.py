@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from modelkeeper.errors import InvalidSetting
+from modelkeeper.text import one_line
 
 if TYPE_CHECKING:
     from modelkeeper.warmstart.answer import Answer
@@ -150,7 +151,9 @@ def facts_of(answer: "Answer") -> dict[str, str | float]:
         if len(answer.parents) > 1:
             ids = ", ".join(parent.id for parent in answer.parents)
             known |= {"parents": ids, "parent_names": answer.parents_named}
-    return {PREFIX + name: value for name, value in known.items()}
+    return {
+        PREFIX + name: one_line(value) if isinstance(value, str) else value for name, value in known.items()
+    }
 
 
 def log_start(answer: "Answer", track: Any = ()) -> None:

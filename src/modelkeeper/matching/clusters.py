@@ -11,6 +11,7 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
+from modelkeeper import _native
 from modelkeeper.matching.prepare import Prepared
 from modelkeeper.matching.search import Clusters, Part, Snapshot
 from modelkeeper.matching.segments import Segment
@@ -39,12 +40,10 @@ def cluster(
     sampled = rng.choice(len(architectures), min(sample, len(architectures)), replace=False)
     medoids = [part.segment.prepared(kind) for part, kind in (architectures[i] for i in sampled)]
     if len(medoids) > count:
-        import kmedoids  # takes seconds where scikit-learn is installed, and few processes make clusters
-
         distances = _distances(medoids, threads, stop)
         if stop.is_set():
             return None
-        chosen = kmedoids.fasterpam(distances, count, random_state=seed).medoids
+        chosen = _native.medoids(distances, count)
         medoids = [medoids[i] for i in chosen]
     labels = [_nearest(part, medoids, threads, stop) for part in snapshot.parts]
     return None if stop.is_set() else Clusters(tuple(medoids), tuple(labels))

@@ -20,6 +20,7 @@ from modelkeeper.server.app import Application
 from modelkeeper.server.connections import KEPT, Connection, Crowd, room_for
 from modelkeeper.server.sparing_log import Sparing
 from modelkeeper.settings import ServiceSettings, is_loopback
+from modelkeeper.text import one_line, printable
 from modelkeeper.zoo.accounts import ADMIN
 
 BACKLOG = 1024
@@ -120,10 +121,20 @@ def serving(coordinator: ServedCoordinator, settings: ServiceSettings) -> Iterat
         listening.close()
 
 
+class _Lines(logging.Formatter):
+    """A message is one line, and nothing in it or in a traceback steers the terminal that shows the log."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # as logging calls it
+        return one_line(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def log_to_stderr() -> None:
     """One line of JSON for each request; warnings as they are."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(_Lines("%(message)s"))
     for name in ("modelkeeper", "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.addHandler(handler)

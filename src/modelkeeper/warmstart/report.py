@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from modelkeeper.display.tables import plain
+from modelkeeper.display.consoles import plain
 from modelkeeper.frontends.fit_tasks import Calibration
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer, Parent, Rival
@@ -64,7 +64,7 @@ def _warm(answer: Answer) -> Iterator[RenderableType]:
     for heading in columns:
         table.add_column(heading, justify="right")
     for action, row in answer.actions.items():  # over JSON every number comes back as a float
-        table.add_row(action, *(f"{row[key]:,.0f}" for key in columns[:-1]), f"{row['percent']:,}")
+        table.add_row(plain(action), *(f"{row[key]:,.0f}" for key in columns[:-1]), f"{row['percent']:,}")
     yield table
     if answer.exact:
         one = len(answer.parents) == 1
@@ -115,14 +115,18 @@ def calibration_table(calibration: Calibration) -> RenderableType:
         table.add_column(heading, justify="right")
     for layer in calibration.layers:
         table.add_row(
-            plain(layer.layer), plain(layer.target), layer.how, _number(layer.before), _number(layer.after)
+            plain(layer.layer),
+            plain(layer.target),
+            plain(layer.how),
+            _number(layer.before),
+            _number(layer.after),
         )
     verdict = "kept"
     if not calibration.kept:
         verdict = f"not kept, {calibration.why}: the target has the weights of the plain transfer"
     lines = [
-        Text(f"{calibration.measure}:"),
-        Text(f"{calibration.plain:.4g} before, {calibration.calibrated:.4g} after; {verdict}"),
+        plain(f"{calibration.measure}:"),
+        plain(f"{calibration.plain:.4g} before, {calibration.calibrated:.4g} after; {verdict}"),
         Text(
             f"{calibration.fitted} of {len(calibration.layers)} layers fitted "
             f"on {calibration.examples:,} examples "
@@ -142,7 +146,7 @@ def race_table(race: Race) -> RenderableType:
     table.add_column("verdict", overflow="fold")
     for run in race.runners:
         losses = _number(run.first), _number(run.loss)
-        table.add_row(run.start, plain(run.parent), str(run.steps), *losses, plain(run.verdict))
+        table.add_row(plain(run.start), plain(run.parent), str(run.steps), *losses, plain(run.verdict))
     text = f"{race.steps} training steps in {race.seconds:.1f} s; a loss is that of a start's last batches"
     return Group(table, Text(text))
 

@@ -18,6 +18,7 @@ from modelkeeper.coordinator.remote.replies import wrong_with
 from modelkeeper.coordinator.wire import PREFIX, Problem, to_error
 from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, TooManyRequests
 from modelkeeper.settings import PORT
+from modelkeeper.text import one_line
 
 T = TypeVar("T")
 
@@ -170,7 +171,7 @@ class Calls:
         error = to_error(problem, status)
         if error is not None:
             return error
-        message = "".join(letter for letter in problem.message[:300] if letter.isprintable())
+        message = one_line(problem.message[:300])
         return self.unreachable(f"{message} (HTTP status {status}, request {problem.request[:40]!r})")
 
     def unreachable(self, problem: str) -> CoordinatorUnreachable:

@@ -19,7 +19,7 @@ from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.meta import read_training
 from modelkeeper.policy.objective import Objective, by_rule, numbers
 from modelkeeper.policy.quality import Metric
-from modelkeeper.text import first_line
+from modelkeeper.text import first_line, one_line
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.weights import Array
 from modelkeeper.zoo.records import Record
@@ -132,7 +132,7 @@ class Session:
             training.model, self._asked, example_inputs=self._example_inputs, **arguments
         )
         if self._verbose:
-            print(f"ModelKeeper: {how_it_started(training)}")
+            print(one_line(f"ModelKeeper: {how_it_started(training)}"))
 
     def see(self, training: Training, epoch: int, logs: Mapping[str, Any]) -> None:
         """An epoch has ended."""
@@ -194,7 +194,7 @@ class Session:
                 model.set_weights(last)
         training.let_go("" if training.record is not None else "the zoo did not take it")
         if self._verbose:
-            print(f"ModelKeeper: {what_became_of_it(training)}, {how_good_it_was(training)}")
+            print(one_line(f"ModelKeeper: {what_became_of_it(training)}, {how_good_it_was(training)}"))
 
     def _leave_out(self, training: Training) -> None:
         """Nothing to compare it by: say so, unless it follows trainings that were measured (a final fit)."""

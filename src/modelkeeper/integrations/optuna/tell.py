@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import optuna
 
 from modelkeeper.integrations.optuna.trials import PREFIX
+from modelkeeper.text import one_line
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
@@ -21,18 +22,19 @@ def tell(study: "optuna.Study", trial: "FrozenTrial") -> None:
     A callback for `study.optimize`.
     """
     number, *rest = _row(trial)
-    print(f"trial {number}:", ", ".join(text for text in rest if text))
+    print(one_line(f"trial {number}: {', '.join(text for text in rest if text)}"))
 
 
 def summary(study: "optuna.Study") -> str:
     """A table of all trials: state, value, how each started, what is in the zoo of it."""
     from rich.table import Table
 
+    from modelkeeper.display.consoles import plain
     from modelkeeper.display.tables import as_text
 
     table = Table("#", "state", "value", "start", "kept", title="Trials", title_justify="left")
     for trial in study.get_trials(deepcopy=False):
-        table.add_row(*_row(trial))
+        table.add_row(*map(plain, _row(trial)))
     return as_text(table).rstrip()
 
 

@@ -33,12 +33,13 @@ def upgrade() -> None:
     if not digests:  # a new zoo need not wait for what it takes to read graphs
         return
     from modelkeeper.graph import from_json, to_json
+    from modelkeeper.graph.wire import MAX_BYTES
     from modelkeeper.matching import prepare
 
     for digest in digests:
         content = connection.scalars(sa.select(graphs.c.graph).where(graphs.c.digest == digest)).one()
         try:
-            graph = from_json(zlib.decompress(content))
+            graph = from_json(zlib.decompressobj().decompress(content, MAX_BYTES + 1))
             prepared = prepare(graph).to_bytes()
         except (ModelKeeperError, zlib.error) as problem:
             _log.warning("the graph %s stays as it is: %s", digest, problem)

@@ -1,0 +1,113 @@
+"""What the project stands on: may it, and is it just what was looked at?
+
+Our own licence is Apache-2.0. What is installed beside may be permissive, or copyleft of single files or of
+a library that others can exchange (MPL, LGPL); anything else would bind whoever passes our program on. Who
+adds a dependency whose licence is not listed here reads it, and lists it.
+"""
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PERMISSIVE = (
+    "0bsd apache-2.0 bsd-2-clause bsd-3-clause bsl-1.0 cc0-1.0 cnri-python isc llvm-exception mit mit-0 "
+    "mit-cmu psf-2.0 zlib"
+)
+EXCHANGEABLE = "lgpl-3.0-only lgpl-3.0-or-later mpl-2.0"
+ALLOWED = {*PERMISSIVE.split(), *EXCHANGEABLE.split()}
+# How metadata that is older than licence expressions says the same.
+WORDS = {
+    "3-clause bsd license": "bsd-3-clause",
+    "apache 2.0": "apache-2.0",
+    "apache 2.0 license": "apache-2.0",
+    "apache license 2.0": "apache-2.0",
+    "apache license, version 2.0": "apache-2.0",
+    "apache software license": "apache-2.0",
+    "bsd license": "bsd-3-clause",
+    "bsd": "bsd-3-clause",
+    "gnu lesser general public license v3 (lgplv3)": "lgpl-3.0-only",
+    "isc license (iscl)": "isc",
+    "mit license": "mit",
+    "mozilla public license 2.0 (mpl 2.0)": "mpl-2.0",
+    "python software foundation license": "psf-2.0",
+}
+# Their metadata does not say; the files that they come with do.
+READ = {"huey": "mit", "namex": "apache-2.0", "skops": "mit"}
+
+
+def licences(one: metadata.Distribution) -> set[str]:
+    """Every licence that the metadata of a distribution names, as SPDX does, in small letters."""
+    said = one.metadata
+    if "License-Expression" in said:
+        words = re.findall(r"[A-Za-z0-9.+-]+", said["License-Expression"])
+        return {word.lower() for word in words} - {"and", "or", "with"}
+    classified = [line.split(" :: ")[-1] for line in said.get_all("Classifier") or () if "License ::" in line]
+    known = [line for line in classified if line != "OSI Approved"]
+    name = said["Name"].lower()
+    if not known and name in READ:
+        return {READ[name]}
+    text = known or [re.split(r" AND | OR |\n", "".join((said.get_all("License") or [""])[:1]))[0].strip()]
+    return {WORDS.get(line.lower(), line.lower()) for line in text}
+
+
+def test_the_licence_of_everything_installed_is_known_and_allowed() -> None:
+    installed = {one.metadata["Name"]: licences(one) for one in metadata.distributions()}
+    assert len(installed) > 30
+    other = {name: found for name, found in sorted(installed.items()) if not found <= ALLOWED}
+    assert other == {}, "read their licences; see the words above"
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ("License-Expression: GPL-3.0-or-later", False),
+        ("License-Expression: MIT AND AGPL-3.0-only", False),
+        ("License-Expression: Apache-2.0 WITH LLVM-exception", True),
+        ("Classifier: License :: OSI Approved :: GNU General Public License v3 (GPLv3)", False),
+        ("Classifier: License :: OSI Approved :: MIT License", True),
+        ("License: GPL-3.0-or-later", False),
+        ("Summary: says nothing", False),
+    ],
+)
+def test_copyleft_and_silence_are_found(text: str, allowed: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "sample-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.4\nName: sample\nVersion: 1\n{text}\n")
+    assert (licences(metadata.PathDistribution(folder)) <= ALLOWED) is allowed
+
+
+def pins() -> list[tuple[str, str]]:
+    """Names and versions in constraints.txt."""
+    text = (ROOT / "constraints.txt").read_text()
+    return [
+        (name.lower().replace("_", "-"), version)
+        for name, version in re.findall(r"^(\S+)==(\S+)$", text, re.M)
+    ]
+
+
+def test_constraints_are_pins() -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line[:1] != "#"]
+    assert len(pins()) == len(lines) > 100
+
+
+def test_every_file_of_the_container_is_pinned_by_its_hash() -> None:
+    text = (ROOT / "deploy" / "requirements.txt").read_text()
+    blocks = re.findall(r"^(\S+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", text, re.M)
+    comments = [line for line in text.splitlines() if line.startswith("#")]
+    written = sum(1 + hashes.count("\n") for _, _, hashes in blocks)
+    assert written + len(comments) == len(text.splitlines()), "lines that are no pins"
+    constraints = dict(pins())
+    assert {name: version for name, version, _ in blocks} == {
+        name: constraints[name] for name, _, _ in blocks
+    }, "run `make hashes`"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    asked = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    for extra in ("server", "postgresql"):
+        asked += extras[extra]
+    names = {re.match(r"[\w.-]+", line)[0].lower() for line in asked}  # type: ignore[index]
+    assert names - {name for name, _, _ in blocks} == set(), "run `make hashes`"
