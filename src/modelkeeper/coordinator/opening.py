@@ -26,6 +26,7 @@ _OF_REMOTE = {
     "timeout",
     "patience",
     "spool",
+    "sandbox",
 }  # settings of a coordinator behind HTTP; it has its own of the others
 
 
@@ -76,7 +77,7 @@ def open(  # noqa: A001  # read as coordinator.open
             variable MODELKEEPER_URI, or ~/.modelkeeper.
         token: What a coordinator behind HTTP knows the caller by. Default: the variable MODELKEEPER_TOKEN.
         make: Make the folder of a zoo if there is none. Otherwise that is an error: a typo is no empty zoo.
-        settings: Fields of `Settings`; of a coordinator behind HTTP, `timeout`, `patience` and `spool`.
+        settings: Fields of `Settings`; behind HTTP `timeout`, `patience`, `spool` and `sandbox`.
 
     Raises:
         InvalidSetting: See `target`.
