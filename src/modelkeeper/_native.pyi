@@ -113,3 +113,9 @@ def holds_nan(data: NDArray[np.uint8], kind: Literal["float16", "bfloat16", "flo
 
 def copy(sources: Sequence[NDArray[np.uint8]], outs: Sequence[NDArray[np.uint8]], threads: int = 0) -> None:
     """Copy the bytes of each source to its place. None may overlap another; all lengths are checked first."""
+
+def confine() -> list[str]:
+    """Give up for good what the kernel lets a process give up (files, network, others); what that was.
+
+    For a process of its own: afterwards it can compute, and speak through what it has open, and no more.
+    """

@@ -50,7 +50,7 @@ class ModelKeeperClient(Connection):
             it by the token.
         token: What a coordinator knows you by. Default: the variable MODELKEEPER_TOKEN.
         settings: Of a zoo in this process: capacity, policy, minimum_similarity ...; of a coordinator
-            elsewhere: timeout (seconds), spool; of both: patience (see `Settings`).
+            elsewhere: timeout (seconds), spool; of both: patience, sandbox (see `Settings`).
 
     Raises:
         InvalidSetting: A setting has a value that cannot work.
@@ -115,6 +115,7 @@ class ModelKeeperClient(Connection):
             UnknownFramework: `model` comes from a framework without a front end.
         """
         from modelkeeper.coordinator.source import ZooSource
+        from modelkeeper.frontends.fit_tasks import Budget
         from modelkeeper.warmstart.pipeline import Request, kept, replaced, signs_of_training, start
         from modelkeeper.warmstart.race.rules import STEPS
         from modelkeeper.warmstart.race.starts import Probe
@@ -127,8 +128,10 @@ class ModelKeeperClient(Connection):
             example_inputs,
             calibrate=calibrate,
             labels=labels,
+            budget=Budget(sandbox=self.settings.sandbox),
             progress=progress,
             probe=None if probe is None else Probe(probe, loss, optimizer, steps, probe_seconds),
+            foreign=not dry_run,
         )
 
         def ask(frontend: Frontend) -> Answer:

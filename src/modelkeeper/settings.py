@@ -28,6 +28,9 @@ ADMISSIONS: dict[str, Verdict] = {  # what becomes of an outlier below its peers
     "not_a_parent": "not_a_parent",
     "off": "admitted",
 }
+# on: in a process of their own, that has given up all that this system lets it give up. strict: only where it
+# has no files and no network. off: in the training's own process, since whoever may register is trusted.
+SANDBOXES = ("on", "strict", "off")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}I": 2 ** (10 * power) for power, unit in enumerate("KMGT", start=1)}
 
@@ -78,6 +81,7 @@ class Settings(_Read, frozen=True, kw_only=True):
     timeout: float = 10.0  # seconds to wait for a coordinator behind HTTP, in each step
     deadline: float = 300.0  # in all steps of a query or a registration, and one more for each 250 kB
     patience: float = 30.0  # seconds to wait for the other processes that train the same model
+    sandbox: str = "on"  # where programs of other people's models run: one of SANDBOXES
     spool: str = ""  # where models wait that could not be sent; "" is ~/.modelkeeper/spool
 
     def __post_init__(self) -> None:
@@ -87,6 +91,8 @@ class Settings(_Read, frozen=True, kw_only=True):
             raise POLICIES.unknown(self.policy)
         if self.admission not in ADMISSIONS:
             raise InvalidSetting("admission", repr(self.admission), f"choose one of {', '.join(ADMISSIONS)}")
+        if self.sandbox not in SANDBOXES:
+            raise InvalidSetting("sandbox", repr(self.sandbox), f"choose one of {', '.join(SANDBOXES)}")
         for name in ("minimum_similarity", "minimum_benefit"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidSetting(name, str(getattr(self, name)), "give a number from 0 to 1")

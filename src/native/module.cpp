@@ -9,6 +9,7 @@
 #include <string>
 
 #include "colours.hpp"
+#include "confine.hpp"
 #include "matching.hpp"
 #include "gather.hpp"
 #include "memory.hpp"
@@ -179,5 +180,6 @@ NB_MODULE(_native, m) {
           nb::arg("sizes"), nb::arg("strides"), nb::arg("shape"), nb::arg("indices").noconvert(), nb::arg("factors").noconvert(),
           nb::arg("threads") = 0);
     m.def("holds_nan", &holds_nan, nb::arg("data"), nb::arg("kind"));
+    m.def("confine", &modelkeeper::confine);
     m.def("copy", &copy, nb::arg("sources"), nb::arg("outs"), nb::arg("threads") = 0);
 }

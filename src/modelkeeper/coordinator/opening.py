@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from modelkeeper.coordinator.remote import RemoteCoordinator
 
 URI, TOKEN = "MODELKEEPER_URI", "MODELKEEPER_TOKEN"
-# Settings of a coordinator behind HTTP; it has its own of the others.
-_OF_REMOTE = {"timeout", "deadline", "patience", "spool"}
+# Settings of a client of a coordinator behind HTTP; that has its own of the others.
+_OF_REMOTE = ("timeout", "deadline", "patience", "spool", "sandbox")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def target(uri: str | os.PathLike[str] | None = None, *, token: str = "", **sett
     from modelkeeper.coordinator.remote import address
 
     url = address(text)
-    if foreign := set(settings) - _OF_REMOTE:
+    if foreign := set(settings) - set(_OF_REMOTE):
         advice = f"the coordinator at {url} has its own; set them there"
         raise InvalidSetting("settings", ", ".join(sorted(foreign)), advice)
     return Target(text, Settings.read(**settings), url, token or os.environ.get(TOKEN, ""))
@@ -73,7 +73,7 @@ def open(  # noqa: A001  # read as coordinator.open
             variable MODELKEEPER_URI, or ~/.modelkeeper.
         token: What a coordinator behind HTTP knows the caller by. Default: the variable MODELKEEPER_TOKEN.
         make: Make the folder of a zoo if there is none. Otherwise that is an error: a typo is no empty zoo.
-        settings: Fields of `Settings`; of one behind HTTP `timeout`, `deadline`, `patience` and `spool`.
+        settings: Fields of `Settings`; of one behind HTTP those of the client alone: `timeout` and the like.
 
     Raises:
         InvalidSetting: See `target`.

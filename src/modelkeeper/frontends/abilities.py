@@ -9,6 +9,7 @@
                for all
     Wrapped    methods `behind`, `mark`, `mark_of`: looks behind what training tools wrap around a
                model, and knows its copies again
+    Cautious   a method `prepare` of its runner: makes ready to run foreign programs in a process apart
     Choosy     a method `refuse`: says which models are not to be registered
 
 For each there is a function that asks a front end, and does without where it cannot.
@@ -34,6 +35,13 @@ class Arranged(Protocol):
         What is named here comes to `load` as an array, as ever, or as `Laid`: in memory of its own, in this
         layout.
         """
+
+
+class Cautious(Protocol):
+    """A runner that runs programs from elsewhere in a process of their own."""
+
+    def prepare(self) -> None:
+        """Begin to start that process, since it will be needed. Does not wait, and never raises."""
 
 
 class Choosy(Protocol):
@@ -152,6 +160,13 @@ def materialise(frontend: Frontend, model: Any) -> None:
     method = getattr(frontend, "materialise", None)
     if method is not None:
         method(model)
+
+
+def prepare(frontend: Frontend) -> None:
+    """Let a front end make ready to run foreign programs, if its runner does that in a process apart."""
+    method = getattr(frontend.runner, "prepare", None)
+    if method is not None:
+        method()
 
 
 def team_of(frontend: Frontend, model: Any) -> Team | None:

@@ -90,6 +90,7 @@ class Budget:
     examples: int = 2_048  # at most so many are used
     seconds: float | None = None  # at most about so long; None: as 100 training steps of the child take
     memory: int = 2**30  # at most so many bytes of activations
+    sandbox: str = "on"  # where a parent's program runs that came from elsewhere: see `Settings.sandbox`
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import msgspec
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.frontends import describe
-from modelkeeper.frontends.abilities import frozen_of, layouts_of, materialise, trained_signs
+from modelkeeper.frontends.abilities import frozen_of, layouts_of, materialise, prepare, trained_signs
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, Progress
 from modelkeeper.frontends.protocol import Examples, Frontend, runner_of
 from modelkeeper.graph import Graph
@@ -58,6 +58,7 @@ class Request:
     progress: Progress | bool = False
     probe: Probe | None = None
     shrink_perturb: tuple[float, float] | None = None  # factors for the loan and for the model's own values
+    foreign: bool = False  # will the parent be a program that came from elsewhere?
     frozen: frozenset[str] = frozenset()  # tensors that keep their values, whatever is lent: those of `kept`
 
     @property
@@ -209,6 +210,8 @@ def start(request: Request, source: Source[L_co], faults: Faults) -> Outcome[L_c
             weights if it was to be calibrated.
     """
     begun = time.perf_counter()
+    if request.foreign and (request.fits or request.may_fit) and request.budget.sandbox != "off":
+        prepare(request.frontend)
     graph = describe(request.frontend, request.model, request.example_inputs)
     described = time.perf_counter() - begun
     loan = source.loan(graph)

@@ -133,7 +133,8 @@ def transfer(
         probe_seconds: The race ends after about so long. Default: no limit.
         frozen: What becomes of tensors that do not require gradients (Keras: of layers that are not
             trainable), and of the statistics beside them: "keep" leaves them as they are, "replace" does not.
-        budget: examples (at most 2,048), seconds (as 100 training steps), memory (1 GiB of activations).
+        budget: examples (at most 2,048), seconds (as 100 training steps), memory (1 GiB of activations), and
+            where a `program` runs: sandbox "on" (in a process of its own), "strict" or "off" (`Settings`).
 
     Raises:
         CannotDescribe: A model did not run on the inputs there were.

@@ -1,6 +1,6 @@
 """Fit a child's layers to its parent's activations, on a few of the user's own examples.
 
-    calibrate(models, planner, examples, foreign=..., budget=..., load=...)  ->  Calibration
+    calibrate(models, planner, examples, budget=..., load=...)  ->  Calibration
 
 The child holds the weights of a plan already. Both models run side by side over all examples, the child from
 layer to layer: when it comes to a layer with a task, everything before it is final, so the layer is fitted by
@@ -19,19 +19,21 @@ Memory: the activations between two layers, for all examples; their number is cu
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from modelkeeper.frontends.calibrating.apart import parent_apart
 from modelkeeper.frontends.calibrating.examples import FEWEST, Examples
 from modelkeeper.frontends.calibrating.fits import Fitting
-from modelkeeper.frontends.calibrating.pivots import pivots
+from modelkeeper.frontends.calibrating.parent_run import Lent, ParentRun
 from modelkeeper.frontends.calibrating.regression import Places, cross_entropy, number
 from modelkeeper.frontends.calibrating.side_by_side import CHUNK, Models
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, FitTask, FittedLayer, Progress
 from modelkeeper.frontends.programs.names import vocabulary_name
-from modelkeeper.frontends.programs.passes import check_run, try_out
+from modelkeeper.frontends.programs.passes import try_out
 from modelkeeper.weights import Array
 
 STEPS, BATCH = 100, 64  # as long as so many training steps on so many examples, if no other limit is given
@@ -41,6 +43,9 @@ STEP = 4  # how many times as long as a pass over its examples a training step t
 CLOSE = 0.5
 SOFTMAX, TINY = "softmax", 1e-30
 TRIED = 16  # examples to see how long a pass takes, and how much memory
+# A foreign parent is ended if it runs so many times longer than layers are fitted, and so many seconds, since
+# what was fitted still has to be judged; and PATIENCE more, if nobody said how long it may take.
+LATE, PATIENCE = (1.25, 1.0), 60.0
 
 
 def calibrate(
@@ -48,7 +53,6 @@ def calibrate(
     planner: FitPlanner,
     examples: Examples,
     *,
-    foreign: bool,
     load: Callable[[Mapping[str, Array]], Any],
     budget: Budget,
     progress: Progress | None = None,
@@ -56,22 +60,25 @@ def calibrate(
     """Fit the layers of a child to its parent's activations.
 
     Args:
-        models: The child, with the weights of a plan in it, and the parent, as programs.
+        models: The child, with the weights of a plan in it, and the parent, as programs. If the parent's came
+            from elsewhere, it runs in a process of its own, unless the budget trusts it.
         planner: From a ranking of the parent's units (by space) to the weights to start from and to what
             each layer should compute.
         examples: Both models have to run on them.
-        foreign: The parent's program comes from elsewhere: it is checked before it runs.
         load: Called with the child's new weights if they are to be kept, and only then.
         budget: How many examples, seconds and bytes it may take.
         progress: Called before each layer.
 
     Raises:
         CannotCalibrate: The examples do not serve.
-        InvalidProgram: A program does not run on the examples.
+        InvalidProgram: A program does not run on the examples; or a foreign one died, or took too long.
     """
     began = time.perf_counter()
-    with np.errstate(all="ignore"):  # what is not finite is found, and not used
-        job = _prepare(models, planner, examples, budget, began, foreign=foreign)
+    with (
+        _lent(models, budget) as lent,
+        np.errstate(all="ignore"),
+    ):  # what is not finite is found, and not used
+        job = _prepare(models, lent, planner, examples, budget)
         fitted = _fit(job.run, job.tasks, progress)
         judgement = _judge(job.run, fitted, any(task.kind == "head" for task in job.tasks))
         changed = {name: job.run.tensors[name] for name in {*job.weights, *job.run.changed}}
@@ -101,17 +108,25 @@ class _Cost:
     memory: int
 
 
-def _try_out(models: Models, examples: Examples, foreign: bool) -> _Cost:
-    """Measure time and memory of both models on a few examples. A foreign parent is checked first, on one."""
-    child_inputs, parent_inputs = models.child_inputs, models.parent_inputs
-    engine, parent, lent = models.engine, models.parent, models.parent_tensors
-    if foreign:
-        check_run(engine, parent, lent, [array[:1] for array in parent_inputs])
-    tried = min(len(examples), TRIED)
-    few, few_beside = ([array[:tried] for array in arrays] for arrays in (child_inputs, parent_inputs))
-    seconds, memory = try_out(engine, models.child, models.child_tensors, few)
-    beside = try_out(engine, parent, lent, few_beside)
-    return _Cost(seconds / tried, beside[0] / tried, (memory + beside[1]) // tried + 1)
+def _lent(models: Models, budget: Budget) -> AbstractContextManager[Lent]:
+    """The parent, ready to run: in this process if it was recorded here or is trusted, otherwise apart."""
+    engine, tensors, inputs = models.engine, models.parent_tensors, models.parent_inputs
+    if models.foreign and budget.sandbox != "off":
+        return parent_apart(engine, models.parent, tensors, inputs, budget)
+    held = {name: engine.tensor(array) for name, array in tensors.items()}
+    memory = 2 * budget.memory if models.foreign else None
+    return nullcontext(ParentRun(engine, models.parent, held, inputs, memory=memory))
+
+
+def _try_out(models: Models, lent: Lent, examples: Examples, budget: Budget) -> tuple[_Cost, float]:
+    """Measure time and memory of both models on a few examples; the moment when nothing more is fitted."""
+    began, tried = time.perf_counter(), min(len(examples), TRIED)
+    few = [array[:tried] for array in models.child_inputs]
+    seconds, memory = try_out(models.engine, models.child, models.child_tensors, few)
+    most = STEPS * STEP * BATCH * seconds / tried if budget.seconds is None else budget.seconds
+    lent.ends(LATE[0] * most + LATE[1] + (PATIENCE if budget.seconds is None else 0))
+    beside = lent.try_out(tried)
+    return _Cost(seconds / tried, beside[0] / tried, (memory + beside[1]) // tried + 1), began + most
 
 
 @dataclass(frozen=True)
@@ -125,23 +140,16 @@ class _Job:
     memory: int  # bytes of activations for so many
 
 
-def _prepare(
-    models: Models, planner: FitPlanner, examples: Examples, budget: Budget, began: float, *, foreign: bool
-) -> _Job:
+def _prepare(models: Models, lent: Lent, planner: FitPlanner, examples: Examples, budget: Budget) -> _Job:
     """Ask the planner for weights and tasks, and take as many examples as the budget allows."""
-    cost = _try_out(models, examples, foreign)
+    cost, end = _try_out(models, lent, examples, budget)
     room = min(len(examples), max(FEWEST, budget.memory // cost.memory))
-    few = [array[: min(room, CHUNK)] for array in models.parent_inputs]
-    engine, parent, lent = models.engine, models.parent, models.parent_tensors
-    if foreign:
-        check_run(engine, parent, lent, few)
-    weights, tasks, frozen = planner.start(pivots(engine, parent, lent, planner.reads, few))
-    end = began + (STEPS * STEP * cost.child * BATCH if budget.seconds is None else budget.seconds)
+    weights, tasks, frozen = planner.start(lent.pivots(min(room, CHUNK), planner.reads))
     left = max(0.0, end - time.perf_counter())
     count = min(room, max(BATCH, int(left / 2 / (cost.child + cost.parent))))
     plain = models.child_tensors
     start = plain | {name: np.asarray(array).astype(plain[name].dtype) for name, array in weights.items()}
-    run = Fitting(models, start, examples, count, end, frozen)
+    run = Fitting(models, lent, start, examples, count, end, frozen)
     return _Job(run, tasks, weights.keys(), count, count * cost.memory)
 
 

@@ -85,9 +85,7 @@ class Fitting(Norms):
             number = self.parent.layers.get(target.layer, -1)
             self._waiting[number] -= 1
             if self._waiting[number] <= 0 and number not in self.parent.outputs:
-                self._keep[1].discard(number)
-                for chunk in (*self._fit, *self.hold):
-                    chunk.parent.release(number)
+                self._lent.release(number)
         return fitted
 
     def _try(self, task: FitTask) -> FittedLayer:

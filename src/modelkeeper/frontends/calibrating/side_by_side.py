@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from modelkeeper.frontends.calibrating.examples import Examples
+from modelkeeper.frontends.calibrating.parent_run import Lent
 from modelkeeper.frontends.calibrating.regression import Numbers, Places
 from modelkeeper.frontends.fit_tasks import FitTarget, FitTask
 from modelkeeper.frontends.programs.names import layer_kind, vocabulary_name
@@ -31,7 +32,7 @@ class Chunk:
     """Some examples on their way through both models."""
 
     child: Pass
-    parent: Pass
+    part: int  # of the examples, by which the parent knows them
     inputs: list[Array]
     labels: Array | None
 
@@ -58,8 +59,9 @@ class Models:
     child_tensors: dict[str, Array]  # as they were before anything was fitted
     child_inputs: list[Array]  # all examples, in the order and layout that the program takes
     parent: Program
-    parent_tensors: dict[str, Any]  # as the engine has them
+    parent_tensors: dict[str, Array]
     parent_inputs: list[Array]
+    foreign: bool  # the parent's program came from elsewhere
 
 
 class SideBySide:
@@ -68,6 +70,7 @@ class SideBySide:
     def __init__(
         self,
         models: Models,
+        lent: Lent,
         start: dict[str, Array],
         examples: Examples,
         count: int,
@@ -78,6 +81,7 @@ class SideBySide:
 
         Args:
             models: Both of them.
+            lent: The parent, as it runs.
             start: The child's tensors to begin with.
             examples: For both models.
             count: So many of the examples are used.
@@ -85,21 +89,20 @@ class SideBySide:
             frozen: Tensors of the child that keep their values.
         """
         self.program, self.parent, self._engine = models.child, models.parent, models.engine
-        self._plain, self._parent_tensors = models.child_tensors, models.parent_tensors
+        self._plain, self._lent = models.child_tensors, lent
         self.tensors, self.changed = dict(start), set[str]()
-        child_inputs, parent_inputs = models.child_inputs, models.parent_inputs
         self._end, self._frozen = end, frozen
         order = np.random.default_rng(0).permutation(len(examples))[:count]
         held = max(1, int(HELD_OUT * count))
         self._labels = examples.labels
-        self._keep: tuple[set[int], set[int]] = (set(self.program.outputs), set(self.parent.outputs))
-        self._fit, self.hold = (
-            [
-                self._passes(chosen[start : start + CHUNK], child_inputs, parent_inputs)
-                for start in range(0, len(chosen), CHUNK)
-            ]
+        self._keep = set(self.program.outputs)
+        fit, hold = (
+            [chosen[start : start + CHUNK] for start in range(0, len(chosen), CHUNK)]
             for chosen in (order[held:], order[:held])
         )
+        lent.begin([*fit, *hold])
+        chunks = [self._chunk(n, part, models.child_inputs) for n, part in enumerate([*fit, *hold])]
+        self._fit, self.hold = chunks[: len(fit)], chunks[len(fit) :]
         self._random = np.random.default_rng(1)
         self._waiting: Counter[int] = Counter()
         steps = range(len(self.program.steps))
@@ -115,18 +118,13 @@ class SideBySide:
         """Keep the parent's values that these tasks look at, until they have."""
         named = [target.layer for task in tasks for target in task.targets]
         self._waiting = Counter(self.parent.layers[name] for name in named if name in self.parent.layers)
-        self._keep[1].update(self._waiting)
+        self._lent.keep(list(self._waiting))
 
-    def _passes(self, part: Places, child_inputs: list[Array], parent_inputs: list[Array]) -> "Chunk":
+    def _chunk(self, number: int, part: Places, child_inputs: list[Array]) -> "Chunk":
         labels = self._labels[part] if self._labels is not None else None
         inputs = [array[part] for array in child_inputs]
-        beside = [array[part] for array in parent_inputs]
-        return Chunk(
-            Pass(self._engine, self.program, self.tensors, inputs, self._keep[0]),
-            Pass(self._engine, self.parent, self._parent_tensors, beside, self._keep[1]),
-            inputs,
-            labels,
-        )
+        run = Pass(self._engine, self.program, self.tensors, inputs, self._keep)
+        return Chunk(run, number, inputs, labels)
 
     def _site(self, task: FitTask, step: int) -> "Site | str":
         """The site where a layer is fitted: its step and its target in the parent; or why it cannot be."""
@@ -148,7 +146,7 @@ class SideBySide:
             best = best or site
         if best is None:
             return "the parent has nothing of this shape here"
-        self._advance_parent(best.number)  # looking at others may have meant to start over
+        self._lent.shape(best.number)  # looking at others may have meant to start over
         return best
 
     def _at(
@@ -158,8 +156,7 @@ class SideBySide:
         number = self.parent.layers.get(target.layer)
         if number is None:
             return None
-        self._advance_parent(number)
-        there = tuple(self._fit[0].parent.tensor(number).shape)
+        there = self._lent.shape(number)
         if len(there) != len(shape) or int(target.units.max(initial=-1)) >= there[axis]:
             return None
         if there[:axis] == shape[:axis] and there[axis + 1 :] == shape[axis + 1 :]:
@@ -172,22 +169,12 @@ class SideBySide:
         if site.target is task.targets[-1]:
             return None
         beside = self._at(task.targets[-1], site.step, site.axis, site.shape, None)
-        self._advance_parent(site.number)
+        self._lent.shape(site.number)
         return None if beside is None or beside.extent else beside
 
     def _kind(self, step: int) -> str:
         """The kind of layer that a step of the child is, in the words of the vocabulary; "" if it is none."""
         return layer_kind(self.program.steps[step].operation)
-
-    def _advance_parent(self, number: int) -> None:
-        self._keep[1].add(number)
-        for chunk in (*self._fit, *self.hold):
-            if number not in chunk.parent.values and number >= self.parent.first:
-                if chunk.parent.done > self.parent.maker(number):  # it has been and gone: start over
-                    chunk.parent = Pass(
-                        self._engine, self.parent, self._parent_tensors, chunk.parent.inputs, self._keep[1]
-                    )
-                chunk.parent.to(self.parent.maker(number) + 1)
 
     def _rest(self, task: FitTask, own: int, step: int) -> int | None:
         """The other operand of the sum that a layer's output goes into, if it is there already."""
@@ -210,7 +197,7 @@ class SideBySide:
         """The parent's activations that a layer should compute, with its units on the last axis."""
         units = site.target.units
         factor = np.where(units < 0, 0.0, site.target.factor).astype(np.float32)
-        computed = single(chunk.parent.value(site.number))
+        computed = single(self._lent.value(chunk.part, site.number))
         if site.extent:
             computed = resized(computed, site.extent)
         wanted: Numbers = np.moveaxis(computed, site.axis, -1)[..., np.maximum(units, 0)] * factor
@@ -266,9 +253,9 @@ class SideBySide:
 
     def outputs(self, chunk: "Chunk") -> tuple[Array, Array, Array]:
         """The outputs of the child, of the child before anything was fitted, and of the parent."""
-        plain = Pass(self._engine, self.program, self._plain, chunk.inputs, self._keep[0])
-        child, before, parent = (_output(run) for run in (chunk.child, plain, chunk.parent))
-        return child, before, parent
+        plain = Pass(self._engine, self.program, self._plain, chunk.inputs, self._keep)
+        child, before = (_output(run) for run in (chunk.child, plain))
+        return child, before, single(self._lent.output(chunk.part))
 
 
 def _output(run: Pass) -> Array:

@@ -39,7 +39,7 @@ def calibrate(
         child: The model, with the weights of a plan in it.
         planner: Says what is to be fitted, when the parent's units are ranked.
         parent: The parent's program, or the parent itself, which is then recorded. A program may come from
-            anywhere: it is checked before it runs.
+            anywhere: it runs in a process of its own, unless the budget trusts it.
         tensors: The parent's, by name.
         batches: See `examples`, or what `collect` made of them. Both models have to run on them.
         budget: How many examples, seconds and bytes it may take.
@@ -51,14 +51,12 @@ def calibrate(
         InvalidProgram: The parent's program does not run on the examples, or not in Keras.
     """
     examples = collect(batches, None, budget.examples)
-    foreign = isinstance(parent, Program)
     own = record(child, example_of(child, examples.inputs))
-    lender = parent if foreign else record(parent, example_of(parent, examples.inputs))
+    lender = parent if isinstance(parent, Program) else record(parent, example_of(parent, examples.inputs))
     return calibrate_programs(
         _models(child, own, lender, tensors, examples),
         planner,
         examples,
-        foreign=foreign,
         load=lambda weights: load(child, weights),
         budget=budget,
         progress=progress,
@@ -81,6 +79,7 @@ def _models(
         )
     taken = arranged(examples.fitting(program), program, own.input_orders)
     assert taken is not None  # it was recorded with them
-    lent = {held.name: ENGINE.tensor(tensors[held.name]) for held in parent.tensors if held.name in tensors}
+    lent = {held.name: np.asarray(tensors[held.name]) for held in parent.tensors if held.name in tensors}
     weights = {name: np.array(array) for name, array in read(child)}
-    return Models(ENGINE, program, weights, taken, parent, lent, fitting[0])
+    foreign = isinstance(lender, Program)  # not recorded here: it may come from anyone
+    return Models(ENGINE, program, weights, taken, parent, lent, fitting[0], foreign)

@@ -6,6 +6,7 @@ An operation that no function here carries out raises InvalidProgram, which name
 """
 
 import importlib
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.frontends.keras.operations import FUNCTIONS
 from modelkeeper.frontends.programs.operations import signature
 from modelkeeper.frontends.programs.passes import Engine
+from modelkeeper.frontends.programs.sandbox.elsewhere import Elsewhere
 from modelkeeper.weights import Array, dtype_of
 
 # JAX compiles each operation of its own before it runs it: one of ours may be ten of its own.
@@ -38,6 +40,28 @@ class KerasEngine:
 
     def __init__(self) -> None:
         self._functions: dict[str, Any] = {}  # compiled ones
+
+    @property
+    def elsewhere(self) -> Elsewhere:
+        """Where it is in another process, on the same backend; with nothing but the processor."""
+        backend = ("KERAS_BACKEND", keras.backend.backend())
+        devices = (("CUDA_VISIBLE_DEVICES", "-1"), ("JAX_PLATFORMS", "cpu"), ("TF_CPP_MIN_LOG_LEVEL", "3"))
+        return Elsewhere("modelkeeper.frontends.keras.run_program:ENGINE", (backend, *devices))
+
+    @property
+    def threads(self) -> int:
+        """As many as there are processors: each backend decides for itself."""
+        return os.cpu_count() or 1
+
+    def load(self) -> None:
+        """Importing was enough: a backend that has run something has threads, and cannot be forked."""
+
+    def settle(self, threads: int) -> None:
+        """Run something, so that the backend starts: it looks at the machine, and starts threads."""
+        x, weight = np.ones((2, 8, 8, 4), "float32"), np.ones((3, 3, 4, 4), "float32")
+        rows = keras.ops.reshape(keras.ops.conv(x, weight, data_format="channels_last"), (2, -1))
+        self.array(keras.ops.matmul(rows, keras.ops.transpose(rows)))
+        self.on_shapes([x], lambda dry, stand_ins: len(dry.apply("relu.default", {"self": stand_ins[0]})))
 
     def tensor(self, array: Any) -> Any:
         """A tensor of the backend with the numbers of an array."""

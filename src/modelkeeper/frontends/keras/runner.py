@@ -9,7 +9,9 @@ from modelkeeper.frontends.keras.behaviour import difference
 from modelkeeper.frontends.keras.calibrate import calibrate
 from modelkeeper.frontends.keras.examples import collect, example_of
 from modelkeeper.frontends.keras.record_program import record_program
+from modelkeeper.frontends.keras.run_program import ENGINE
 from modelkeeper.frontends.programs.program import Program
+from modelkeeper.frontends.programs.sandbox.rooms import prepare
 from modelkeeper.weights import Array
 
 
@@ -27,6 +29,10 @@ class KerasRunner:
     def record_program(self, model: Any, example_inputs: Any = None) -> Program:
         """A program that computes what the model computes."""
         return record_program(model, example_inputs)
+
+    def prepare(self) -> None:
+        """Begin to load what runs programs from elsewhere, in a process of its own."""
+        prepare(ENGINE.elsewhere)
 
     def read_program(self, data: bytes) -> Program:
         """A program from its bytes, checked."""

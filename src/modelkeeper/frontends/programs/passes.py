@@ -28,14 +28,30 @@ from modelkeeper.frontends.programs.program import (
     Size,
     references,
 )
+from modelkeeper.frontends.programs.sandbox.elsewhere import Elsewhere
 from modelkeeper.weights import Array
 
 MAX_TOTAL = 2**32  # elements of all values of a pass
+MAX_MEMORY = 2**33  # bytes of all values that are alive, unless told otherwise
 MAX_WORK = 2**42  # multiplications of a pass, about
 
 
 class Engine(Protocol):
     """Carries out operations of programs in a framework. What it calls a tensor has a shape and a dtype."""
+
+    @property
+    def elsewhere(self) -> Elsewhere:
+        """What it takes to have it in another process."""
+
+    @property
+    def threads(self) -> int:
+        """How many threads it runs on."""
+
+    def load(self) -> None:
+        """In a process from which others are forked: load what is loaded late, and start no thread."""
+
+    def settle(self, threads: int) -> None:
+        """In a process that is about to lose every right: open what is opened late, for so many threads."""
 
     def tensor(self, array: Any) -> Any:
         """A tensor with the numbers of an array, in its memory where possible. Tensors stay what they are."""
@@ -181,10 +197,17 @@ class Pass:
         return self._size(item) if item.sized else SPECIAL[item.f]
 
 
-def check_run(engine: Engine, program: Program, tensors: Mapping[str, Any], inputs: Sequence[Any]) -> int:
+def check_run(
+    engine: Engine,
+    program: Program,
+    tensors: Mapping[str, Any],
+    inputs: Sequence[Any],
+    *,
+    memory: int = MAX_MEMORY,
+) -> int:
     """Run on shapes alone, and refuse what would take too much memory or work.
 
-    Returns the most elements that are held at once, tensors of the model not counted.
+    Returns the most bytes that are held at once, tensors of the model not counted.
 
     Raises:
         InvalidProgram: It does not run on inputs and tensors of these shapes, or would take too much.
@@ -198,31 +221,31 @@ def check_run(engine: Engine, program: Program, tensors: Mapping[str, Any], inpu
 
     def look(dry: Engine, stand_ins: Sequence[Any]) -> int:
         held = dict(zip(names, stand_ins[len(inputs) :], strict=True))
-        return _look(Pass(dry, program, held, stand_ins[: len(inputs)]))
+        return _look(Pass(dry, program, held, stand_ins[: len(inputs)]), dry, memory)
 
     return engine.on_shapes([*inputs, *(tensors[name] for name in names)], look)
 
 
-def _look(dry: Pass) -> int:
-    """Run a pass on shapes to its end, and refuse what is too large; the most elements held at once."""
+def _look(dry: Pass, engine: Engine, memory: int) -> int:
+    """Run a pass on shapes to its end, and refuse what is too large; the most bytes held at once."""
     program, total, work, peak = dry.program, 0, 0, 0
-    live = {number: _elements(tensor) for number, tensor in dry.values.items()}
+    live = {number: engine.nbytes(tensor) for number, tensor in dry.values.items()}
     for number, step in enumerate(program.steps):
         results = dry.results(number, {})
         made = sum(map(_elements, results))
         total, work = total + made, work + made * _work(dry, number)
         largest = max(map(_elements, results))
-        if largest > MAX_ELEMENTS or total > MAX_TOTAL or work > MAX_WORK:
-            raise InvalidProgram(
-                f"step {number} ({step.operation})",
-                f"too large for a batch of {dry.batch}: a value of {largest:,} elements, {total:,} so far, "
-                f"{work:,} multiplications. Use smaller batches",
-            )
         for place, result in enumerate(results):
             value = program.first_values[number] + place
             dry.values[value] = result
-            live[value] = _elements(result)
+            live[value] = engine.nbytes(result)
         peak = max(peak, sum(live.values()))
+        if largest > MAX_ELEMENTS or total > MAX_TOTAL or work > MAX_WORK or peak > memory:
+            raise InvalidProgram(
+                f"step {number} ({step.operation})",
+                f"too large for a batch of {dry.batch}: a value of {largest:,} elements, {total:,} so far, "
+                f"{work:,} multiplications, {peak:,} bytes at once. Use smaller batches",
+            )
         for value in references(step.arguments):
             if program.last_use[value] <= number:
                 live.pop(value, None)

@@ -9,7 +9,8 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
+import numpy as np
+from torch import Tensor, nn
 
 from modelkeeper.frontends.calibrating.calibrate import calibrate as calibrate_programs
 from modelkeeper.frontends.calibrating.examples import Examples
@@ -45,7 +46,7 @@ def calibrate(
         child: The model, with the weights of a plan in it.
         planner: Says what is to be fitted, when the parent's units are ranked.
         parent: The parent's program, or the parent itself, which is then recorded. A program may come from
-            anywhere: it is checked before it runs.
+            anywhere: it runs in a process of its own, unless the budget trusts it.
         tensors: The parent's tensors or arrays by name.
         batches: See `examples`, or what `collect` made of them. Both models have to run on them.
         labels: Of the batches, if they do not hold them: for a head that the parent cannot teach.
@@ -63,7 +64,6 @@ def calibrate(
         _models(child, parent, tensors, examples),
         planner,
         examples,
-        foreign=isinstance(parent, Program),  # not recorded here: it may come from anyone
         load=lambda weights: load(child, weights),
         budget=budget,
         progress=progress,
@@ -85,12 +85,15 @@ def _models(
     child: nn.Module, parent: Program | nn.Module, tensors: Mapping[str, Any], examples: Examples
 ) -> Models:
     """Both models as programs, and copies or views of their tensors."""
+    foreign = isinstance(parent, Program)  # not recorded here: it may come from anyone
     program = record_program(child, example_of(child, examples.inputs)).shortcuts_first()
     if not isinstance(parent, Program):
         parent = record_program(parent, example_of(parent, examples.inputs))
     own = {name: as_array(name, named.tensor) for named in named_tensors(child) for name in named.names}
     lent = {
-        taken.name: ENGINE.tensor(tensors[taken.name]) for taken in parent.tensors if taken.name in tensors
+        held.name: as_array(held.name, given) if isinstance(given, Tensor) else np.asarray(given)
+        for held in parent.tensors
+        if (given := tensors.get(held.name)) is not None
     }
     taken, beside = examples.fitting(program), examples.fitting(parent)
-    return Models(ENGINE, program, own, taken, parent, lent, beside)
+    return Models(ENGINE, program, own, taken, parent, lent, beside, foreign)

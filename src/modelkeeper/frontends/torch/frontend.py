@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from modelkeeper.frontends.calibrating.examples import Examples
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, Progress
 from modelkeeper.frontends.programs.program import Program
+from modelkeeper.frontends.programs.sandbox.rooms import prepare
 from modelkeeper.frontends.torch.adapters import refuse_adapters
 from modelkeeper.frontends.torch.behaviour import difference
 from modelkeeper.frontends.torch.calibrate import calibrate, example_of
@@ -25,6 +26,7 @@ from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.materialise import is_deferred, materialise
 from modelkeeper.frontends.torch.read_load import load, read
 from modelkeeper.frontends.torch.record_program import record_program
+from modelkeeper.frontends.torch.run_program import ENGINE
 from modelkeeper.frontends.torch.side_effects import unwrap
 from modelkeeper.frontends.torch.trained import trained
 from modelkeeper.frontends.torch.trials import Labelled, Loss, TorchTrial, duplicate, labelled
@@ -53,6 +55,10 @@ class TorchRunner:
     def record_program(self, model: nn.Module, example_inputs: Any = None) -> Program:
         """A program that computes what the model computes."""
         return record_program(model, example_inputs)
+
+    def prepare(self) -> None:
+        """Begin to load what runs programs from elsewhere, in a process of its own."""
+        prepare(ENGINE.elsewhere)
 
     def read_program(self, data: bytes) -> Program:
         """A program from its bytes, checked."""

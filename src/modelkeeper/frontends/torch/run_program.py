@@ -15,6 +15,7 @@ from torch._ops import OpOverload
 from modelkeeper.frontends.programs import passes
 from modelkeeper.frontends.programs.operations import signature
 from modelkeeper.frontends.programs.program import Program
+from modelkeeper.frontends.programs.sandbox.elsewhere import Elsewhere
 from modelkeeper.frontends.torch.read_load import as_array, as_tensor
 from modelkeeper.frontends.torch.recorder import CPU, META, tensors_in
 
@@ -49,6 +50,43 @@ class AtenEngine:
             given["dtype"] = getattr(torch, given["dtype"])
         with torch.no_grad():
             return list(tensors_in(_operator(operation)(**given)))
+
+    @property
+    def elsewhere(self) -> Elsewhere:
+        """Where it is in another process."""
+        return Elsewhere("modelkeeper.frontends.torch.run_program:ENGINE")
+
+    @property
+    def threads(self) -> int:
+        """As many as PyTorch takes here."""
+        return torch.get_num_threads()
+
+    def load(self) -> None:
+        """Run each kind of kernel once: some look at the machine, or import something, the first time."""
+        torch.set_num_threads(1)
+        for engine in (self, AtenEngine(META)):
+            engine._exercise()
+
+    def settle(self, threads: int) -> None:
+        """Threads start when they are needed: what a process takes to start them it always has."""
+        torch.set_num_threads(max(1, threads))
+
+    def _exercise(self) -> None:
+        x, weight = (torch.ones(shape, device=self._device) for shape in ((2, 4, 8, 8), (4, 4, 3, 3)))
+        image = self.apply("conv2d.default", {"input": x, "weight": weight})[0]
+        rows = image.reshape(2, 4, -1)
+        self.apply("linear.default", {"input": rows, "weight": rows[0]})
+        attended = {"query": rows, "key": rows, "value": rows}
+        self.apply("scaled_dot_product_attention.default", attended)
+        self.apply("einsum.default", {"equation": "abc,adc->abd", "tensors": [rows, rows]})
+        self.apply("_fft_r2c.default", {"self": rows, "dim": [2], "normalization": 0, "onesided": True})
+        state, taken, hidden, bias = (
+            torch.ones(shape, device=self._device) for shape in ((1, 2, 4), (16, 36), (16, 4), (16,))
+        )
+        given = {"input": rows.transpose(0, 1), "hx": [state, state], "params": [taken, hidden, bias, bias]}
+        flags = dict.fromkeys(("train", "bidirectional", "batch_first"), False)
+        given |= {"has_biases": True, "num_layers": 1, "dropout": 0.0, **flags}
+        self.apply("lstm.input", given)
 
     def on_shapes(
         self, arrays: "Sequence[Array]", look: Callable[[passes.Engine, Sequence[Tensor]], int]

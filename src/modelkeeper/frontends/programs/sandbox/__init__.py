@@ -1,0 +1,1 @@
+"""Where do programs run that anyone may have written? In a process with nothing to take."""
