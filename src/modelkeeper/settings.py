@@ -115,11 +115,11 @@ class Settings(_Read, frozen=True, kw_only=True):
         return Path(self.home or default_home()).expanduser()
 
     @property
-    def catalog_url(self) -> str:
-        """The database of the catalog, as a SQLAlchemy URL."""
+    def catalog_place(self) -> str | Path:
+        """The database of the catalog: the path of a SQLite file, or a SQLAlchemy URL."""
         if self.catalog:
             return self.catalog
-        return "sqlite://" if self.in_memory else f"sqlite:///{self.folder.absolute() / 'catalog.db'}"
+        return "sqlite://" if self.in_memory else self.folder.absolute() / "catalog.db"
 
     @property
     def blobs_url(self) -> str:

@@ -167,6 +167,8 @@ def swept(result: Swept) -> RenderableType:
             "damaged models taken out": ", ".join(result.damaged) or "0",
             "repaired models taken back": ", ".join(result.repaired) or "0",
             "models evicted": ", ".join(result.evicted) or "0",
+            "models that cannot be read here": ", ".join(result.unreadable) or "0",
+            "failed": "; ".join(result.failed) or "nothing",
         }
     )
 

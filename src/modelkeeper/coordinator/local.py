@@ -22,7 +22,7 @@ import msgspec
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
-from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel
+from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel, UnreadableWeights
 from modelkeeper.graph import Graph
 from modelkeeper.settings import Settings
 from modelkeeper.text import enumeration
@@ -30,7 +30,6 @@ from modelkeeper.warmstart.answer import Answer, Parent
 from modelkeeper.zoo.gc import Swept, sweep
 from modelkeeper.zoo.records import (
     ACTIVE,
-    DAMAGED,
     LENT,
     STORED,
     Event,
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.staged import Staged
 
-ATTEMPTS = 3  # parents to try if one turns out to be damaged
+ATTEMPTS = 8  # parents to try if one turns out to be damaged
 
 
 class LocalCoordinator:
@@ -108,17 +107,25 @@ class LocalCoordinator:
             try:
                 for parent in parents if not dry_run else ():
                     sources.append(self.zoo.weights(parent))
-            except (CorruptWeights, InvalidWeights) as problem:
+            except (CorruptWeights, InvalidWeights, UnreadableWeights) as problem:
                 warnings.append(f"{parent.name} could not be read and was taken out: {problem}")
-                self.zoo.catalog.retire({parent.id: str(problem)}, DAMAGED)
+                self.zoo.take_out(parent, problem)
                 choice = Choice(None, "the models that fit best could not be read")
                 continue  # with one fewer to choose from
             clock("read")
-            answer = search.answer(pool, choice, lenders, warnings)
+            answer = search.answer(pool, choice, lenders, [*warnings, *self._damaged_records()])
             if not dry_run:
                 self._lent(answer, viewer)
             return LocalLoan(answer, lenders.plan, sources, partial(self.zoo.program, parents[0]))
-        return LocalLoan(search.answer(pool, choice, warnings=warnings))
+        return LocalLoan(search.answer(pool, choice, warnings=[*warnings, *self._damaged_records()]))
+
+    def _damaged_records(self) -> list[str]:
+        """What to say of models whose records cannot be trusted, and which lend nothing for that."""
+        damaged = self.zoo.catalog.damaged
+        if not damaged:
+            return []
+        names = enumeration(sorted(damaged)[:3])
+        return [f"{len(damaged)} records of the catalog are damaged ({names}): run `modelkeeper verify`"]
 
     def lend(
         self,
@@ -172,7 +179,7 @@ class LocalCoordinator:
         for parent in answer.parents:
             detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
             event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
-            self.zoo.catalog.lent(parent.id, now, event)
+            self.zoo.lent(parent.id, event)
 
     # -- register and the rest ------------------------------------------------------------------
 

@@ -98,6 +98,8 @@ class Search:
             viewer=self._request.viewer, states=(ACTIVE,), task=query.task or None, tags=query.tags
         )
         keys = catalog.keys(wanted)
+        if unreadable := self._zoo.set_aside():
+            keys = np.setdiff1d(keys, unreadable)
         if query.exclude:
             keys = np.setdiff1d(keys, catalog.keys_named(query.exclude))
         if query.fold:

@@ -154,8 +154,8 @@ def _field(field: Any) -> Any:
 def _class_of(name: str, status: int) -> type[ModelKeeperError] | None:
     """The class of an error by its name; of those below it, the one that has this HTTP status."""
     named = next((kind for kind in _TRAVELLING.values() if kind.__name__ == name), None)
-    if named is None:
-        return None
+    if named is None or named.status == status:
+        return named
     below = (kind for kind in _TRAVELLING.values() if issubclass(kind, named) and kind.status == status)
     return next(below, named)
 

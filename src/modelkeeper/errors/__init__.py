@@ -22,8 +22,12 @@ ModelKeeperError
 ├── ModelRefused         the zoo did not take a model
 ├── UnknownModel         no model of the zoo is called that
 ├── ZooUnusable          the zoo's catalog or its store cannot be opened, read or written
-│   └── DiskFull         there is no room for what was to be written
+│   ├── DiskFull         there is no room for what was to be written
+│   ├── ReadOnlyZoo      something was to be written to a zoo that may only be read here
+│   └── CorruptCatalog   the catalog does not say what was written into it
 ├── CorruptWeights       the bytes in the store are not what was registered
+├── UnreadableWeights    the file of a model cannot be read here
+├── InvalidBackup        a backup is not there, not whole, or not for this place
 ├── InvalidMetric        how good a model is was not said, or cannot be so
 │   └── NotFinite        it is NaN or infinite: the training diverged
 ├── CoordinatorUnreachable  the service did not answer, or answered nonsense
@@ -60,8 +64,10 @@ from modelkeeper.errors.of_models import (
 from modelkeeper.errors.of_zoos import (
     CannotLoadFactory,
     CoordinatorUnreachable,
+    CorruptCatalog,
     CorruptWeights,
     DiskFull,
+    InvalidBackup,
     InvalidMeta,
     InvalidMetric,
     InvalidSetting,
@@ -70,8 +76,10 @@ from modelkeeper.errors.of_zoos import (
     NotAuthenticated,
     NotFinite,
     QuotaExceeded,
+    ReadOnlyZoo,
     TooManyRequests,
     UnknownModel,
+    UnreadableWeights,
     ZooUnusable,
 )
 
@@ -84,8 +92,10 @@ __all__ = [
     "CannotProbe",
     "CannotShare",
     "CoordinatorUnreachable",
+    "CorruptCatalog",
     "CorruptWeights",
     "DiskFull",
+    "InvalidBackup",
     "InvalidGraph",
     "InvalidIndex",
     "InvalidMeta",
@@ -103,9 +113,11 @@ __all__ = [
     "NotFinite",
     "QuotaExceeded",
     "RanksApart",
+    "ReadOnlyZoo",
     "TooLargeToMatch",
     "TooManyRequests",
     "UnknownFramework",
     "UnknownModel",
+    "UnreadableWeights",
     "ZooUnusable",
 ]

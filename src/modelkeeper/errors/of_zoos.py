@@ -77,6 +77,18 @@ class DiskFull(ZooUnusable):
     code, status = "disk_full", 507
 
 
+class ReadOnlyZoo(ZooUnusable):
+    """Something was to be written to a zoo that may only be read here."""
+
+    code, status = "read_only_zoo", 503
+
+
+class CorruptCatalog(ZooUnusable):
+    """The catalog does not say what was written into it: a disk or a program has changed its bytes."""
+
+    code, status = "corrupt_catalog", 503
+
+
 class CorruptWeights(ModelKeeperError):
     """The bytes in the store are not what was registered."""
 
@@ -90,6 +102,35 @@ class CorruptWeights(ModelKeeperError):
         return (
             f"the weights of model {self.model} are damaged: {self.problem}. Remove it, or restore its file."
         )
+
+
+class UnreadableWeights(ModelKeeperError):
+    """The file of a model cannot be read here, which says nothing of what it holds."""
+
+    code, status = "unreadable_weights", 503
+
+    def __init__(self, model: str, problem: str) -> None:
+        super().__init__(model, problem)
+        self.model, self.problem = model, problem
+
+    def __str__(self) -> str:
+        return (
+            f"the weights of model {self.model} cannot be read here: {self.problem}. "
+            "Check who may read its folder."
+        )
+
+
+class InvalidBackup(ModelKeeperError):
+    """A backup cannot be made or used: it is not there, not whole, or not for this place."""
+
+    code = "invalid_backup"
+
+    def __init__(self, where: str, problem: str, advice: str) -> None:
+        super().__init__(where, problem, advice)
+        self.where, self.problem, self.advice = where, problem, advice
+
+    def __str__(self) -> str:
+        return f"the backup at {self.where}: {self.problem}. {self.advice}"
 
 
 class InvalidMetric(ModelKeeperError):

@@ -13,7 +13,9 @@ the catalog. What a crash leaves behind belongs to no record, and is swept.
 """
 
 import contextlib
+import errno
 import hashlib
+import logging
 import os
 import secrets
 import shutil
@@ -24,12 +26,13 @@ from typing import Any
 
 from msgspec import Struct
 from obstore.exceptions import BaseError as StoreError
-from obstore.exceptions import NotFoundError
+from obstore.exceptions import NotFoundError, PermissionDeniedError
 from obstore.store import LocalStore
 
-from modelkeeper.errors import CorruptWeights, ZooUnusable
+from modelkeeper.errors import CorruptWeights, ModelKeeperError, UnreadableWeights, ZooUnusable
 from modelkeeper.weights import CHUNK, Weights, map_file
 from modelkeeper.zoo import verified
+from modelkeeper.zoo.files import is_of_file, open_regular
 from modelkeeper.zoo.records import is_id
 from modelkeeper.zoo.stores import Store, open_store
 from modelkeeper.zoo.unusable import zoo_unusable
@@ -37,6 +40,7 @@ from modelkeeper.zoo.unusable import zoo_unusable
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
 MODELS, STAGING, VERIFIED = "models", "staging", "verified"
+_log = logging.getLogger("modelkeeper")
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
 
 
@@ -63,8 +67,7 @@ class Blobs:
             store = open_store(self.url)
             if isinstance(store, Path):
                 self._root = store
-                for name in (MODELS, STAGING):
-                    (store / name).mkdir(parents=True, exist_ok=True)
+                _make_folders(store)
                 store = LocalStore(store)
             self._store: Store = store
         except (StoreError, OSError, ValueError) as problem:
@@ -98,7 +101,12 @@ class Blobs:
                 with contextlib.suppress(OSError):  # a note of a file that is gone does no harm
                     self._note(self._root, folder).unlink()
                 with contextlib.suppress(FileNotFoundError):
-                    (self._root / folder).rename(doomed)  # readers that have files open keep them
+                    try:
+                        (self._root / folder).rename(doomed)  # readers that have files open keep them
+                    except OSError as problem:
+                        if problem.errno not in (errno.ENOSPC, errno.EDQUOT):
+                            raise
+                        doomed = self._root / folder  # there is not even room for another name
                     shutil.rmtree(doomed)
             else:
                 paths = [item["path"] for batch in self._store.list(folder + "/") for item in batch]
@@ -114,22 +122,33 @@ class Blobs:
             FileNotFoundError: It is not there.
         """
         try:
+            if self._root is not None:  # without obstore, whose threads do not survive a fork
+                with open_regular(self._root / path) as file:
+                    return file.read()
             return bytes(self._store.get(path).bytes())
         except (NotFoundError, FileNotFoundError) as problem:
             raise FileNotFoundError(path) from problem
         except (StoreError, OSError) as problem:
             raise self._failed(f"reading {path}", problem) from problem
 
+    def names(self, folder: str) -> list[str]:
+        """The names of the files in a model's folder."""
+        if self._root is not None:
+            return sorted(entry.name for entry in _scan(self._root / folder))
+        found = (str(item["path"]) for batch in self._store.list(folder + "/") for item in batch)
+        return sorted(path.rpartition("/")[2] for path in found)
+
     def weights(self, folder: str, size: int) -> Weights:
         """The tensors of a model, each read when it is asked for; local ones are mapped into memory.
 
         Raises:
             CorruptWeights: The file is missing, or has another size than it was registered with.
+            UnreadableWeights: It cannot be read here, for whatever reason.
         """
         model, path = folder.rpartition("/")[2], f"{folder}/{WEIGHTS}"
         try:
             if self._root is not None:
-                with (self._root / path).open("rb") as file:
+                with open_regular(self._root / path) as file:
                     actual = os.fstat(file.fileno()).st_size
                     if actual == size:
                         return map_file(file)
@@ -140,7 +159,7 @@ class Blobs:
         except (NotFoundError, FileNotFoundError, ValueError) as problem:
             raise CorruptWeights(model, "the file is missing or empty") from problem
         except (StoreError, OSError) as problem:
-            raise self._failed(f"reading {path}", problem) from problem
+            raise self._unreadable(path, problem) from problem
         raise CorruptWeights(model, f"the file has {actual:,} bytes, registered were {size:,}")
 
     def chunks(self, path: str, start: int = 0) -> Iterator[bytes]:
@@ -148,10 +167,11 @@ class Blobs:
 
         Raises:
             CorruptWeights: The file is missing.
+            UnreadableWeights: It cannot be read here.
         """
         try:
             if self._root is not None:
-                with (self._root / path).open("rb") as file:
+                with open_regular(self._root / path) as file:
                     file.seek(start)
                     while piece := file.read(2**20):
                         yield piece
@@ -161,7 +181,7 @@ class Blobs:
         except (NotFoundError, FileNotFoundError) as problem:
             raise CorruptWeights(path.split("/")[-2], f"{path} is missing") from problem
         except (StoreError, OSError) as problem:
-            raise self._failed(f"reading {path}", problem) from problem
+            raise self._unreadable(path, problem) from problem
 
     def checksum(self, folder: str) -> str:
         """The SHA-256 of a model's weights as they are in the store."""
@@ -175,6 +195,7 @@ class Blobs:
 
         Raises:
             CorruptWeights: The file is missing.
+            UnreadableWeights: It cannot be read here.
         """
         if self._root is None:
             return self.checksum(folder) == checksum
@@ -208,7 +229,7 @@ class Blobs:
         """Delete what processes began to write and never finished. How many folders?"""
         swept = 0
         for entry in _scan(self._root / STAGING) if self._root is not None else ():
-            with contextlib.suppress(FileNotFoundError):
+            with _going_on(f"sweeping {entry.path}"):
                 newest = max([entry.stat().st_mtime, *(file.stat().st_mtime for file in _scan(entry))])
                 if newest <= older_than:
                     shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
@@ -223,6 +244,13 @@ class Blobs:
     def _failed(self, what: str, problem: Exception) -> ZooUnusable:
         """The error for a store that did not do what it was asked for."""
         return zoo_unusable(self.url, f"{what} failed: {_line(problem)}", _ADVICE, problem)
+
+    def _unreadable(self, path: str, problem: Exception) -> ModelKeeperError:
+        """The error for a file that was not read: of that file, or of the whole store?"""
+        of_file = isinstance(problem, PermissionDeniedError)
+        if of_file or (isinstance(problem, OSError) and is_of_file(problem)):
+            return UnreadableWeights(path.split("/")[-2], _line(problem))
+        return self._failed(f"reading {path}", problem)
 
     def _range(self, path: str, offset: int, length: int) -> Any:
         if not length:
@@ -315,6 +343,27 @@ class _RemoteFolder(Folder):
 
     def close(self) -> None:
         """What no record names is swept; it may as well belong to the same registration, sent twice."""
+
+
+def _make_folders(root: Path) -> None:
+    """Make what a store consists of; one that may only be read has it."""
+    try:
+        for name in (MODELS, STAGING):
+            (root / name).mkdir(parents=True, exist_ok=True)
+    except OSError:
+        if not (root / MODELS).is_dir():
+            raise
+
+
+@contextlib.contextmanager
+def _going_on(what: str) -> Iterator[None]:
+    """Where something cannot be done, go on to the next; another process may have done it, too."""
+    try:
+        yield
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        _log.warning("%s failed: %s", what, _line(problem))
 
 
 def _scan(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:

@@ -20,8 +20,9 @@ import sqlalchemy as sa
 
 from modelkeeper.zoo.catalog_reader import CatalogReader, changes_counted
 from modelkeeper.zoo.records import DAMAGED, KEPT, REPLACED, Event, Record
-from modelkeeper.zoo.rows import FIELDS, batches, event_row, record_row, records_of
+from modelkeeper.zoo.rows import FIELDS, batches, event_row, record_of, record_row, records_of, reseal
 from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
+from modelkeeper.zoo.seals import holds, seal_of_bytes
 
 
 class Catalog(CatalogReader):
@@ -43,7 +44,7 @@ class Catalog(CatalogReader):
         one never replaces the last one: that is then returned.
         """
         with self._taking_turns() as connection:
-            present = records_of(connection.execute(sa.select(*FIELDS).where(models.c.id == record.id)))
+            present = self._records(connection.execute(sa.select(*FIELDS).where(models.c.id == record.id)))
             if present:
                 return present[0]
             versions = _versions(connection, record)
@@ -56,7 +57,7 @@ class Catalog(CatalogReader):
             stored = connection.scalar(sa.select(graphs.c.digest).where(graphs.c.digest == record.graph))
             if stored is None:
                 row = {"digest": record.graph, "graph": zlib.compress(graph), "prepared": prepared}
-                connection.execute(graphs.insert(), row)
+                connection.execute(graphs.insert(), row | {"seal": seal_of_bytes(prepared)})
             values["changed"] = _tick(connection)
             key = connection.scalar(models.insert().returning(models.c.key), values)
             if record.tags:
@@ -75,7 +76,7 @@ class Catalog(CatalogReader):
             return []
         gone = models.c.state == REPLACED, models.c.reason == _replaces(record)
         with self.database.reading() as connection:
-            return records_of(connection.execute(sa.select(*FIELDS).where(*_of_run(record), *gone)))
+            return self._records(connection.execute(sa.select(*FIELDS).where(*_of_run(record), *gone)))
 
     @overload
     def retire(self, reasons: Mapping[str, str], state: str, user: str = "") -> list[Record]: ...
@@ -99,7 +100,7 @@ class Catalog(CatalogReader):
                 among = models.c.id.in_(batch) & models.c.state.in_(KEPT) & (models.c.state != state)
                 if clock is not None:
                     among &= models.c.pinned.is_(False)
-                gone += records_of(connection.execute(sa.select(*FIELDS).where(among)))
+                gone += self._records(connection.execute(sa.select(*FIELDS).where(among)))
             if gone:
                 now, changed = time.time(), _tick(connection)
                 change = (
@@ -108,6 +109,8 @@ class Catalog(CatalogReader):
                     .values(state=state, reason=sa.bindparam("why"), changed=changed)
                 )
                 connection.execute(change, [{"of": record.key, "why": reasons[record.id]} for record in gone])
+                for batch in batches([record.key for record in gone]):
+                    reseal(connection, models.c.key.in_(batch))
                 happened = (
                     Event(at=now, action=state, model=record.id, user=user, detail=reasons[record.id])
                     for record in gone
@@ -123,6 +126,7 @@ class Catalog(CatalogReader):
             values = {"state": state, "reason": reason, "changed": _tick(connection)}
             back = connection.execute(change.values(**values)).rowcount > 0
             if back:
+                reseal(connection, models.c.id == model)
                 connection.execute(events.insert(), event_row(event))
         return back
 
@@ -130,6 +134,7 @@ class Catalog(CatalogReader):
         """Change fields of a record that do not decide whether it can be searched."""
         with self.database.writing() as connection:
             connection.execute(models.update().where(models.c.id == model).values(**values))
+            reseal(connection, models.c.id == model)
             if event is not None:
                 connection.execute(events.insert(), event_row(event))
 
@@ -153,11 +158,14 @@ class Catalog(CatalogReader):
             with self._taking_turns() as connection:
                 rows = [{"of": of, "by": by, "much": much} for of, (by, much) in twins.items()]
                 connection.execute(change, rows)
+                for batch in batches(list(twins)):
+                    reseal(connection, models.c.id.in_(batch))
 
     def set_prepared(self, digest: str, prepared: bytes) -> None:
         """Replace what another version of the matcher made of a graph."""
         with self.database.writing() as connection:
-            connection.execute(graphs.update().where(graphs.c.digest == digest).values(prepared=prepared))
+            change = graphs.update().where(graphs.c.digest == digest)
+            connection.execute(change.values(prepared=prepared, seal=seal_of_bytes(prepared)))
 
     def sweep_graphs(self) -> int:
         """Delete graphs that no model with files has. How many were there?"""
@@ -167,10 +175,13 @@ class Catalog(CatalogReader):
 
     @contextlib.contextmanager
     def holding(self, model: str) -> Iterator[bool]:
-        """Are files of a model kept under this id? While the block runs, that stays so."""
-        stored = sa.select(models.c.key).where(models.c.id == model, models.c.state.in_(KEPT))
+        """Are files of a model kept under this id? While the block runs, that stays so.
+
+        A record that is damaged may say anything of its state: then they are.
+        """
         with self._taking_turns() as connection:
-            yield connection.scalar(stored) is not None
+            row = connection.execute(sa.select(*FIELDS).where(models.c.id == model)).first()
+            yield row is not None and (row.state in KEPT or not holds(record_of(row), row.seal))
 
     @contextlib.contextmanager
     def _taking_turns(self) -> Iterator[sa.Connection]:
@@ -199,9 +210,10 @@ def _versions(connection: sa.Connection, record: Record) -> list[Record]:
 
 def _instead_of(connection: sa.Connection, versions: list[Record], record: Record) -> Record:
     """Replace versions of a run by a new one, which inherits what they have earned."""
-    gone = models.update().where(models.c.key.in_([version.key for version in versions]))
+    gone = models.c.key.in_([version.key for version in versions])
     values = {"state": REPLACED, "reason": _replaces(record), "changed": _tick(connection)}
-    connection.execute(gone.values(values))
+    connection.execute(models.update().where(gone).values(values))
+    reseal(connection, gone)
     return msgspec.structs.replace(
         record,
         hits=sum(version.hits for version in versions),

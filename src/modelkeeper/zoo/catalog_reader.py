@@ -7,19 +7,24 @@
 Whoever asks with a viewer is told only of what that viewer may see.
 """
 
+import contextlib
+import hashlib
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from modelkeeper.errors import InvalidGraph, UnknownModel, ZooUnusable
+from modelkeeper.errors import CorruptCatalog, InvalidGraph, UnknownModel
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo.database import Database
 from modelkeeper.zoo.records import MAX_NAME, STORED, Event, Filter, Record, Viewer, is_id
 from modelkeeper.zoo.rows import FIELDS, batches, passing, records_of, shown, visible
 from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
+from modelkeeper.zoo.seals import seal_of_bytes
+from modelkeeper.zoo.unusable import CORRUPT_ADVICE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,17 +36,22 @@ NEWEST = 2_000  # models whose names are compared with one that is not there
 class CatalogReader:
     """The records of a zoo, to be read. Safe to use from several threads."""
 
-    def __init__(self, url: str) -> None:
-        """Open a database by its SQLAlchemy URL, and bring its schema up to date.
+    def __init__(self, place: str | Path) -> None:
+        """Open a SQLite file, or a database by its SQLAlchemy URL, and bring its schema up to date.
 
         Raises:
             ZooUnusable: It cannot be reached, or a newer modelkeeper made it.
         """
-        self.database = Database(url)
+        self.database = Database(place)
+        self.damaged: dict[str, float] = {}  # records that are not what was written, and when that was seen
 
     def close(self) -> None:
         """Let go of the database."""
         self.database.close()
+
+    def _records(self, rows: Iterable[sa.Row[Any]]) -> list[Record]:
+        """The records of rows that are what was written; the ids of others are noted."""
+        return records_of(rows, self.damaged)
 
     # -- records --------------------------------------------------------------------------------
 
@@ -58,13 +68,20 @@ class CatalogReader:
                 prefix = models.c.id.startswith(name, autoescape=True) if len(name) >= 4 else sa.false()
                 whole = prefix | ((models.c.name == name) & models.c.state.in_(STORED))
             chosen = sa.select(*FIELDS).where(whole, *visible(viewer)).order_by(models.c.key.desc())
-            records = shown(connection, records_of(connection.execute(chosen.limit(20))), viewer)
+            records = shown(connection, self._records(connection.execute(chosen.limit(20))), viewer)
         if not records:
+            self._expect_whole(name)
             raise UnknownModel(name, near=self._near(name, viewer))
         named = [record for record in records if record.name == name]
         if not named and len(records) > 1:
             raise UnknownModel(name, tuple(record.id for record in records))
         return (named or records)[0]
+
+    def _expect_whole(self, model: str) -> None:
+        """Raise CorruptCatalog if the record with this id is there, but not what was written."""
+        if model in self.damaged:
+            problem = f"the record of model {model} is not what was written"
+            raise CorruptCatalog(self.database.where, problem, CORRUPT_ADVICE)
 
     def _near(self, name: str, viewer: Viewer | None) -> tuple[str, ...]:
         """Names and ids that could be meant, among those of the newest models."""
@@ -96,7 +113,7 @@ class CatalogReader:
         ]
         chosen = sa.select(*FIELDS).where(*passing(wanted)).order_by(*ordered).limit(limit).offset(offset)
         with self.database.reading() as connection:
-            return shown(connection, records_of(connection.execute(chosen)), wanted.viewer)
+            return shown(connection, self._records(connection.execute(chosen)), wanted.viewer)
 
     def keys(self, wanted: Filter) -> "NDArray[np.int64]":
         """The keys of all records that pass a filter."""
@@ -112,7 +129,7 @@ class CatalogReader:
         with self.database.reading() as connection:
             for batch in batches(list(keys)):
                 rows = connection.execute(sa.select(*FIELDS).where(models.c.key.in_(batch)))
-                by_key.update((record.key, record) for record in records_of(rows))
+                by_key.update((record.key, record) for record in self._records(rows))
         return by_key
 
     def with_ids(self, ids: Collection[str], viewer: Viewer | None = None) -> dict[str, Record]:
@@ -121,7 +138,7 @@ class CatalogReader:
         with self.database.reading() as connection:
             for batch in batches(list(ids)):
                 chosen = sa.select(*FIELDS).where(models.c.id.in_(batch), *visible(viewer))
-                records = shown(connection, records_of(connection.execute(chosen)), viewer)
+                records = shown(connection, self._records(connection.execute(chosen)), viewer)
                 by_id.update((record.id, record) for record in records)
         return by_id
 
@@ -166,9 +183,16 @@ class CatalogReader:
             for batch in batches(list(of)):
                 started = sa.select(parents.c.key).where(parents.c.parent.in_(batch))
                 chosen = sa.select(*FIELDS).where(models.c.key.in_(started), *visible(viewer))
-                records = shown(connection, records_of(connection.execute(chosen)), viewer)
+                records = shown(connection, self._records(connection.execute(chosen)), viewer)
                 by_key.update((record.key, record) for record in records)
         return [by_key[key] for key in sorted(by_key)]
+
+    def damaged_records(self) -> list[str]:
+        """The ids, as they read now, of all records that are not what was written."""
+        with self.database.reading() as connection:
+            for row in connection.execute(sa.select(*FIELDS)):
+                self._records([row])
+        return sorted(self.damaged)
 
     # -- graphs and changes ---------------------------------------------------------------------
 
@@ -181,22 +205,29 @@ class CatalogReader:
         with self.database.reading() as connection:
             packed = connection.scalar(sa.select(graphs.c.graph).where(graphs.c.digest == digest))
         if packed is None:
-            raise ZooUnusable(
-                self.database.where, f"graph {digest} is missing", "Restore the catalog from a backup."
-            )
+            raise CorruptCatalog(self.database.where, f"graph {digest} is missing", CORRUPT_ADVICE)
         unpacker = zlib.decompressobj()
-        text = unpacker.decompress(packed, MAX_BYTES)
+        text = b""
+        with contextlib.suppress(zlib.error, TypeError):  # then it has another digest
+            text = unpacker.decompress(packed, MAX_BYTES)
         if unpacker.unconsumed_tail:
             raise InvalidGraph("catalog", f"a graph has more than {MAX_BYTES:,} bytes")
+        if hashlib.sha256(text).hexdigest() != digest:
+            problem = f"graph {digest} is not what was written"
+            raise CorruptCatalog(self.database.where, problem, CORRUPT_ADVICE)
         return text
 
     def prepared(self, digests: Collection[str]) -> dict[str, bytes]:
-        """What the matcher made of graphs, by their digests."""
+        """What the matcher made of graphs, by their digests; b"" where it is not what was written."""
         by_digest: dict[str, bytes] = {}
         with self.database.reading() as connection:
             for batch in batches(list(dict.fromkeys(digests))):
-                chosen = sa.select(graphs.c.digest, graphs.c.prepared).where(graphs.c.digest.in_(batch))
-                by_digest.update((digest, data) for digest, data in connection.execute(chosen))
+                columns = graphs.c.digest, graphs.c.prepared, graphs.c.seal
+                for digest, data, seal in connection.execute(
+                    sa.select(*columns).where(graphs.c.digest.in_(batch))
+                ):
+                    whole = isinstance(data, bytes) and seal_of_bytes(data) == seal
+                    by_digest[digest] = data if whole else b""
         return by_digest
 
     def clock(self) -> int:
@@ -210,6 +241,10 @@ class CatalogReader:
             now = changes_counted(connection)
             if now == since:
                 return now, []
+            latest = int(connection.scalar(sa.select(sa.func.max(models.c.changed))) or 0)
+            if latest > max(now, changes_counted(connection)):  # others may have counted on meanwhile
+                problem = f"it counts {now} changes, but a record is of change {latest}"
+                raise CorruptCatalog(self.database.where, problem, CORRUPT_ADVICE)
             chosen = (
                 sa.select(models.c.key, models.c.state, models.c.graph)
                 .where(models.c.changed > since, models.c.changed <= now)

@@ -1,48 +1,57 @@
 """How is a catalog's database spoken to? SQLite so that many processes can share it, others as they are.
 
-    database = Database("sqlite:///zoo/catalog.db")     its schema is up to date from here on
+    database = Database(Path("zoo/catalog.db"))         or a URL; its schema is up to date from here on
     with database.reading() as connection: ...
     with database.writing() as connection: ...          all of it or nothing
 
-Threads and processes may share one database. Writers of SQLite take turns from the start of a transaction
-(BEGIN IMMEDIATE), readers are never kept waiting (WAL); what was committed survives a power cut. Whatever
-goes wrong with a database is a `ZooUnusable` that names it.
+Threads and processes may share one database, also forked ones. Writers of SQLite take turns from the start
+of a transaction (BEGIN IMMEDIATE), readers are never kept waiting (WAL); what was committed survives a power
+cut. A file that may not be written to is read all the same, and so is one on a disk without a free byte.
+Whatever goes wrong with a database is a `ZooUnusable` that names it.
 """
 
 import contextlib
-import os
 import sqlite3
 import threading
 import time
-import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from modelkeeper.errors import ZooUnusable
+from modelkeeper.errors import CorruptCatalog, ReadOnlyZoo, ZooUnusable
 from modelkeeper.zoo import schema
-from modelkeeper.zoo.unusable import zoo_unusable
+from modelkeeper.zoo.forks import passing, renew_after_fork
+from modelkeeper.zoo.read_only import BUSY, ReadOnly, may_write
+from modelkeeper.zoo.unusable import CORRUPT_ADVICE, cannot_open, zoo_unusable
 
-BUSY = 60.0  # seconds to wait for other writers
+_inherited: list[
+    sa.Pool
+] = []  # in a forked child: connections of the parent, which are not to be closed here
 
 
 class Database:
     """Transactions on one database. Safe to use from several threads."""
 
-    def __init__(self, url: str) -> None:
-        """Open a database by its SQLAlchemy URL, and bring its schema up to date.
+    def __init__(self, place: str | Path) -> None:
+        """Open a SQLite file by its path, or a database by its SQLAlchemy URL; bring its schema up to date.
 
         Raises:
             ZooUnusable: It cannot be reached, or a newer modelkeeper made it.
         """
-        self._engine = _open_engine(url)
+        self.file = place if isinstance(place, Path) else _file_of(place)
+        self.read_only = self.file is not None and not may_write(self.file)
+        in_memory = place in ("sqlite://", "sqlite:///:memory:")  # it ends with its only connection
+        # Threads take turns then.
+        self._turn: Any = threading.RLock() if in_memory else contextlib.nullcontext()
+        self._source = ReadOnly(self.file) if self.file is not None else None
+        with passing():
+            self._engine = _open_engine(place, self.file, self._source if self.read_only else None)
+        self._aside: sa.Engine | None = None
         self.where = self._engine.url.render_as_string(hide_password=True)
-        # A database in memory is one connection: threads take turns.
-        self._turn: contextlib.AbstractContextManager[Any] = (
-            threading.RLock() if _in_memory(url) else contextlib.nullcontext()
-        )
+        renew_after_fork(self, Database._renew)
         try:
             self._prepare_schema()
         except ZooUnusable:
@@ -52,20 +61,62 @@ class Database:
     def close(self) -> None:
         """Let go of the database."""
         self._engine.dispose()
+        if self._source is not None:
+            self._source.close()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that only reads."""
-        with self._turn, self._translated(), self._engine.begin() as connection:
+        with passing(), self._turn, self._translated(), self._connected() as connection, connection.begin():
             yield connection
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction that writes: committed when the block ends, undone if it raises."""
-        with self._turn, self._translated(), self._engine.connect() as plain:
+        """A transaction that writes: committed when the block ends, undone if it raises.
+
+        Raises:
+            ReadOnlyZoo: It may not be written to.
+        """
+        self.expect_writable()
+        with passing(), self._turn, self._translated(), self._engine.connect() as plain:
             connection = plain.execution_options(modelkeeper_begin="BEGIN IMMEDIATE")
             with connection.begin():
                 yield connection
+
+    def expect_writable(self) -> None:
+        """Raise ReadOnlyZoo if nothing may be written."""
+        if self.read_only:
+            problem = "it may only be read here: its folder or its file cannot be written to"
+            raise ReadOnlyZoo(self.where, problem, "Ask its owner, or register into a zoo of your own.")
+
+    def truncate_log(self) -> None:
+        """Put what SQLite wrote beside its file into it, and give the room back, as far as it can."""
+        if self.file is not None and not self.read_only:
+            with self._translated(), contextlib.closing(_connect(self.file)) as plain:
+                plain.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+
+    def _connected(self) -> sa.Connection:
+        """A connection to read by; on a full disk one that needs no file of its own."""
+        try:
+            return self._engine.connect()
+        except SQLAlchemyError as problem:
+            if self.read_only or self._source is None or not cannot_open(problem):
+                raise
+            if self._aside is None:
+                self._aside = _open_engine(self.file or "", self.file, self._source)
+            with contextlib.suppress(SQLAlchemyError, OSError):
+                return self._aside.connect()
+            raise
+
+    def _renew(self) -> None:
+        """In a forked child: nothing of the parent's connections is used, nor closed."""
+        if not isinstance(self._turn, contextlib.nullcontext):
+            self._turn = threading.RLock()
+            return
+        for engine in (self._engine, self._aside):
+            if engine is not None:
+                _inherited.append(engine.pool)
+                engine.dispose(close=False)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -77,13 +128,21 @@ class Database:
             if isinstance(problem, IntegrityError):
                 advice = "Another process may have written the same record."
             raise zoo_unusable(self.where, text, advice, problem) from problem
+        except sqlite3.Error as problem:
+            raise zoo_unusable(self.where, str(problem), "Check its disk.", problem) from problem
+        except (ValueError, TypeError) as problem:  # what JSON, a number or a date in it was, it is no more
+            text = f"a value in it cannot be read ({problem})"
+            raise CorruptCatalog(self.where, text[:300], CORRUPT_ADVICE) from problem
 
     def _prepare_schema(self) -> None:
         if self._version() == schema.VERSION:
             return
         from modelkeeper.zoo.migrations import upgrade
 
-        with self.writing() as connection:
+        if self.read_only and self.file is not None and self._source is not None:
+            with self._translated():  # an older one becomes what it should be in a copy
+                self._engine = _open_engine(self._source.copy(), self._source.copy(), None)
+        with self._migrating() as connection:
             if connection.dialect.name == "postgresql":  # as BEGIN IMMEDIATE: one process at a time
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x6D6F64656C)))
             version = _schema_version(connection)
@@ -92,6 +151,15 @@ class Database:
                 raise ZooUnusable(self.where, problem, "Upgrade modelkeeper.")
             if version != schema.VERSION:
                 upgrade(connection)
+
+    @contextlib.contextmanager
+    def _migrating(self) -> Iterator[sa.Connection]:
+        read_only, self.read_only = self.read_only, False
+        try:
+            with self.writing() as connection:
+                yield connection
+        finally:
+            self.read_only = read_only
 
     def _version(self) -> str | None:
         with self.reading() as connection:
@@ -105,49 +173,53 @@ def _schema_version(connection: sa.Connection) -> str | None:
     return str(version) if version is not None else None
 
 
-def _in_memory(url: str) -> bool:
-    """Does the database end with its only connection?"""
-    return url in ("sqlite://", "sqlite:///:memory:")
+def _file_of(url: str) -> Path | None:
+    """The file of a SQLite database, if that is all that a URL says of it."""
+    with contextlib.suppress(SQLAlchemyError):
+        parts = sa.make_url(url)
+        named = parts.database or ":memory:"
+        if parts.get_backend_name() == "sqlite" and not parts.query and named != ":memory:":
+            return Path(named).absolute()
+    return None
 
 
-def _open_engine(url: str) -> sa.Engine:
-    """The database behind a URL.
+def _open_engine(place: str | Path, file: Path | None, source: ReadOnly | None) -> sa.Engine:
+    """The database at a place; with a `source`, that is read and nothing is written.
 
     Raises:
         ZooUnusable: It is no URL of a database that can be used here.
     """
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"pool_pre_ping": True}
+    url: str | sa.URL = str(place)
+    if file is not None:
+        url = sa.URL.create("sqlite", database=str(file))  # as text, a ? in its name would end it
+        options = {"creator": lambda: _connect(file), "poolclass": sa.QueuePool}
+        if source is not None:
+            options = {"creator": source.connect, "poolclass": sa.NullPool}
+    elif url in ("sqlite://", "sqlite:///:memory:"):
+        options = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
     try:
-        if _in_memory(url):
-            options = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
-        elif sa.make_url(url).get_backend_name() == "sqlite":
-            options = {"connect_args": {"timeout": BUSY}}
-        else:
-            options = {"pool_pre_ping": True}
         engine = sa.create_engine(url, **options)
     except (SQLAlchemyError, ImportError) as problem:
         advice = "Give a SQLAlchemy URL, e.g. sqlite:///zoo/catalog.db or postgresql+psycopg://host/name."
         raise ZooUnusable(repr(url), str(problem), advice) from problem
     if engine.dialect.name == "sqlite":
-        _speak_sqlite(engine)
-    engine_ref = weakref.ref(engine)
-
-    def forget() -> None:  # connections do not survive a fork
-        if (inherited := engine_ref()) is not None and not _in_memory(url):
-            inherited.dispose(close=False)
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=forget)
+        _speak_sqlite(engine, writes=source is None)
     return engine
 
 
-def _speak_sqlite(engine: sa.Engine) -> None:
+def _connect(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(file, timeout=BUSY, check_same_thread=False)
+
+
+def _speak_sqlite(engine: sa.Engine, writes: bool) -> None:
     """Transactions that begin when we say so, and that are on the disk when they end."""
 
     @sa.event.listens_for(engine, "connect")
     def connect(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # the driver leaves BEGIN to us
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        durable = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON") if writes else ()
+        for pragma in (*durable, "temp_store=MEMORY"):  # sorting needs no free disk
             _patiently(connection, f"PRAGMA {pragma}")
 
     @sa.event.listens_for(engine, "begin")

@@ -4,16 +4,19 @@
 
 A process that dies while it registers leaves a folder that no record names: it goes. A file that was lost or
 damaged leaves a record without its weights: it lends to nobody, until the file is what was registered again.
+A file that cannot be read here is reported, and so is what could not be deleted; nothing stops the rest.
+Files come first: on a full disk they make the room that the catalog needs to say what went.
 """
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.errors import CorruptWeights, InvalidWeights
+from modelkeeper.errors import CorruptWeights, InvalidWeights, UnreadableWeights, ZooUnusable
 from modelkeeper.policy.quality import Metric
 from modelkeeper.zoo.records import ACTIVE, BARRED, DAMAGED, REPAIRED, STORED, SWEPT, Event, Filter, Record
 from modelkeeper.zoo.zoo import Zoo
@@ -28,6 +31,8 @@ class Swept(Struct, frozen=True):
     damaged: tuple[str, ...]  # models whose weights are not what was registered
     evicted: tuple[str, ...]  # models beyond the capacity
     repaired: tuple[str, ...] = ()  # models that were damaged, and are what was registered again
+    unreadable: tuple[str, ...] = ()  # models whose weights cannot be read here; nothing was done to them
+    failed: tuple[str, ...] = ()  # what could not be done, and why
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
@@ -52,36 +57,47 @@ def sweep(
         progress: Is told how many bytes of how many were looked at.
     """
     before = time.time() - (zoo.settings.grace if grace is None else grace)
-    records = zoo.catalog.find(Filter(states=STORED))
-    folders = _delete_unnamed(zoo, {record.folder for record in records}, before)
-    damaged = _mark_damaged(zoo, records, verify, progress)
-    repaired = _take_back_repaired(zoo) if verify else ()
+    failed: list[str] = []
+    zoo.catalog.database.expect_writable()
     staging = zoo.blobs.sweep_staging(before) + zoo.follower.sweep(before)
+    whole = not zoo.catalog.damaged_records()
+    if not whole:  # who knows which folders and graphs they name?
+        failed.append("records of the catalog are damaged, so folders and graphs without a record stay")
+    records = zoo.catalog.find(Filter(states=STORED))
+    named = {record.folder for record in records}
+    folders = zoo.freeing(partial(_delete_unnamed, zoo, named, before, failed)) if whole else ()
+    damaged, unreadable = _mark_damaged(zoo, records, verify, progress)
+    repaired = _take_back_repaired(zoo) if verify else ()
     evicted = zoo.make_room()
-    graphs = zoo.catalog.sweep_graphs()
+    graphs = zoo.freeing(zoo.catalog.sweep_graphs) if whole else 0
     if staging or folders:
         detail = f"{staging} unfinished writes, {len(folders)} folders without a record"
-        zoo.catalog.note(Event(at=time.time(), action=SWEPT, detail=detail))
-    return Swept(staging, folders, graphs, damaged, evicted, repaired)
+        event = Event(at=time.time(), action=SWEPT, detail=detail)
+        zoo.freeing(partial(zoo.catalog.note, event))
+    zoo.reserve.keep()
+    return Swept(staging, folders, graphs, damaged, evicted, repaired, unreadable, tuple(failed))
 
 
-def _delete_unnamed(zoo: Zoo, named: Collection[str], before: float) -> tuple[str, ...]:
+def _delete_unnamed(zoo: Zoo, named: Collection[str], before: float, failed: list[str]) -> tuple[str, ...]:
     """Delete folders of models that no record names and nobody wrote to since a time. Which?"""
     deleted = []
     for folder, written in list(zoo.blobs.folders()):
         if folder not in named and written <= before:
             with zoo.catalog.holding(folder.rpartition("/")[2]) as stored:
                 if not stored:  # nor was it registered since the records were read
-                    zoo.blobs.delete(folder)
-                    deleted.append(folder)
+                    try:
+                        zoo.blobs.delete(folder)
+                        deleted.append(folder)
+                    except ZooUnusable as problem:
+                        failed.append(problem.problem)
     return tuple(deleted)
 
 
 def _mark_damaged(
     zoo: Zoo, records: Sequence[Record], verify: bool, progress: Callable[[float, float], None] | None
-) -> tuple[str, ...]:
-    """Retire models whose weights are not what was registered. Which?"""
-    damaged = []
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Retire models whose weights are not what was registered. Which, and which could not be read?"""
+    damaged, unreadable = [], []
     done, total = 0, sum(record.bytes for record in records)
     for record in records:
         try:
@@ -89,12 +105,14 @@ def _mark_damaged(
             if verify and zoo.blobs.checksum(record.folder) != record.checksum:
                 raise CorruptWeights(record.id, "its checksum is not that of what was registered")
         except (CorruptWeights, InvalidWeights) as problem:
-            zoo.catalog.retire({record.id: str(problem)}, DAMAGED)
+            zoo.freeing(partial(zoo.catalog.retire, {record.id: str(problem)}, DAMAGED))
             damaged.append(record.id)
+        except UnreadableWeights:
+            unreadable.append(record.id)
         done += record.bytes
         if progress is not None:
             progress(done, total)
-    return tuple(damaged)
+    return tuple(damaged), tuple(unreadable)
 
 
 def _take_back_repaired(zoo: Zoo) -> tuple[str, ...]:
@@ -104,7 +122,7 @@ def _take_back_repaired(zoo: Zoo) -> tuple[str, ...]:
         try:
             zoo.blobs.weights(record.folder, record.bytes)
             whole = zoo.blobs.checksum(record.folder) == record.checksum
-        except (CorruptWeights, InvalidWeights):
+        except (CorruptWeights, InvalidWeights, UnreadableWeights):
             whole = False
         if whole:
             state, reason = _state_again(zoo, record)

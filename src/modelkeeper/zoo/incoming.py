@@ -101,7 +101,12 @@ class Incoming:
             written = folder.adopt(WEIGHTS, self.tensors.path, self.tensors.written)
         else:
             written = folder.write(WEIGHTS, self._chunks())
-        record = msgspec.structs.replace(record, bytes=written.bytes, checksum=written.checksum)
+        record = msgspec.structs.replace(
+            record,
+            bytes=written.bytes,
+            checksum=written.checksum,
+            program=hashlib.sha256(self.program).hexdigest() if self.program else "",
+        )
         small_files = {
             GRAPH: self.graph_json,
             CONFIG: card.config(record),

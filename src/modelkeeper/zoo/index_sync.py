@@ -19,7 +19,7 @@ import threading
 import zlib
 from pathlib import Path
 
-from modelkeeper.errors import InvalidGraph, InvalidIndex
+from modelkeeper.errors import InvalidGraph, InvalidIndex, ZooUnusable
 from modelkeeper.matching import Index, Prepared, prepare
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import ACTIVE
@@ -66,7 +66,8 @@ class Follower:
             prepared = Prepared.from_bytes(data)
         if prepared is None:  # it is damaged, or another version of the matcher made it
             prepared = prepare(self._catalog.graph(digest))
-            self._catalog.set_prepared(digest, prepared.to_bytes())
+            with contextlib.suppress(ZooUnusable):  # it was only to save time
+                self._catalog.set_prepared(digest, prepared.to_bytes())
         return prepared
 
     def _saved(self) -> tuple[Index, int]:
@@ -109,6 +110,11 @@ class Follower:
                     _remove(path)
                     swept += 1
         return swept
+
+    def drop_saved(self) -> None:
+        """Delete what was saved, to make room: it can be made again."""
+        for _, path in self._folders():
+            _remove(path)
 
     def _folders(self) -> list[tuple[int, Path]]:
         """Saved indexes, the newest first."""

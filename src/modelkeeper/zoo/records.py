@@ -59,6 +59,7 @@ class Record(Struct, frozen=True, kw_only=True):
     fingerprint: str
     graph: str  # digest of the graph's bytes
     checksum: str  # SHA-256 of model.safetensors
+    program: str = ""  # SHA-256 of program.json; "": there is none, or nobody has noted it
     parent: str = ""  # id of the model whose weights it started from
     more_parents: tuple[str, ...] = ()  # ids of those whose units lie beside that parent's, in order
     similarity: float | None = None  # to that parent

@@ -7,6 +7,8 @@ A viewer sees some models and not others. What it may not see is not there: neit
 parent or the twin that the record of another model names.
 """
 
+import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,9 +16,11 @@ import msgspec
 import sqlalchemy as sa
 
 from modelkeeper.zoo.records import PROJECT, PUBLIC, Event, Filter, Record, Viewer
-from modelkeeper.zoo.schema import models, tags
+from modelkeeper.zoo.schema import graphs, models, tags
+from modelkeeper.zoo.seals import holds, seal_of, seal_of_bytes
 
-FIELDS = [models.c[name] for name in Record.__struct_fields__]
+FIELDS = [*(models.c[name] for name in Record.__struct_fields__), models.c.seal]
+_log = logging.getLogger("modelkeeper")
 _LISTED = ("tags", "more_parents")  # JSON knows lists, records hold tuples
 MANY = 500  # values in one IN (...): databases have limits
 
@@ -69,14 +73,46 @@ def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
 def record_row(record: Record) -> dict[str, Any]:
     """A record as a row of models; its key is given there."""
     values = {name: getattr(record, name) for name in record.__struct_fields__ if name != "key"}
-    return values | {name: list(values[name]) for name in _LISTED}
+    return values | {name: list(values[name]) for name in _LISTED} | {"seal": seal_of(record)}
 
 
-def records_of(rows: Iterable[sa.Row[Any]]) -> list[Record]:
-    """Records from rows of FIELDS."""
-    return [
-        Record(**{**row._mapping, **{name: tuple(row._mapping[name]) for name in _LISTED}}) for row in rows
-    ]
+def record_of(row: sa.Row[Any]) -> Record:
+    """The record of a row of FIELDS, whatever its seal."""
+    values = {name: value for name, value in row._mapping.items() if name != "seal"}
+    return Record(**{**values, **{name: tuple(values[name]) for name in _LISTED}})
+
+
+def records_of(rows: Iterable[sa.Row[Any]], damaged: "dict[str, float] | None" = None) -> list[Record]:
+    """Records from rows of FIELDS. One that is not what was written is left out, logged and noted."""
+    records = []
+    for row in rows:
+        record = record_of(row)
+        if holds(record, row.seal):
+            records.append(record)
+            continue
+        if damaged is None or record.id not in damaged:
+            _log.warning("the record of model %.40r in the catalog is damaged: modelkeeper verify", record.id)
+        if damaged is not None:
+            damaged[record.id] = time.time()
+    return records
+
+
+def reseal(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> None:
+    """Seal the records of which this is true, as they are now."""
+    rows = connection.execute(sa.select(*FIELDS).where(*conditions)).all()
+    sealed = [{"of": row.key, "as": seal_of(record_of(row))} for row in rows]
+    if sealed:
+        change = models.update().where(models.c.key == sa.bindparam("of")).values(seal=sa.bindparam("as"))
+        connection.execute(change, sealed)
+
+
+def seal_all(connection: sa.Connection) -> None:
+    """Seal everything as it is."""
+    reseal(connection)
+    for digest in connection.execute(sa.select(graphs.c.digest)).scalars().all():
+        prepared = connection.scalar(sa.select(graphs.c.prepared).where(graphs.c.digest == digest))
+        seal = seal_of_bytes(prepared or b"")
+        connection.execute(graphs.update().where(graphs.c.digest == digest).values(seal=seal))
 
 
 def event_row(event: Event) -> dict[str, Any]:

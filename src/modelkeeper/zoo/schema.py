@@ -21,7 +21,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION = "0005"  # of the newest migration
+VERSION = "0007"  # of the newest migration
 
 metadata = MetaData()
 
@@ -51,6 +51,7 @@ models = Table(
     Column("fingerprint", String(64), nullable=False, index=True),
     Column("graph", String(64), nullable=False, index=True),
     Column("checksum", String(64), nullable=False),
+    Column("program", String(64), nullable=False),
     Column("parent", String(16), nullable=False, index=True),
     Column("more_parents", JSON, nullable=False),
     Column("similarity", Double),
@@ -64,6 +65,8 @@ models = Table(
     Column("reason", Text, nullable=False),
     Column("twin", String(16), nullable=False, index=True),
     Column("twin_similarity", Double, nullable=False),
+    # Of the fields that `seals` names, so that a bit that flips on the disk is noticed.
+    Column("seal", String(40), nullable=False),
     # The clock's value when the record last appeared in, or left, what can be searched.
     Column("changed", BigInteger, nullable=False, index=True),
     Index("models_peers", "task", "data", "state"),
@@ -94,6 +97,7 @@ graphs = Table(
     Column("digest", String(64), primary_key=True),
     Column("graph", LargeBinary, nullable=False),  # JSON, compressed with zlib
     Column("prepared", LargeBinary, nullable=False),
+    Column("seal", String(40), nullable=False),  # of what was prepared; the digest is that of the graph
 )
 
 events = Table(

@@ -9,13 +9,15 @@ A package adds a scheme by an entry point of the group `modelkeeper.stores` (see
 function that takes the whole URL and gives a `Store`, or the path of a folder.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from obstore.store import MemoryStore, from_url
 
+from modelkeeper.errors import ZooUnusable
 from modelkeeper.plugins import Registry
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ class Store(Protocol):
         """Delete objects; one that is not there is no error."""
 
 
+T = TypeVar("T")
+_used_in = 0  # the process, or one that it was forked from, that uses a store of obstore
 Opener = Callable[[str], Store | Path]
 
 
@@ -76,11 +80,27 @@ def open_store(url: str) -> Store | Path:
     """
     scheme = url.partition("://")[0] if "://" in url else "file"
     if scheme not in STORES:
-        return from_url(url, retry_config=_RETRIES)
+        return _unforked(url, from_url(url, retry_config=_RETRIES))
     opener = STORES.get(scheme)
-    store = opener(url) if callable(opener) else opener
+    store = _unforked(url, opener(url) if callable(opener) else opener)
     if not isinstance(store, Store | Path):
         raise STORES.broken(scheme, f"{type(store).__name__} is no Store")
+    return store
+
+
+def _unforked(url: str, store: T) -> T:
+    """The same store. One of obstore has threads, which are gone after a fork: calls would never return.
+
+    Raises:
+        ZooUnusable: Such a store was used in the process that forked this one.
+    """
+    global _used_in
+    if type(store).__module__.startswith("obstore"):
+        if _used_in not in (0, os.getpid()):
+            problem = "an object store cannot be used in a process that was forked from one that used it"
+            advice = "Start workers with `spawn` or `forkserver`, or let the process that forks do this."
+            raise ZooUnusable(url, problem, advice)
+        _used_in = os.getpid()
     return store
 
 

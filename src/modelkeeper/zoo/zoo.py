@@ -2,34 +2,40 @@
 
     zoo = Zoo(settings)
     zoo.register(graph, registration, tensors, owner)     acknowledged means durable
-    zoo.weights(record)                                   the tensors of a model, checked once
-    zoo.remove(record), zoo.make_room()
+    zoo.remove(record), zoo.make_room()                   and all that `ZooReader` answers
 
 Registering writes the model's folder first (`incoming`), then its record in one transaction. A process that
 dies in between leaves a folder that no record names, which `gc` sweeps. Removing goes the other way round:
 first the record says so, then the files go.
 """
 
+import contextlib
 import logging
-import threading
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.errors import CorruptWeights, InvalidMeta, ModelKeeperError, ModelRefused
+from modelkeeper.errors import (
+    DiskFull,
+    InvalidMeta,
+    ModelKeeperError,
+    ModelRefused,
+    ZooUnusable,
+)
 from modelkeeper.graph import Graph
 from modelkeeper.policy.admission import Admission, admit
 from modelkeeper.policy.quality import Metric
 from modelkeeper.policy.retention import DAY, retain
-from modelkeeper.settings import Settings, Verdict
-from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.settings import Verdict
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
     EVICTED,
+    KEPT,
     PINNED,
     REFUSED,
     REGISTERED,
@@ -43,20 +49,19 @@ from modelkeeper.zoo.records import (
     Registration,
     is_id,
 )
-from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.valuation import better_twins, items
+from modelkeeper.zoo.zoo_reader import ZooReader
 
 if TYPE_CHECKING:
-    from modelkeeper.matching import Index, Prepared
-    from modelkeeper.weights import Array, Weights
-    from modelkeeper.zoo.blobs import Blobs
+    from modelkeeper.matching import Prepared
+    from modelkeeper.weights import Array
     from modelkeeper.zoo.incoming import Incoming
-    from modelkeeper.zoo.index_sync import Follower
     from modelkeeper.zoo.staged import Staged
 
 MAX_PROGRAM = 8 * 2**20  # bytes
 NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
+T = TypeVar("T")
 _log = logging.getLogger("modelkeeper")
 
 
@@ -76,58 +81,8 @@ class Registered(Struct, frozen=True):
         }
 
 
-class Zoo:
-    """Catalog, blobs and index of one zoo. Safe to use from several threads and processes."""
-
-    def __init__(self, settings: Settings) -> None:
-        """Open a zoo; a new home is made."""
-        self.settings = settings
-        if not settings.in_memory and not settings.catalog:
-            try:
-                settings.folder.mkdir(parents=True, exist_ok=True)
-            except OSError as problem:
-                advice = "Choose another folder, or make this one yours."
-                text = problem.strerror or str(problem)
-                raise zoo_unusable(str(settings.folder), text, advice, problem) from problem
-        self.catalog = Catalog(settings.catalog_url)
-        self._opening = threading.Lock()
-        self._blobs: Blobs | None = None
-        self._follower: Follower | None = None
-        self._verified: set[str] = set()
-        self._verifying = threading.Lock()
-
-    def close(self) -> None:
-        """Let go of the database."""
-        if self._follower is not None:
-            self._follower.close()
-        self.catalog.close()
-
-    # Whoever only counts or lists models needs neither blobs nor index, and should not wait for them.
-
-    @property
-    def blobs(self) -> "Blobs":
-        """The files of the models."""
-        from modelkeeper.zoo.blobs import Blobs
-
-        with self._opening:
-            if self._blobs is None:
-                self._blobs = Blobs(self.settings.blobs_url)
-            return self._blobs
-
-    @property
-    def follower(self) -> "Follower":
-        """What keeps the search index in step with the catalog."""
-        from modelkeeper.zoo.index_sync import Follower
-
-        with self._opening:
-            if self._follower is None:
-                folder = None if self.settings.in_memory else self.settings.folder / "index"
-                self._follower = Follower(self.catalog, folder, self.settings.threads)
-            return self._follower
-
-    def index(self) -> "Index":
-        """The search index, with all that any process has registered up to now."""
-        return self.follower.index()
+class Zoo(ZooReader):
+    """One zoo, to be read and written. Safe to use from several threads and processes."""
 
     # -- coming ---------------------------------------------------------------------------------
 
@@ -158,6 +113,8 @@ class Zoo:
 
         if model_id and not is_id(model_id):
             raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+        self.catalog.database.expect_writable()
+        self.reserve.keep()
         if len(program) > MAX_PROGRAM:
             raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
@@ -241,36 +198,11 @@ class Zoo:
 
     # -- staying --------------------------------------------------------------------------------
 
-    def weights(self, record: Record) -> "Weights":
-        """The tensors of a model. Its checksum is compared the first time that this process reads it.
-
-        A local file that another process has compared lately is not read again for that (see `verified`).
-
-        Raises:
-            CorruptWeights: The file is missing, or is not what was registered.
-        """
-        weights = self.blobs.weights(record.folder, record.bytes)
-        if record.id not in self._verified:
-            with self._verifying:
-                if record.id not in self._verified and not self.blobs.intact(record.folder, record.checksum):
-                    raise CorruptWeights(record.id, "its checksum is not that of what was registered")
-            self._verified.add(record.id)
-        return weights
-
-    def program(self, record: Record) -> bytes | None:
-        """The program that a model was registered with, or None. Its front end checks it before it runs."""
-        from modelkeeper.zoo.blobs import PROGRAM
-
-        try:
-            return self.blobs.read(f"{record.folder}/{PROGRAM}")
-        except FileNotFoundError:
-            return None
-
     def pin(self, record: Record, pinned: bool, user: str = "") -> None:
         """Keep a model whatever it is worth, or no longer."""
         action = PINNED if pinned else UNPINNED
         event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
-        self.catalog.update(record.id, event, pinned=pinned)
+        self.freeing(lambda: self.catalog.update(record.id, event, pinned=pinned))
 
     # -- going ----------------------------------------------------------------------------------
 
@@ -278,10 +210,37 @@ class Zoo:
         self, record: Record, reason: str = "removed by hand", user: str = "", state: str = REMOVED
     ) -> bool:
         """Take a model out of the zoo; its record stays, for those who descend from it. Was it there?"""
-        gone = self.catalog.retire({record.id: reason}, state, user)
+
+        def retire() -> list[Record]:
+            return self.catalog.retire({record.id: reason}, state, user)
+
+        try:
+            gone = self.freeing(retire)
+        except DiskFull:  # there is no room to say it: first the files, then
+            if record.state not in KEPT:
+                raise
+            self.blobs.delete(record.folder)
+            gone = retire()
         for retired in gone:
             self.blobs.delete(retired.folder)
+        self.reserve.keep()
         return bool(gone)
+
+    def freeing(self, act: Callable[[], T]) -> T:
+        """Do what makes room, on a full disk by giving up what is there for that, or can be made again."""
+        for give_up in (self.reserve.give_up, self._drop_derived):
+            try:
+                return act()
+            except ZooUnusable as problem:
+                if not isinstance(problem, DiskFull) and not self.reserve.short:
+                    raise
+                give_up()
+        return act()
+
+    def _drop_derived(self) -> None:
+        self.follower.drop_saved()
+        with contextlib.suppress(ZooUnusable):
+            self.catalog.database.truncate_log()
 
     def make_room(self) -> tuple[str, ...]:
         """Evict what is worth least if the zoo is over its capacity. Which models went?"""
@@ -294,7 +253,7 @@ class Zoo:
             records = self.catalog.find(Filter(states=STORED))
             chosen = retain(items(records, time.time()), capacity, half_life=self.settings.half_life * DAY)
             reasons = {eviction.id: eviction.reason for eviction in chosen.evicted}
-            retired = self.catalog.retire(reasons, EVICTED, clock=clock)
+            retired = self.freeing(partial(self.catalog.retire, reasons, EVICTED, clock=clock))
             if retired is not None:
                 for record in retired:
                     self.blobs.delete(record.folder)

@@ -8,12 +8,16 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 
-def upgrade(connection: Connection) -> None:
-    """Apply the migrations that are missing, inside the transaction at hand."""
+def upgrade(connection: Connection, revision: str = "head") -> None:
+    """Apply the migrations that are missing, up to a revision, inside the transaction at hand."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)
+    if revision == "head":
+        from modelkeeper.zoo.rows import seal_all
+
+        seal_all(connection)

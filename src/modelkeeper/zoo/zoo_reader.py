@@ -1,0 +1,161 @@
+"""What is in a zoo? Its catalog, files and index, opened when they are needed, and the weights that it lends.
+
+    reader = ZooReader(settings)
+    reader.weights(record)                 the tensors of a model, checked once
+    reader.take_out(record, problem)       one whose weights are damaged, or cannot be read here
+
+Reading goes on where nothing can be written: what was to be recorded is then logged, and that is all.
+"""
+
+import hashlib
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from modelkeeper.errors import CorruptWeights, InvalidWeights, UnreadableWeights, ZooUnusable
+from modelkeeper.settings import Settings
+from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.forks import renew_after_fork
+from modelkeeper.zoo.records import DAMAGED, Event, Record
+from modelkeeper.zoo.reserve import Reserve
+from modelkeeper.zoo.unusable import zoo_unusable
+
+if TYPE_CHECKING:
+    from modelkeeper.matching import Index
+    from modelkeeper.weights import Weights
+    from modelkeeper.zoo.blobs import Blobs
+    from modelkeeper.zoo.index_sync import Follower
+
+ASIDE = 300.0  # seconds for which a model that could not be read is not tried again
+_log = logging.getLogger("modelkeeper")
+
+
+class ZooReader:
+    """Catalog, blobs and index of one zoo. Safe to use from several threads and processes."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Open a zoo; a new home is made."""
+        self.settings = settings
+        if not settings.in_memory and not settings.catalog:
+            try:
+                settings.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as problem:
+                advice = "Choose another folder, or make this one yours."
+                text = problem.strerror or str(problem)
+                raise zoo_unusable(str(settings.folder), text, advice, problem) from problem
+        self.catalog = Catalog(settings.catalog_place)
+        self._opening = threading.Lock()
+        self._blobs: Blobs | None = None
+        self._follower: Follower | None = None
+        self._verified: set[str] = set()
+        self._verifying = threading.Lock()
+        self._aside: dict[int, float] = {}  # keys of models that cannot be read here, and until when
+        self._unrecorded = False  # did the last loan go unrecorded?
+        local = not settings.in_memory and not settings.catalog
+        self.reserve = Reserve(settings.folder if local else None)
+        renew_after_fork(self, ZooReader._renew)
+
+    def _renew(self) -> None:
+        """In a forked child: threads that are not here may have held the locks, or been at the index."""
+        self._opening, self._verifying = threading.Lock(), threading.Lock()
+        self._blobs = self._follower = None
+
+    def close(self) -> None:
+        """Let go of the database."""
+        if self._follower is not None:
+            self._follower.close()
+        self.catalog.close()
+
+    # Whoever only counts or lists models needs neither blobs nor index, and should not wait for them.
+
+    @property
+    def blobs(self) -> "Blobs":
+        """The files of the models."""
+        from modelkeeper.zoo.blobs import Blobs
+
+        with self._opening:
+            if self._blobs is None:
+                self._blobs = Blobs(self.settings.blobs_url)
+            return self._blobs
+
+    @property
+    def follower(self) -> "Follower":
+        """What keeps the search index in step with the catalog."""
+        from modelkeeper.zoo.index_sync import Follower
+
+        with self._opening:
+            if self._follower is None:
+                folder = None if self.settings.in_memory else self.settings.folder / "index"
+                self._follower = Follower(self.catalog, folder, self.settings.threads)
+            return self._follower
+
+    def index(self) -> "Index":
+        """The search index, with all that any process has registered up to now."""
+        return self.follower.index()
+
+    # -- lending ---------------------------------------------------------------------------------
+
+    def weights(self, record: Record) -> "Weights":
+        """The tensors of a model. Its checksum is compared the first time that this process reads it.
+
+        A local file that another process has compared lately is not read again for that (see `verified`).
+
+        Raises:
+            CorruptWeights: The file is missing, or is not what was registered.
+            UnreadableWeights: The file cannot be read here.
+        """
+        weights = self.blobs.weights(record.folder, record.bytes)
+        if record.id not in self._verified:
+            with self._verifying:
+                if record.id not in self._verified and not self.blobs.intact(record.folder, record.checksum):
+                    raise CorruptWeights(record.id, "its checksum is not that of what was registered")
+            self._verified.add(record.id)
+        return weights
+
+    def take_out(self, record: Record, problem: CorruptWeights | InvalidWeights | UnreadableWeights) -> None:
+        """Lend a model no more: one that is damaged to nobody, one that cannot be read here not from here.
+
+        Whoever may not write to the zoo, or not now, leaves it to others to say that a model is damaged.
+        """
+        self._aside[record.key] = time.monotonic() + ASIDE
+        if isinstance(problem, UnreadableWeights):
+            _log.warning("passed over for %g s: %s", ASIDE, problem)
+            return
+        try:
+            self.catalog.retire({record.id: str(problem)}, DAMAGED)
+        except ZooUnusable as unsaid:
+            _log.warning("%s is damaged (%s), which could not be recorded: %s", record.id, problem, unsaid)
+
+    def set_aside(self) -> list[int]:
+        """The keys of models that lately could not be read here."""
+        now = time.monotonic()
+        for key in [key for key, end in self._aside.items() if end <= now]:
+            self._aside.pop(key, None)
+        return list(self._aside)
+
+    def lent(self, model: str, event: Event) -> None:
+        """Count that a model lent its weights; where nothing can be written, it lends all the same."""
+        try:
+            self.catalog.lent(model, event.at, event)
+            self._unrecorded = False
+        except ZooUnusable as problem:
+            if not self._unrecorded:
+                _log.warning("loans are not recorded: %s", problem)
+            self._unrecorded = True
+
+    def program(self, record: Record) -> bytes | None:
+        """The program that a model was registered with, or None. Its front end checks it before it runs."""
+        from modelkeeper.zoo.blobs import PROGRAM
+
+        try:
+            program = self.blobs.read(f"{record.folder}/{PROGRAM}")
+        except FileNotFoundError:
+            return None
+        except ZooUnusable as problem:  # it is lent without calibrating
+            _log.warning("the program of %s: %s", record.id, problem)
+            return None
+        if record.program not in ("", hashlib.sha256(program).hexdigest()):
+            _log.warning("the program of %s is not what was registered, and is not used", record.id)
+            return None
+        return program
