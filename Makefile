@@ -24,6 +24,8 @@ HUB := keras==3.15.1 keras-hub==0.32.0
 
 # The project is built without build isolation, so that the tools that build it are pinned as well.
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
+# What of the dependencies comes as source alone (promise, which wandb asks for) is built by setuptools, with this.
+SOURCE_TOOLS := wheel==0.48.0
 # Writes down the hashes of what a service runs on.
 UV := uv==0.13.8
 # What a container installs: modelkeeper with these, and with the tools that build it.
@@ -170,7 +172,7 @@ starts-why: $(READY) ## why did jobs of the evaluation before start cold, or slo
 
 constraints: ## pin anew: the newest of everything that pyproject.toml allows, with the hashes of what is deployed
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins
-	$(call PIP,build/pins) '$(TORCH)' $(BUILD_TOOLS)
+	$(call PIP,build/pins) '$(TORCH)' $(BUILD_TOOLS) $(SOURCE_TOOLS)
 	$(call PIP,build/pins) '$(TORCH)' --no-build-isolation '.[$(EXTRAS),$(KERAS_EXTRAS)]'
 	$(call PIP,build/pins) --no-deps '$(PYTORCHCV)'
 	@{ sed '/^#/!d' constraints.txt; \
@@ -200,7 +202,7 @@ $(READY): $(DECIDES)
 	echo "Setting up $(VENV) with $$python: a few minutes the first time."; \
 	"$$python" -m venv $(VENV)
 	@echo "  the tools that build the native module"
-	@$(call PIP,$(VENV)) -c constraints.txt $(BUILD_TOOLS)
+	@$(call PIP,$(VENV)) -c constraints.txt $(BUILD_TOOLS) $(SOURCE_TOOLS)
 	@echo "  modelkeeper and what it needs"
 	@$(call PROJECT,$(VENV),$(EXTRAS))
 	@echo "  architectures to test on"
