@@ -143,6 +143,12 @@ trained: $(READY) ## transfer weights that others have trained, and compare what
 programs: $(READY) ## can real models be run without their code? compared with torch.export
 	$(BIN)/python -m benchmarks.programs $(ARGS)
 
+fuzz: $(READY) ## hostile programs, graphs, files, requests, replies: 100,000 each; goes on where it was stopped
+	$(BIN)/python -m benchmarks.fuzz $(ARGS)
+
+sandbox: $(READY) ## what running programs in a process apart costs of a calibration
+	$(BIN)/python -m benchmarks.sandbox $(ARGS)
+
 side-by-side: $(READY) ## what two parents in one child bring, in training; goes on where it was stopped: half an hour
 	$(BIN)/python -m benchmarks.side_by_side $(ARGS)
 	$(BIN)/python -m benchmarks.side_by_side_language

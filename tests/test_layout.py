@@ -42,6 +42,7 @@ SUITES = {
     "test_evaluation.py": "is the evaluation under benchmarks/training fair, and can it be resumed?",
     "test_exports.py": "what may users import?",
     "test_extending.py": "can each part that CONTRIBUTING names be added as it says?",
+    "test_fuzz.py": "what do hostile programs, graphs, files, requests and replies do to who takes them?",
     "test_layout.py": "do tests lie where what they test lies?",
     "transform/test_law.py": "does a larger child compute what its parent computes, in every family?",
     "warmstart/test_hostile_parents.py": "what can the program of somebody's model do to a training?",
