@@ -1,4 +1,4 @@
-"""A full disk: what is there can be read without a free byte, and room can be made with the zoo's own tools."""
+"""A full disk: what is there is read without a free byte, and room can be made with the zoo's own tools."""
 
 import shutil
 from collections.abc import Iterator
