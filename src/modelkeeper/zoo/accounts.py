@@ -146,7 +146,7 @@ class Accounts:
         """End a membership. Was there one?"""
         named = (projects, members.c.project, project), (users, members.c.user, user)
         membership = sa.and_(
-            *(column == sa.select(table.c.id).where(table.c.name == name) for table, column, name in named)
+            *(column.in_(sa.select(table.c.id).where(table.c.name == name)) for table, column, name in named)
         )
         with self._database.writing() as connection:
             return connection.execute(members.delete().where(membership)).rowcount > 0
