@@ -236,8 +236,8 @@ def test_who_may_see_a_parent(client: ModelKeeperClient) -> None:
     graph = describe(net())
     assert isinstance(client.coordinator, LocalCoordinator)
     for record in client.coordinator.models():
-        ids = {"owner_id": "ann", "project_id": record.project}  # as a service notes them
-        client.coordinator.zoo.catalog.update(record.id, **ids)
+        as_in_a_service = client.coordinator.zoo.catalog.update
+        as_in_a_service(record.id, owner_id="ann", project_id=record.project)
     for viewer, expected in (
         (None, "private"),
         (Viewer("ann"), "private"),

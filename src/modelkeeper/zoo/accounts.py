@@ -201,7 +201,8 @@ class Accounts:
             if row is None or not valid or (row["expires"] is not None and row["expires"] <= time.time()):
                 return None
             user = User(**{name: row[name] for name in User.__struct_fields__})
-            belongs = {name: key for name, key in connection.execute(joined.where(members.c.user == user.id))}
+            rows = connection.execute(joined.where(members.c.user == user.id))
+            belongs = {str(project): str(identity) for project, identity in rows}
         return Holder(user=user, scope=row["scope"], projects=belongs)
 
     def _id(self, table: sa.Table, what: str, name: str) -> str:
