@@ -51,7 +51,7 @@ class Service:
         self.bodies = BodyRoom(settings.body_memory)
         self.metrics = Metrics(coordinator)
         self.uploads = UploadStore(coordinator.upload_folder(), self.turns.taken)
-        self.loans = Loans(coordinator)
+        self.loans = Loans(coordinator, settings.query_time)
 
     async def read(self, who: Holder, work: Callable[[], T]) -> T:
         """What takes no matching, in a thread, when it is its user's turn."""
