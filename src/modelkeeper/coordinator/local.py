@@ -189,7 +189,7 @@ class LocalCoordinator:
 
     def _lent(self, answer: Answer, viewer: Viewer | None) -> None:
         """Count for each parent that it lent its weights, and write it into the log."""
-        now, user = time.time(), viewer.user if viewer else ""
+        now, user = time.time(), viewer.name if viewer else ""
         for parent in answer.parents:
             detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
             event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
@@ -206,6 +206,8 @@ class LocalCoordinator:
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        owner_id: str = "",
+        project_id: str = "",
     ) -> Registered:
         """Take a trained model into the zoo: see `Zoo.register`.
 
@@ -216,7 +218,8 @@ class LocalCoordinator:
             named = (name if is_id(name) else self.show(name).id for name in registration.parents)
             first, *more = dict.fromkeys(named)
             registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
-        return self.zoo.register(graph, registration, tensors, owner, model_id, program)
+        ids = {"owner_id": owner_id, "project_id": project_id}
+        return self.zoo.register(graph, registration, tensors, owner, model_id, program, **ids)
 
     def models(
         self,
@@ -319,9 +322,9 @@ class LocalCoordinator:
         """Records by id, in whatever state; ids of which there is none are left out."""
         return self.zoo.catalog.with_ids(ids, viewer)
 
-    def kept_by(self, owner: str) -> tuple[int, int]:
-        """How many models a user keeps, and how many bytes of weights."""
-        return self.zoo.catalog.kept_by(owner)
+    def kept_by(self, owner_id: str) -> tuple[int, int]:
+        """How many models a user keeps, by their id, and how many bytes of weights."""
+        return self.zoo.catalog.kept_by(owner_id)
 
     def graph_bytes(self, record: Record) -> bytes:
         """The graph of a model as JSON, as it was registered."""

@@ -61,7 +61,7 @@ class Service:
 
     def announce(self, request: UploadRequest, holder: Holder) -> UploadState:
         """Begin, or go on with, sending a model."""
-        owner = self.owner(request, holder)
+        owner = holder.user.id if self.settings.auth else request.owner[:200]
         if not is_id(request.id):
             raise InvalidMeta("id", repr(request.id[:80]), "give 16 hexadecimal digits")
         done = self._registered(request.id, owner, holder)
@@ -80,7 +80,7 @@ class Service:
         if len(request.program) > MAX_PROGRAM:
             advice = f"at most {MAX_PROGRAM:,}"
             raise InvalidMeta("the program", f"{len(request.program):,} bytes long", advice)
-        offset = self.uploads.begin(owner, request, partial(self._check_quota, owner, holder))
+        offset = self.uploads.begin(owner, request, partial(self._check_quota, holder))
         return UploadState(id=request.id, offset=offset, size=request.size)
 
     def complete(self, identity: str, holder: Holder) -> UploadState:
@@ -99,11 +99,18 @@ class Service:
             self.uploads.forget(identity)
             raise CorruptWeights(identity, "what has arrived has another checksum than what was announced")
         registration = self._registration(request, holder)
-        self._check_quota(announced.owner, holder, [Reserved(identity, announced.owner, request.size)])
+        self._check_quota(holder, [Reserved(identity, announced.owner, request.size)])
         graph = read_graph(bytes(request.graph))
         try:
             done = self.coordinator.register(
-                graph, registration, staged, owner=announced.owner, model_id=identity, program=request.program
+                graph,
+                registration,
+                staged,
+                owner=holder.user.name if self.settings.auth else announced.owner,
+                model_id=identity,
+                program=request.program,
+                owner_id=holder.user.id,
+                project_id=self._project_id(registration.project, holder),
             )
         except (InvalidWeights, ModelRefused):
             self.uploads.forget(identity)  # sending it again would not help
@@ -126,7 +133,7 @@ class Service:
         if not is_id(identity):
             raise InvalidMeta("id", repr(identity[:80]), "give 16 hexadecimal digits")
         record = self.coordinator.show(identity, holder.viewer)
-        if not holder.may(ADMIN) and record.owner != holder.user.name:
+        if not holder.may(ADMIN) and record.owner_id != holder.user.id:
             raise NotAllowed(f"model {record.id} belongs to {record.owner}", "Ask them, or an administrator.")
         return record
 
@@ -135,19 +142,15 @@ class Service:
         record = self.owned(identity, holder)
         return self.coordinator.pin(record.id, pinned, user=holder.user.name, viewer=holder.viewer)
 
-    def owner(self, request: UploadRequest, holder: Holder) -> str:
-        """In whose name a model is registered: where there are users, nobody else's."""
-        return holder.user.name if self.settings.auth else request.owner[:200]
-
     def named(self, holder: Holder) -> str | None:
         """Whose uploads the holder may see; None: where there are no users, everyone's."""
-        return holder.user.name if self.settings.auth else None
+        return holder.user.id if self.settings.auth else None
 
     def _registered(self, identity: str, owner: str | None, holder: Holder) -> Registered | None:
         record = self.coordinator.known([identity]).get(identity)
         if record is None:
             return None
-        if owner not in (None, record.owner):
+        if self.settings.auth and owner != record.owner_id:
             raise NotAllowed(f"the id {identity} is taken", "Choose another.")
         record = self.coordinator.show(identity, holder.viewer)
         return Registered(record, Admission("admitted", "it is registered already"))
@@ -177,11 +180,20 @@ class Service:
             )
         return registration
 
-    def _check_quota(self, owner: str, holder: Holder, sending: Sequence[Reserved]) -> None:
+    def _project_id(self, project: str, holder: Holder) -> str:
+        """The id of a project; administrators may name any."""
+        if not project or not self.settings.auth:
+            return ""
+        identity = holder.projects.get(project) or self.accounts.project_id(project)
+        if not identity:
+            raise InvalidMeta("project", repr(project), "there is none of this name")
+        return identity
+
+    def _check_quota(self, holder: Holder, sending: Sequence[Reserved]) -> None:
         """May a user have all of these under way, beside what they keep?"""
         if not self.settings.auth:
             return
-        count, kept = self.coordinator.kept_by(owner)
+        count, kept = self.coordinator.kept_by(holder.user.id)
         arrived = self.coordinator.known([upload.id for upload in sending])
         sizes = [upload.bytes for upload in sending if upload.id not in arrived]  # the others are kept
         most = _first(holder.user.models, self.settings.quota_models)

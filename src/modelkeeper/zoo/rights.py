@@ -9,6 +9,7 @@ g+rwxs`): the group may then read and write what lies in it. What the umask says
 """
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
@@ -20,7 +21,11 @@ def make_home(path: Path) -> None:
     """Make a folder, and those above it, for its owner alone; one that is there stays as it is."""
     for folder in (*reversed(path.parents), path):
         if not folder.is_dir():
-            folder.mkdir(mode=OWNER, exist_ok=True)
+            try:
+                folder.mkdir(mode=OWNER)
+            except FileExistsError:
+                if not folder.is_dir():  # another process may have made it meanwhile, but this is a file
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
 
 
 def make_folder(path: Path, *, exist_ok: bool = False) -> None:
