@@ -291,7 +291,7 @@ def test_users_and_projects_come_and_go(keeper: Team) -> None:
     accounts.join("vision", "ada")
     accounts.join("vision", "ada")
     assert accounts.projects() == {"vision": ("ada",)}
-    assert accounts.holder(token).projects == ("vision",)  # type: ignore[union-attr]
+    assert list(accounts.holder(token).projects) == ["vision"]  # type: ignore[union-attr]
     assert accounts.leave("vision", "ada")
     assert accounts.remove_project("vision")
     assert not accounts.remove_project("vision")

@@ -146,7 +146,7 @@ class Accounts:
         """End a membership. Was there one?"""
         named = (projects, members.c.project, project), (users, members.c.user, user)
         membership = sa.and_(
-            *(column == sa.select(table.c.id).where(table.c.name == name) for table, column, name in named)
+            *(column.in_(sa.select(table.c.id).where(table.c.name == name)) for table, column, name in named)
         )
         with self._database.writing() as connection:
             return connection.execute(members.delete().where(membership)).rowcount > 0
@@ -201,7 +201,8 @@ class Accounts:
             if row is None or not valid or (row["expires"] is not None and row["expires"] <= time.time()):
                 return None
             user = User(**{name: row[name] for name in User.__struct_fields__})
-            belongs = {name: key for name, key in connection.execute(joined.where(members.c.user == user.id))}
+            rows = connection.execute(joined.where(members.c.user == user.id))
+            belongs = {str(project): str(identity) for project, identity in rows}
         return Holder(user=user, scope=row["scope"], projects=belongs)
 
     def _id(self, table: sa.Table, what: str, name: str) -> str:
