@@ -17,6 +17,8 @@ ORDER = (
     "errors",
     "text",
     "faults",
+    "patience",
+    "lasting",
     "plugins",
     "settings",
     "_native",
@@ -89,7 +91,7 @@ def listed(problem: str, items: list[str]) -> str:
 
 def test_a_module_imports_only_what_comes_before_it() -> None:
     strays = []
-    for path in sorted(PACKAGE.rglob("*.py*")):
+    for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi"))):
         here = path.relative_to(PACKAGE).parts[0].partition(".")[0]
         if here not in ("__init__", "__pycache__"):
             rooms = {name.split(".")[1] for name in names_in(path) if name.startswith("modelkeeper.")}

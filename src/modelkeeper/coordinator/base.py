@@ -199,12 +199,14 @@ class ServedCoordinator(Coordinator, Protocol):
         viewer: "Viewer | None" = None,
         *,
         plan: "Decisions | None" = None,
+        seconds: float = math.inf,
     ) -> ServedLoan:
         """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
-        With the plan that `query` made for just these, none is made.
+        With the plan that `query` made for just these, none is made; else one within so many seconds.
 
         Raises:
+            TooLongToPlan: That was not enough.
             UnknownModel: One of them is not there, or not any more.
             CorruptWeights: The file of one is damaged.
         """
@@ -218,8 +220,13 @@ class ServedCoordinator(Coordinator, Protocol):
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        owner_id: str = "",
+        project_id: str = "",
     ) -> "Registered":
-        """Take a trained model into the zoo, also from a file that lies in the upload folder."""
+        """Take a trained model into the zoo, also from a file that lies in the upload folder.
+
+        Whose it is, and of which project, the ids say; names are labels.
+        """
 
     def show(self, name: str, viewer: "Viewer | None" = None) -> Record:
         """One record, as `Coordinator.show`."""
@@ -251,8 +258,8 @@ class ServedCoordinator(Coordinator, Protocol):
     def known(self, ids: Collection[str], viewer: "Viewer | None" = None) -> dict[str, Record]:
         """Records by id, in whatever state; ids of which there is none are left out."""
 
-    def kept_by(self, owner: str) -> tuple[int, int]:
-        """How many models a user keeps, and how many bytes of weights."""
+    def kept_by(self, owner_id: str) -> tuple[int, int]:
+        """How many models a user keeps, by their id, and how many bytes of weights."""
 
     def graph_bytes(self, record: Record) -> bytes:
         """The graph of a model as JSON, as it was registered."""

@@ -22,8 +22,15 @@ import msgspec
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
-from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel, UnreadableWeights
+from modelkeeper.errors import (
+    CorruptWeights,
+    InvalidWeights,
+    TooLongToPlan,
+    UnknownModel,
+    UnreadableWeights,
+)
 from modelkeeper.graph import Graph
+from modelkeeper.patience import OutOfPatience, waiting
 from modelkeeper.settings import Settings
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer, Parent
@@ -83,7 +90,7 @@ class LocalCoordinator:
             viewer: Whose eyes it is seen with. Default: everything is seen.
             dry_run: Do not count the parent as used.
             runners_up: Look for more candidates than the choice needs, to explain it.
-            seconds: After so many a search ends with what it has found; the answer then says so.
+            seconds: After so many it ends with what it has found and planned; the answer then says so.
         """
         from modelkeeper.coordinator.candidates import Request
         from modelkeeper.coordinator.search import Clock, Search
@@ -98,8 +105,7 @@ class LocalCoordinator:
         warnings: list[str] = []
         for _ in range(ATTEMPTS):
             pool = search.find()
-            choice = search.choose(pool)
-            lenders = search.lenders(pool, choice)
+            choice, lenders = search.settle(pool, search.choose(pool))
             if lenders is None:
                 break
             parents = [pool.records[candidate.id] for candidate in lenders.candidates]
@@ -135,12 +141,14 @@ class LocalCoordinator:
         viewer: Viewer | None = None,
         *,
         plan: "Decisions | None" = None,
+        seconds: float = math.inf,
     ) -> LocalLoan:
         """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
-        With the plan that `query` made for just these, none is made.
+        With the plan that `query` made for just these, none is made; else one within so many seconds.
 
         Raises:
+            TooLongToPlan: That was not enough.
             UnknownModel: One of them is not there, or not any more.
             CorruptWeights: The file of one is damaged.
         """
@@ -148,7 +156,13 @@ class LocalCoordinator:
         for record in records:
             if record.state != ACTIVE:
                 raise UnknownModel(record.id)
-        return self._loan_of(records, graph, query, plan)
+        until = time.monotonic() + seconds
+        try:
+            with waiting(lambda: time.monotonic() > until):
+                return self._loan_of(records, graph, query, plan)
+        except OutOfPatience:
+            names = enumeration([record.name for record in records])
+            raise TooLongToPlan(names, f"{seconds:g}") from None
 
     def _loan_of(
         self, records: Sequence[Record], graph: Graph, query: "Query", plan: "Decisions | None"
@@ -175,7 +189,7 @@ class LocalCoordinator:
 
     def _lent(self, answer: Answer, viewer: Viewer | None) -> None:
         """Count for each parent that it lent its weights, and write it into the log."""
-        now, user = time.time(), viewer.user if viewer else ""
+        now, user = time.time(), viewer.name if viewer else ""
         for parent in answer.parents:
             detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
             event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
@@ -192,6 +206,8 @@ class LocalCoordinator:
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        owner_id: str = "",
+        project_id: str = "",
     ) -> Registered:
         """Take a trained model into the zoo: see `Zoo.register`.
 
@@ -202,7 +218,8 @@ class LocalCoordinator:
             named = (name if is_id(name) else self.show(name).id for name in registration.parents)
             first, *more = dict.fromkeys(named)
             registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
-        return self.zoo.register(graph, registration, tensors, owner, model_id, program)
+        ids = {"owner_id": owner_id, "project_id": project_id}
+        return self.zoo.register(graph, registration, tensors, owner, model_id, program, **ids)
 
     def models(
         self,
@@ -305,9 +322,9 @@ class LocalCoordinator:
         """Records by id, in whatever state; ids of which there is none are left out."""
         return self.zoo.catalog.with_ids(ids, viewer)
 
-    def kept_by(self, owner: str) -> tuple[int, int]:
-        """How many models a user keeps, and how many bytes of weights."""
-        return self.zoo.catalog.kept_by(owner)
+    def kept_by(self, owner_id: str) -> tuple[int, int]:
+        """How many models a user keeps, by their id, and how many bytes of weights."""
+        return self.zoo.catalog.kept_by(owner_id)
 
     def graph_bytes(self, record: Record) -> bytes:
         """The graph of a model as JSON, as it was registered."""

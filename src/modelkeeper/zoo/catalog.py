@@ -193,7 +193,8 @@ class Catalog(CatalogReader):
 
 def _of_run(record: Record) -> list[sa.ColumnElement[bool]]:
     """What is true of all versions of a record's run: nobody replaces the models of somebody else."""
-    return [models.c.run == record.run, models.c.owner == record.owner]
+    same_owner = models.c.owner_id == record.owner_id, models.c.owner == record.owner
+    return [models.c.run == record.run, *same_owner]
 
 
 def _replaces(record: Record) -> str:

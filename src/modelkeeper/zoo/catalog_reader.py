@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+MOST_GROUPS = 1_000  # tasks and data sets that are counted one by one: anybody may invent one
 NEWEST = 2_000  # models whose names are compared with one that is not there
 
 
@@ -283,12 +284,12 @@ class CatalogReader:
 
     # -- counts and events ----------------------------------------------------------------------
 
-    def kept_by(self, owner: str) -> tuple[int, int]:
-        """How many models a user keeps, and how many bytes of weights they have."""
+    def kept_by(self, owner_id: str) -> tuple[int, int]:
+        """How many models a user keeps, by their id, and how many bytes of weights they have."""
         total = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(models.c.bytes), 0))
         with self.database.reading() as connection:
             count, size = connection.execute(
-                total.where(models.c.owner == owner, models.c.state.in_(STORED))
+                total.where(models.c.owner_id == owner_id, models.c.state.in_(STORED))
             ).one()
         return int(count), int(size)
 
@@ -318,6 +319,7 @@ class CatalogReader:
                 .where(stored)
                 .group_by(models.c.task, models.c.data)
                 .order_by(sa.func.count().desc(), models.c.task, models.c.data)
+                .limit(MOST_GROUPS)
             )
             groups = [
                 {"task": task, "data": data, "models": number, "hits": int(used)}
@@ -349,7 +351,8 @@ class CatalogReader:
             chosen = chosen.where(events.c.action == action)
         if viewer is not None:
             seen = sa.select(models.c.id).where(*visible(viewer))
-            chosen = chosen.where((events.c.user == viewer.user) | events.c.model.in_(seen))
+            own = (events.c.user == viewer.name) & (events.c.at >= viewer.since) & (events.c.user != "")
+            chosen = chosen.where(own | events.c.model.in_(seen))
         with self.database.reading() as connection:
             rows = connection.execute(chosen.order_by(events.c.number.desc()).limit(limit))
             return [Event(**row) for row in rows.mappings()]

@@ -37,6 +37,8 @@ class Incoming:
     owner: str
     model_id: str = ""  # "": it gets one
     program: bytes = b""  # "": whoever starts from it cannot calibrate
+    owner_id: str = ""
+    project_id: str = ""
 
     @cached_property
     def graph_json(self) -> bytes:
@@ -63,7 +65,9 @@ class Incoming:
             id=self.model_id or new_id(),
             name=said.name,
             owner=self.owner,
+            owner_id=self.owner_id,
             project=said.project,
+            project_id=self.project_id,
             visibility=said.visibility,
             data=said.data,
             fold=said.fold,

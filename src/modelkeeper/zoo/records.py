@@ -42,8 +42,10 @@ class Record(Struct, frozen=True, kw_only=True):
     id: str
     key: int = 0  # the number that the index knows it by; given by the catalog
     name: str
-    owner: str
+    owner: str  # a name, for people
+    owner_id: str = ""  # who that is; "": a zoo without users
     project: str = ""
+    project_id: str = ""
     visibility: str = PUBLIC
     data: str = ""
     fold: str = ""  # of the data: the one that it was validated on, in a cross-validation
@@ -60,6 +62,11 @@ class Record(Struct, frozen=True, kw_only=True):
     graph: str  # digest of the graph's bytes
     checksum: str  # SHA-256 of model.safetensors
     program: str = ""  # SHA-256 of program.json; "": there is none, or nobody has noted it
+    evidence: str = ""  # SHA-256 of evidence.safetensors, held-out examples that anyone may check it on
+    signer: str = ""  # id of the key that signed it; "": nobody did
+    licence: str = ""  # what others may do with it, as an SPDX expression; "": nobody said
+    published: bool = False  # may other organisations have it?
+    origin: str = ""  # the zoo that it came from, if it was not registered here first
     parent: str = ""  # id of the model whose weights it started from
     more_parents: tuple[str, ...] = ()  # ids of those whose units lie beside that parent's, in order
     similarity: float | None = None  # to that parent
@@ -139,8 +146,10 @@ class Event(Struct, frozen=True, kw_only=True):
 class Viewer(Struct, frozen=True):
     """Who asks: sees public models, those of these projects, and the user's own. None sees all."""
 
-    user: str
+    user: str  # an id, as those of the projects
     projects: tuple[str, ...] = ()
+    name: str = ""  # as the log has it, since the user is there
+    since: float = 0.0
 
 
 class Filter(Struct, frozen=True, kw_only=True):

@@ -29,9 +29,11 @@ def visible(viewer: Viewer | None) -> list[sa.ColumnElement[bool]]:
     """What is true of the models that a viewer may see."""
     if viewer is None:
         return []
-    seen = (models.c.visibility == PUBLIC) | (models.c.owner == viewer.user)
+    seen = models.c.visibility == PUBLIC
+    if viewer.user:
+        seen |= models.c.owner_id == viewer.user
     if viewer.projects:
-        seen |= (models.c.visibility == PROJECT) & models.c.project.in_(viewer.projects)
+        seen |= (models.c.visibility == PROJECT) & models.c.project_id.in_(viewer.projects)
     return [seen]
 
 

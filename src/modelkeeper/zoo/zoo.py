@@ -31,6 +31,7 @@ from modelkeeper.policy.admission import Admission, admit
 from modelkeeper.policy.quality import Metric
 from modelkeeper.policy.retention import DAY, retain
 from modelkeeper.settings import Verdict
+from modelkeeper.zoo import bounds
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
@@ -94,14 +95,18 @@ class Zoo(ZooReader):
         owner: str,
         model_id: str = "",
         program: bytes = b"",
+        *,
+        owner_id: str = "",
+        project_id: str = "",
     ) -> Registered:
         """Take a model in. When this returns, the model is on the disk and can become a parent.
 
         With a `model_id` (16 hexadecimal digits) it may be sent again: the same weights with the same id
-        are registered once. With a `program` those who start from it can calibrate.
+        are registered once. With a `program` those who start from it can calibrate. Where there are users,
+        ids say whose it is.
 
         Raises:
-            InvalidMeta: `model_id` is no id, or the program is too long.
+            InvalidMeta: `model_id` is no id, or too much is said of it: see `bounds`.
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
             TooLargeToMatch: The graph has more layers than an alignment takes.
@@ -113,12 +118,26 @@ class Zoo(ZooReader):
 
         if model_id and not is_id(model_id):
             raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+        bounds.check(registration, owner, graph.framework)
+        if not all(map(is_id, registration.parents)):
+            raise InvalidMeta("parent", repr(registration.parents)[:80], "give ids of models")
         self.catalog.database.expect_writable()
         self.reserve.keep()
         if len(program) > MAX_PROGRAM:
             raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
-        incoming = Incoming(graph, prepare(graph), header, registration, tensors, owner, model_id, program)
+        incoming = Incoming(
+            graph,
+            prepare(graph),
+            header,
+            registration,
+            tensors,
+            owner,
+            model_id,
+            program,
+            owner_id=owner_id,
+            project_id=project_id,
+        )
         known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
         if known is not None:
             return _registered_before(known, incoming)
@@ -159,7 +178,7 @@ class Zoo(ZooReader):
             )
         if added.id != record.id:  # the training has ended since
             return added
-        _expect(added, record.owner, record.checksum)
+        _expect(added, (record.owner, record.owner_id), record.checksum)
         self._verified.add(added.id)
         for version in self.catalog.replaced_by(added):
             self.blobs.delete(version.folder)
@@ -268,14 +287,14 @@ def _registered_before(known: Record, incoming: "Incoming") -> Registered:
     Raises:
         ModelRefused: Another model has its id.
     """
-    _expect(known, incoming.owner, incoming.checksum())
+    _expect(known, (incoming.owner, incoming.owner_id), incoming.checksum())
     verdict: Verdict = "not_a_parent" if known.state == BARRED else "admitted"
     return Registered(known, Admission(verdict, known.reason or "it was registered before"))
 
 
-def _expect(record: Record, owner: str, checksum: str) -> None:
+def _expect(record: Record, owner: tuple[str, str], checksum: str) -> None:
     """A registration may come twice, but an id belongs to one model."""
-    if (record.owner, record.checksum) != (owner, checksum):
+    if (record.owner, record.owner_id, record.checksum) != (*owner, checksum):
         reason = f"another model has the id {record.id}"
         raise ModelRefused(record.name, reason, "Leave the id out, and the zoo gives one.")
 
