@@ -238,9 +238,19 @@ class ServedCoordinator(Coordinator, Protocol):
         """Take a model out of the zoo."""
 
     def pin(
-        self, name: str, pinned: bool = True, *, user: str = "", viewer: "Viewer | None" = None
+        self,
+        name: str,
+        pinned: bool = True,
+        *,
+        user: str = "",
+        viewer: "Viewer | None" = None,
+        most: int | None = None,
     ) -> Record:
-        """Keep a model whatever it is worth, or no longer."""
+        """Keep a model whatever it is worth, or no longer.
+
+        Raises:
+            QuotaExceeded: Its owner would have more than `most` pinned models.
+        """
 
     def stats(self, *, viewer: "Viewer | None" = None) -> dict[str, Any]:
         """Counts over the models that may be seen."""

@@ -138,7 +138,11 @@ class Service:
     def pin(self, identity: str, pinned: bool, holder: Holder) -> Record:
         """Keep a model that the holder may change whatever it is worth, or no longer."""
         record = self.owned(identity, holder)
-        return self.coordinator.pin(record.id, pinned, user=holder.user.name, viewer=holder.viewer)
+        most = _first(holder.user.pins, self.settings.quota_pins)
+        if holder.may(ADMIN) or not self.settings.auth:
+            most = None
+        user = holder.user.name
+        return self.coordinator.pin(record.id, pinned, user=user, viewer=holder.viewer, most=most)
 
     def named(self, holder: Holder) -> str | None:
         """Whose uploads the holder may see; None: where there are no users, everyone's."""
