@@ -31,6 +31,7 @@ ORDER = (
     "transform",
     "display",
     "warmstart",
+    "signing",
     "zoo",
     "meta",
     "coordinator",
