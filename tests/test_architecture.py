@@ -33,6 +33,7 @@ ORDER = (
     "transform",
     "display",
     "warmstart",
+    "signing",
     "zoo",
     "meta",
     "coordinator",
