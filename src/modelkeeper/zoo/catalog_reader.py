@@ -9,6 +9,8 @@ Whoever asks with a viewer is told only of what that viewer may see.
 
 import contextlib
 import hashlib
+import logging
+import time
 import zlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -20,7 +22,7 @@ from modelkeeper.errors import CorruptCatalog, InvalidGraph, UnknownModel
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo.database import Database
-from modelkeeper.zoo.records import MAX_NAME, STORED, Event, Filter, Record, Viewer, is_id
+from modelkeeper.zoo.records import ACTIVE, MAX_NAME, STORED, Event, Filter, Record, Viewer, is_id
 from modelkeeper.zoo.rows import FIELDS, batches, passing, records_of, shown, visible
 from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
 from modelkeeper.zoo.seals import seal_of_bytes
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_GROUPS = 1_000  # tasks and data sets that are counted one by one: anybody may invent one
+_log = logging.getLogger("modelkeeper")
 NEWEST = 2_000  # models whose names are compared with one that is not there
 
 
@@ -187,6 +190,13 @@ class CatalogReader:
                 records = shown(connection, self._records(connection.execute(chosen)), viewer)
                 by_key.update((record.key, record) for record in records)
         return [by_key[key] for key in sorted(by_key)]
+
+    def expect_gone(self, without_graph: Collection[int], without_state: Collection[int]) -> None:
+        """Note as damaged what of these keys is not gone: models without a graph, and in no state there is."""
+        for key, record in self.with_keys([*without_graph, *without_state]).items():
+            if key in without_state or record.state == ACTIVE:
+                _log.warning("the graph of model %s is missing in the catalog: modelkeeper verify", record.id)
+                self.damaged[record.id] = time.time()
 
     def damaged_records(self) -> list[str]:
         """The ids, as they read now, of all records that are not what was written."""
