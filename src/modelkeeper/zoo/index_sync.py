@@ -11,7 +11,6 @@ is called by the count of changes that it holds and a checksum of its files.
 
 import contextlib
 import errno
-import logging
 import os
 import secrets
 import shutil
@@ -20,12 +19,13 @@ import zlib
 from pathlib import Path
 
 from modelkeeper.errors import InvalidGraph, InvalidIndex, ZooUnusable
+from modelkeeper.logs import logger
 from modelkeeper.matching import Index, Prepared, prepare
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import ACTIVE
 
 SAVE_AFTER = 256  # changes, or an eighth of the zoo if that is more
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class Follower:

@@ -10,7 +10,6 @@ first the record says so, then the files go.
 """
 
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -27,6 +26,7 @@ from modelkeeper.errors import (
     ZooUnusable,
 )
 from modelkeeper.graph import Graph
+from modelkeeper.logs import logger
 from modelkeeper.policy.admission import Admission, admit
 from modelkeeper.policy.quality import Metric
 from modelkeeper.policy.retention import DAY, retain
@@ -63,7 +63,7 @@ MAX_PROGRAM = 8 * 2**20  # bytes
 NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
 T = TypeVar("T")
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class Registered(Struct, frozen=True):
