@@ -31,6 +31,7 @@ SUITES = {
     "integrations/ray/test_real.py": "do searches of Ray start warm, and leave what they had?",
     "matching/test_real.py": "do the laws of alignment and search hold for networks of libraries?",
     "policy/selection/test_registry.py": "can a package add a policy, and what if it is broken?",
+    "server/test_fairness.py": "can one colleague crowd out others?",
     "server/test_backends.py": "does a service run over PostgreSQL and an object store, in real processes?",
     "server/test_deployment.py": "do the files under deploy/ work as they are?",
     "server/test_hostile.py": "what may strangers send to a service?",

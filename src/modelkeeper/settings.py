@@ -82,6 +82,9 @@ class Settings(_Read, frozen=True, kw_only=True):
     deadline: float = 300.0  # in all steps of a query or a registration, and one more for each 250 kB
     patience: float = 30.0  # seconds to wait for the other processes that train the same model
     sandbox: str = "on"  # where programs of other people's models run: one of SANDBOXES
+    key: str = ""  # signs what is registered: a name in ~/.modelkeeper/keys, or a path; "": nothing is signed
+    organisation: str = ""  # that whoever signs belongs to
+    trusted: str = ""  # the file of public keys that count; "" is ~/.modelkeeper/keys/trusted
     spool: str = ""  # where models wait that could not be sent; "" is ~/.modelkeeper/spool
 
     def __post_init__(self) -> None:
@@ -137,6 +140,7 @@ class ServiceSettings(_Read, frozen=True, kw_only=True):
     rate: float = 100.0  # requests per second that a user may make, unless told otherwise
     quota_bytes: int | None = None  # of weights that a user may keep, unless told otherwise
     quota_models: int | None = None  # likewise
+    quota_pins: int = 10  # models that a user may pin, unless told otherwise
     query_time: float = 30.0  # seconds after which a search answers with what it has
     shutdown: float = 60.0  # seconds that requests under way get when the service is told to stop
     connections: int = 1000  # that may be open; of which one address gets a quarter, one user half
@@ -205,7 +209,9 @@ def _flag(name: str, text: str) -> bool:
 _READERS: dict[str, Callable[[str, str], Any]] = {
     "auth": _flag,
     **dict.fromkeys(("capacity", "quota_bytes", "body_memory"), parse_bytes),
-    **dict.fromkeys(("threads", "minimum_peers", "port", "quota_models", "connections"), _count),
+    **dict.fromkeys(
+        ("threads", "minimum_peers", "port", "quota_models", "quota_pins", "connections"), _count
+    ),
     **dict.fromkeys(
         (
             "minimum_similarity",

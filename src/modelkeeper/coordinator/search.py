@@ -124,8 +124,9 @@ class Search:
         groups = {record.group for record in added if record.metric}
         for group in groups - pool.peers.keys():
             task, data, metric, lower_is_better = group
-            values = self._zoo.catalog.peers(task, data, metric, self._request.viewer)
-            pool.peers[group] = Peers.of(values, lower_is_better)
+            said = self._zoo.catalog.peers(task, data, metric, self._request.viewer)
+            owners, values = [whose for whose, _ in said], [value for _, value in said]
+            pool.peers[group] = Peers.of(values, lower_is_better, owners)
         for record in added:
             pool.records[record.id] = record
             pool.candidates[record.id] = as_candidate(record, similarity[record.key], pool.peers)

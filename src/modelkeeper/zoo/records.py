@@ -92,6 +92,11 @@ class Record(Struct, frozen=True, kw_only=True):
         return f"models/{self.id}"
 
     @property
+    def voice(self) -> str:
+        """Whose it is, as far as that is known: where there are users their id, else a name."""
+        return self.owner_id or self.owner
+
+    @property
     def group(self) -> tuple[str, str, str, bool]:
         """Models of which this is the same are peers: they are judged by each other."""
         return self.task, self.data, self.metric, self.lower_is_better
@@ -122,6 +127,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     similarity: float | None = None
     run: str = ""  # 16 hexadecimal digits; a later version of the same run takes the place of this one
     finished: bool = True
+    licence: str = ""  # an SPDX expression; "": nobody says what others may do with it
 
     @property
     def parents(self) -> tuple[str, ...]:
