@@ -37,6 +37,7 @@ SUITES = {
     "server/test_hostile.py": "what may strangers send to a service?",
     "server/test_rights.py": "who may see and change what, from the token to the catalog?",
     "server/test_soak.py": "is anything lost when a service is killed while it is used?",
+    "test_escapes.py": "does text of others steer a terminal or a log, in any command or error?",
     "test_architecture.py": "who imports whom, how long are files and functions, is the map right?",
     "test_dependencies.py": "may we stand on what is installed, and is it what was looked at?",
     "test_docs.py": "does what the documents show run?",

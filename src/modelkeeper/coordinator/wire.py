@@ -18,7 +18,7 @@ coordinator may be restarted at any moment, and whoever calls goes on where the 
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -104,6 +104,28 @@ class UploadState(Struct, frozen=True, kw_only=True):
     offset: int
     size: int
     registered: Registered | None = None
+
+
+class Counted(TypedDict):
+    """How many models of one task and data set there are."""
+
+    task: str
+    data: str
+    models: int
+    hits: int
+
+
+class Counts(TypedDict):
+    """Counts over a zoo; there may be more of them."""
+
+    models: int
+    architectures: int
+    bytes: int
+    parameters: int
+    hits: int
+    states: dict[str, int]
+    groups: list[Counted]
+    capacity: int | None
 
 
 class Problem(Struct, frozen=True, kw_only=True):

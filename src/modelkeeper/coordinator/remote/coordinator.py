@@ -22,7 +22,7 @@ from modelkeeper.coordinator.remote.calls import PAUSES, Calls
 from modelkeeper.coordinator.remote.downloads import download
 from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.coordinator.remote.spool import Entry, Spool
-from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, QueryRequest, UploadState
+from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, Counts, QueryRequest, UploadState
 from modelkeeper.errors import (
     CoordinatorUnreachable,
     CorruptWeights,
@@ -290,7 +290,12 @@ class RemoteCoordinator:
 
     def stats(self) -> dict[str, Any]:
         """Counts over the zoo."""
-        return self._calls.ask("GET", "/stats", dict[str, Any])
+        counts = self._calls.ask("GET", "/stats", dict[str, Any])
+        try:
+            msgspec.convert(counts, Counts)
+        except msgspec.ValidationError as problem:
+            self._calls.refuse(str(problem))
+        return counts
 
     def log(self, *, limit: int = 50, model: str | None = None, action: str | None = None) -> list[Event]:
         """What happened in the zoo, the newest first."""
