@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
+from modelkeeper.coordinator.claims import LocalClaims
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.errors import (
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
 
 
-class LocalCoordinator:
+class LocalCoordinator(LocalClaims):
     """One zoo in this process and all that can be asked of it: a `ServedCoordinator`."""
 
     def __init__(self, settings: Settings) -> None:
