@@ -163,7 +163,11 @@ def checked(registration: Registration) -> Registration:
     if registration.run and not is_id(registration.run):
         raise InvalidMeta("run", repr(registration.run)[:80], "give 16 hexadecimal digits, or none")
     return msgspec.structs.replace(
-        again, similarity=registration.similarity, run=registration.run, finished=registration.finished
+        again,
+        similarity=registration.similarity,
+        run=registration.run,
+        finished=registration.finished,
+        origin=checked_name("origin", registration.origin),
     )
 
 

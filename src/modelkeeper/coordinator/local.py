@@ -42,6 +42,7 @@ from modelkeeper.zoo.records import (
 from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
+    from modelkeeper.coordinator.upstream.upstreams import Upstreams
     from modelkeeper.meta import Query
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Weights
@@ -58,6 +59,12 @@ class LocalCoordinator:
         """Open a zoo; a new home is made."""
         self.settings = settings
         self.zoo = Zoo(settings)
+        self._upstreams = self._read_upstreams() if settings.upstreams else None
+
+    def _read_upstreams(self) -> "Upstreams":
+        from modelkeeper.coordinator.upstream.upstreams import Upstreams
+
+        return Upstreams(self.zoo, self.settings, self.upload_folder)
 
     def close(self) -> None:
         """Let go of the zoo."""
@@ -74,6 +81,7 @@ class LocalCoordinator:
         dry_run: bool = False,
         runners_up: bool = False,
         seconds: float = math.inf,
+        via: Sequence[str] = (),
     ) -> LocalLoan:
         """Find a parent for a model, and plan what it lends.
 
@@ -84,6 +92,7 @@ class LocalCoordinator:
             dry_run: Do not count the parent as used.
             runners_up: Look for more candidates than the choice needs, to explain it.
             seconds: After so many a search ends with what it has found; the answer then says so.
+            via: The coordinators that it came through: see `upstream`.
         """
         from modelkeeper.coordinator.candidates import Request
         from modelkeeper.coordinator.search import Clock, Search
@@ -96,9 +105,16 @@ class LocalCoordinator:
         request = Request(graph, prepared, query, viewer, runners_up, dry_run)
         search = Search(self.zoo, self.settings, request, clock)
         warnings: list[str] = []
+        upstreams = self._upstreams_for(viewer, via)
         for _ in range(ATTEMPTS):
             pool = search.find()
             choice = search.choose(pool)
+            if upstreams is not None and search.expects(choice) <= self.settings.upstream_below:
+                brought = upstreams.bring(request, search.least(choice), clock.left(), via)
+                clock("upstream")
+                upstreams, warnings = None, [*warnings, *brought.warnings]
+                if brought.more:
+                    continue  # with one more to choose from
             lenders = search.lenders(pool, choice)
             if lenders is None:
                 break
@@ -118,6 +134,11 @@ class LocalCoordinator:
                 self._lent(answer, viewer)
             return LocalLoan(answer, lenders.plan, sources, partial(self.zoo.program, parents[0]))
         return LocalLoan(search.answer(pool, choice, warnings=[*warnings, *self._damaged_records()]))
+
+    def _upstreams_for(self, viewer: Viewer | None, via: Sequence[str]) -> "Upstreams | None":
+        """Whom to ask besides, for a query that came this way."""
+        upstreams = self._upstreams
+        return upstreams if upstreams is not None and upstreams.may_ask(via) else None
 
     def _damaged_records(self) -> list[str]:
         """What to say of models whose records cannot be trusted, and which lend nothing for that."""

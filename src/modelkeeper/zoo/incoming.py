@@ -88,6 +88,7 @@ class Incoming:
             similarity=said.similarity,
             run=said.run,
             finished=said.finished,
+            origin=said.origin,
             created=now,
             last_used=now,
             state=ACTIVE if admitted else BARRED,

@@ -148,7 +148,7 @@ class Spool:
             make_home(self.folder)
             self.sweep()
             make_folder(scratch)
-            with _locked(scratch):
+            with locked(scratch):
                 with open(scratch / _WEIGHTS, "xb", opener=as_its_folder) as file:
                     for chunk in stream(header, without_nan(tensors)):
                         file.write(chunk)
@@ -215,7 +215,7 @@ class Spool:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
+def locked(folder: Path) -> Iterator[bool]:
     """Was nobody else's lock on a folder? While the block runs, it is locked, also if it is renamed."""
     try:
         import fcntl
@@ -240,5 +240,5 @@ def _abandoned(folder: Path, age: float) -> bool:
         import fcntl  # noqa: F401
     except ImportError:
         return age > FORGOTTEN
-    with _locked(folder) as free:
+    with locked(folder) as free:
         return free
