@@ -42,7 +42,8 @@ DIGEST = hashlib.sha256(to_json(GRAPH)).hexdigest()
 
 def record(**given: object) -> Record:
     fields: dict[str, object] = {
-        "id": new_id(), "name": "net", "owner": "ann", "owner_id": "ann", "data": "digits", "task": "classification",
+        "id": new_id(), "name": "net", "owner": "ann", "owner_id": "ann",
+        "data": "digits", "task": "classification",
         "metrics": {"accuracy": 0.9, "val_loss": 0.25}, "metric": "accuracy", "value": 0.9,
         "framework": "torch", "parameters": 2**40, "bytes": 100, "fingerprint": GRAPH.fingerprint,
         "graph": DIGEST, "checksum": "c" * 64, "created": 1.7e9 + 1 / 3, "last_used": 1.7e9,

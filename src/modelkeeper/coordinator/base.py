@@ -203,12 +203,14 @@ class ServedCoordinator(Coordinator, Protocol):
         viewer: "Viewer | None" = None,
         *,
         plan: "Decisions | None" = None,
+        seconds: float = math.inf,
     ) -> ServedLoan:
         """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
-        With the plan that `query` made for just these, none is made.
+        With the plan that `query` made for just these, none is made; else one within so many seconds.
 
         Raises:
+            TooLongToPlan: That was not enough.
             UnknownModel: One of them is not there, or not any more.
             CorruptWeights: The file of one is damaged.
         """

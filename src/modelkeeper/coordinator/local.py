@@ -22,8 +22,15 @@ import msgspec
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
-from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel, UnreadableWeights
+from modelkeeper.errors import (
+    CorruptWeights,
+    InvalidWeights,
+    TooLongToPlan,
+    UnknownModel,
+    UnreadableWeights,
+)
 from modelkeeper.graph import Graph
+from modelkeeper.patience import OutOfPatience, waiting
 from modelkeeper.settings import Settings
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer, Parent
@@ -91,7 +98,7 @@ class LocalCoordinator:
             viewer: Whose eyes it is seen with. Default: everything is seen.
             dry_run: Do not count the parent as used.
             runners_up: Look for more candidates than the choice needs, to explain it.
-            seconds: After so many a search ends with what it has found; the answer then says so.
+            seconds: After so many it ends with what it has found and planned; the answer then says so.
             via: The coordinators that it came through: see `upstream`.
         """
         from modelkeeper.coordinator.candidates import Request
@@ -110,12 +117,12 @@ class LocalCoordinator:
             pool = search.find()
             choice = search.choose(pool)
             if upstreams is not None and search.expects(choice) <= self.settings.upstream_below:
-                brought = upstreams.bring(request, search.least(choice), clock.left(), via)
+                brought = upstreams.bring(request, search.least(choice), clock.left() / 2, via)
                 clock("upstream")
                 upstreams, warnings = None, [*warnings, *brought.warnings]
                 if brought.more:
                     continue  # with one more to choose from
-            lenders = search.lenders(pool, choice)
+            choice, lenders = search.settle(pool, choice)
             if lenders is None:
                 break
             parents = [pool.records[candidate.id] for candidate in lenders.candidates]
@@ -156,12 +163,14 @@ class LocalCoordinator:
         viewer: Viewer | None = None,
         *,
         plan: "Decisions | None" = None,
+        seconds: float = math.inf,
     ) -> LocalLoan:
         """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
-        With the plan that `query` made for just these, none is made.
+        With the plan that `query` made for just these, none is made; else one within so many seconds.
 
         Raises:
+            TooLongToPlan: That was not enough.
             UnknownModel: One of them is not there, or not any more.
             CorruptWeights: The file of one is damaged.
         """
@@ -169,7 +178,13 @@ class LocalCoordinator:
         for record in records:
             if record.state != ACTIVE:
                 raise UnknownModel(record.id)
-        return self._loan_of(records, graph, query, plan)
+        until = time.monotonic() + seconds
+        try:
+            with waiting(lambda: time.monotonic() > until):
+                return self._loan_of(records, graph, query, plan)
+        except OutOfPatience:
+            names = enumeration([record.name for record in records])
+            raise TooLongToPlan(names, f"{seconds:g}") from None
 
     def _loan_of(
         self, records: Sequence[Record], graph: Graph, query: "Query", plan: "Decisions | None"

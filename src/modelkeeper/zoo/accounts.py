@@ -27,7 +27,11 @@ from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import Viewer, checked_name, new_id
 from modelkeeper.zoo.schema import members, projects, tokens, users
 
-READ, WRITE, ADMIN = SCOPES = ("read", "write", "admin")  # each includes those before it
+READ, WRITE, ADMIN = _RISING = ("read", "write", "admin")  # each includes those before it
+METRICS = (
+    "metrics"  # counts over everything, for a scraper: it includes nothing else, and ADMIN alone includes it
+)
+SCOPES = (*_RISING, METRICS)
 _TOKEN = re.compile(r"mk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _SECONDS = 86400.0
 
@@ -64,7 +68,9 @@ class Holder(Struct, frozen=True, kw_only=True):
 
     def may(self, scope: str) -> bool:
         """Does the token's scope include this one?"""
-        return SCOPES.index(self.scope) >= SCOPES.index(scope)
+        if METRICS in (scope, self.scope):
+            return self.scope in (scope, ADMIN)
+        return _RISING.index(self.scope) >= _RISING.index(scope)
 
     @property
     def viewer(self) -> Viewer | None:
@@ -146,7 +152,7 @@ class Accounts:
         """End a membership. Was there one?"""
         named = (projects, members.c.project, project), (users, members.c.user, user)
         membership = sa.and_(
-            *(column == sa.select(table.c.id).where(table.c.name == name) for table, column, name in named)
+            *(column.in_(sa.select(table.c.id).where(table.c.name == name)) for table, column, name in named)
         )
         with self._database.writing() as connection:
             return connection.execute(members.delete().where(membership)).rowcount > 0
@@ -201,7 +207,8 @@ class Accounts:
             if row is None or not valid or (row["expires"] is not None and row["expires"] <= time.time()):
                 return None
             user = User(**{name: row[name] for name in User.__struct_fields__})
-            belongs = {name: key for name, key in connection.execute(joined.where(members.c.user == user.id))}
+            rows = connection.execute(joined.where(members.c.user == user.id))
+            belongs = {str(project): str(identity) for project, identity in rows}
         return Holder(user=user, scope=row["scope"], projects=belongs)
 
     def _id(self, table: sa.Table, what: str, name: str) -> str:

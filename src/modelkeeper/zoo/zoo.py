@@ -31,6 +31,7 @@ from modelkeeper.policy.admission import Admission, admit
 from modelkeeper.policy.quality import Metric
 from modelkeeper.policy.retention import DAY, retain
 from modelkeeper.settings import Verdict
+from modelkeeper.zoo import bounds
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
@@ -105,7 +106,7 @@ class Zoo(ZooReader):
         ids say whose it is.
 
         Raises:
-            InvalidMeta: `model_id` is no id, or the program is too long.
+            InvalidMeta: `model_id` is no id, or too much is said of it: see `bounds`.
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
             TooLargeToMatch: The graph has more layers than an alignment takes.
@@ -117,6 +118,9 @@ class Zoo(ZooReader):
 
         if model_id and not is_id(model_id):
             raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+        bounds.check(registration, owner, graph.framework)
+        if not all(map(is_id, registration.parents)):
+            raise InvalidMeta("parent", repr(registration.parents)[:80], "give ids of models")
         self.catalog.database.expect_writable()
         self.reserve.keep()
         if len(program) > MAX_PROGRAM:

@@ -142,11 +142,14 @@ class ParentApart:
         return self._checked(part, place, known)
 
     def _checked(self, part: int, place: Place, first: tuple[int, ...]) -> Array:
-        """What a part gives, if its shape follows from that of the first part."""
-        follows = first[:1] == (self._sizes[0],)
-        wanted = (self._sizes[part], *first[1:]) if follows else first
+        """What a part gives, if its shape follows from that of the first part.
+
+        The first axis may count examples, or places of all examples; or it has nothing to do with them.
+        """
+        places, rest = divmod(first[0], self._sizes[0]) if first else (0, 1)
+        wanted = first if rest else (places * self._sizes[part], *first[1:])
         array = self._room.array(place)
-        if array.shape != wanted or array.dtype.kind not in "fiubV":
+        if array.shape not in (wanted, first) or array.dtype.kind not in "fiubV":
             raise InvalidProgram(
                 "program", f"a value of shape {array.shape}, not {wanted}, or of no real numbers"
             )

@@ -1,4 +1,4 @@
-"""Identities are ids, names are labels; and what is known of who signed, checked, licensed and gained by models."""
+"""Identities are ids, names are labels; and room for who signed and checked a model, and what it brought."""
 
 import secrets
 
