@@ -31,8 +31,8 @@ ADMISSIONS: dict[str, Verdict] = {  # what becomes of an outlier below its peers
 # on: in a process of their own, that has given up all that this system lets it give up. strict: only where it
 # has no files and no network. off: in the training's own process, since whoever may register is trusted.
 SANDBOXES = ("on", "strict", "off")
-# What of a model and a query travels to upstreams. coarse: kinds, widths and edges, no name and no word. words:
-# besides, data set, fold, task and tags as the query has them. full: the graph as it is.
+# What of a model and a query travels to upstreams. coarse: kinds, widths and edges, no name and no word.
+# words: besides, data set, fold, task and tags as the query has them. full: the graph as it is.
 COARSE, WORDS, FULL = PRIVACIES = ("coarse", "words", "full")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}I": 2 ** (10 * power) for power, unit in enumerate("KMGT", start=1)}
@@ -89,10 +89,16 @@ class Settings(_Read, frozen=True, kw_only=True):
     upstreams: tuple[str, ...] = ()  # zoos to ask where this one has nothing good: "URL", or "URL PUBLIC-KEY"
     upstream_tokens: str = ""  # a file with lines "URL TOKEN", which nobody else may read
     upstream_privacy: str = COARSE  # what travels there: one of PRIVACIES
-    upstream_below: float = 0.0  # they are asked for cold starts, and where less than this benefit is expected
+    upstream_below: float = (
+        0.0  # they are asked for cold starts, and where less than this benefit is expected
+    )
     upstream_timeout: float = 5.0  # seconds to wait for them, in each step
-    upstream_pause: float = 60.0  # seconds before one that failed is asked again; longer if it goes on failing
-    upstream_capacity: int | None = None  # bytes of their models to keep; None: a fifth of `capacity`, or 10 GB
+    upstream_pause: float = (
+        60.0  # seconds before one that failed is asked again; longer if it goes on failing
+    )
+    upstream_capacity: int | None = (
+        None  # bytes of their models to keep; None: a fifth of `capacity`, or 10 GB
+    )
     upstream_project: str = ""  # the project that sees what comes from them; "": everyone
     upstream_transitive: bool = False  # ask them also for queries that came through another coordinator
 

@@ -117,9 +117,8 @@ class LocalCoordinator:
             pool = search.find()
             choice = search.choose(pool)
             if upstreams is not None and search.expects(choice) <= self.settings.upstream_below:
-                brought = upstreams.bring(request, search.least(choice), clock.left() / 2, via)
-                clock("upstream")
-                upstreams, warnings = None, [*warnings, *brought.warnings]
+                brought, upstreams = upstreams.bring(request, search.least(choice), clock, via), None
+                warnings += brought.warnings
                 if brought.more:
                     continue  # with one more to choose from
             choice, lenders = search.settle(pool, choice)

@@ -2,10 +2,13 @@
 
 import re
 
+import torch
 from hypothesis import given
 from hypothesis import settings as examples
+from torch import nn
 
 from modelkeeper.coordinator.upstream.coarse import ANY, coarse_graph, coarse_query, travelling
+from modelkeeper.frontends.torch import describe
 from modelkeeper.graph import Graph, from_json, to_json
 from modelkeeper.graph.structure import Edge, Layer, Note
 from modelkeeper.graph.vocabulary import Pin
@@ -49,7 +52,7 @@ def test_a_usual_network_is_found_by_its_coarse_form_as_by_itself() -> None:
 
 
 def test_words_of_ones_own_do_not_travel() -> None:
-    graph = zoos.net(4)
+    graph = describe(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), torch.zeros(2, 6))
     first, second, *rest = graph.layers
     steps = (f"{SECRET}[3]", "relu", f"mul(_,{SECRET})", "max_pool2d[3x3,2x2]", f"gelu[{SECRET}]")
     changed = Layer(

@@ -3,10 +3,10 @@
     coarse_graph(graph)             kinds, widths and edges; no name that anybody gave
     coarse_query(query, "coarse")   how similar is enough, and nothing else that was said
 
-Only the graph travels, never weights. Names of layers and tensors are numbers there, notes and the places that
-pins name are left out, and of the words on edges and in attributes only those that the vocabulary has travel:
-an operation that somebody registered under a name of their own is `opaque`. The parent that comes back is a whole
-model with names of its own, so nothing has to be translated back.
+Only the graph travels, never weights. Names of layers and tensors are numbers there, notes and the places
+that pins name are left out, and of the words on edges and in attributes only those of the vocabulary travel:
+an operation that somebody registered under a name of their own is `opaque`. The parent that comes back is a
+whole model with names of its own, so nothing has to be translated back.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""One conversation with an upstream: which of its models would do, and its files. Within a time, and no longer.
+"""One conversation with an upstream, within a time: which of its models would do, and its files.
 
     with Line(url, token, settings, seconds, via) as line:
         answer = line.query(graph, query)

@@ -1,11 +1,11 @@
-"""May a model of another zoo come into this one, and as what? All that is said of it is hostile until checked.
+"""May a model of another zoo come into this one, and as what? What they say is hostile until checked.
 
     unwanted(record, query, room)          why a query would not take it; "": it would
     Taking(zoo, settings, folder).take(line, record, prepared, least)    its record here
 
 It keeps its id, unless that was used here before, and says where it comes from (`origin`). Here it has the
-rights that this zoo gives it: it belongs to nobody, and everyone sees it, or one project. All models of upstreams
-together take up a bounded part of the zoo; of them, those that lent last stay.
+rights that this zoo gives it: it belongs to nobody, and everyone sees it, or one project. All models of
+upstreams together take up a bounded part of the zoo; of them, those that lent last stay.
 """
 
 import hashlib
@@ -118,7 +118,9 @@ class Taking:
 
     def make_room(self, urls: Iterable[str], keep: Record) -> None:
         """Let those of their models go that lent longest ago, if together they take up too much."""
-        copies = sorted(self._copies(urls), key=lambda copy: (copy.id == keep.id, copy.pinned, copy.last_used))
+        copies = sorted(
+            self._copies(urls), key=lambda copy: (copy.id == keep.id, copy.pinned, copy.last_used)
+        )
         over = sum(copy.bytes for copy in copies) - room(self._settings)
         for copy in copies:
             if over <= 0 or copy.pinned or copy.id == keep.id:
@@ -141,10 +143,12 @@ class Taking:
         return graph
 
     def _program(self, line: Line, record: Record) -> bytes:
+        if not record.program:  # there is none, or none that could be held against what comes
+            return b""
         program = line.program(record)
         if len(program) > MAX_PROGRAM:
             line.refuse(f"a program of {len(program):,} bytes")
-        if record.program not in ("", hashlib.sha256(program).hexdigest()):
+        if record.program != hashlib.sha256(program).hexdigest():
             line.refuse(f"another program than that of model {record.id}")
         return program
 

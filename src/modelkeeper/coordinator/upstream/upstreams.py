@@ -1,12 +1,12 @@
 """Which other zoos are asked when this one has nothing good, and when not? One that fails costs a log line.
 
     upstreams = Upstreams(zoo, settings, folder)
-    upstreams.bring(request, least, seconds, via)     a model that fits better is in this zoo now, or is not
+    upstreams.bring(request, least, clock, via)     a model that fits better is in this zoo now, or is not
 
-An upstream that fails is left alone for a while, longer each time; what it did not have is not asked for again
-for some minutes; trials that ask for one architecture at the same time ask once. A query that came through another
-coordinator says through which ones (`via`). It goes no further, unless `upstream_transitive` allows it, and never
-through the same one twice, nor through more than a few.
+An upstream that fails is left alone for a while, longer each time; what it did not have is not asked for
+again for some minutes; trials that ask for one architecture at the same time ask once. A query that came
+through another coordinator says through which ones (`via`). It goes no further, unless `upstream_transitive`
+allows it, and never through the same one twice, nor through more than a few.
 """
 
 import logging
@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from modelkeeper.coordinator.candidates import Request
 from modelkeeper.coordinator.remote.calls import address
+from modelkeeper.coordinator.search import Clock
 from modelkeeper.coordinator.upstream.coarse import coarse_query, travelling
 from modelkeeper.coordinator.upstream.line import Line
 from modelkeeper.coordinator.upstream.taking import Taking, room, unwanted
@@ -97,11 +98,17 @@ class Upstreams:
             return True
         return self._settings.upstream_transitive and self._id not in via and len(via) < MOST_HOPS
 
-    def bring(self, request: Request, least: float, seconds: float, via: Sequence[str] = ()) -> Brought:
-        """Ask for a model that is at least so similar, within so many seconds; take it into this zoo.
+    def bring(self, request: Request, least: float, clock: Clock, via: Sequence[str] = ()) -> Brought:
+        """Ask for a model that is at least so similar, in half of the time left; take it into this zoo.
 
         Whatever goes wrong there or on the way, the query goes on with what is here.
         """
+        try:
+            return self._bring(request, least, clock.left() / 2, via)
+        finally:
+            clock("upstream")
+
+    def _bring(self, request: Request, least: float, seconds: float, via: Sequence[str]) -> Brought:
         name = request.graph.fingerprint
         with self._lock:
             others = self._asking.get(name)
