@@ -117,9 +117,9 @@ class LocalCoordinator:
             pool = search.find()
             choice = search.choose(pool)
             if upstreams is not None and search.expects(choice) <= self.settings.upstream_below:
-                brought, upstreams = upstreams.bring(request, search.least(choice), clock, via), None
-                warnings += brought.warnings
-                if brought.more:
+                more = upstreams.bring(request, search.least(choice), clock, warnings, via)
+                upstreams = None
+                if more:
                     continue  # with one more to choose from
             choice, lenders = search.settle(pool, choice)
             if lenders is None:

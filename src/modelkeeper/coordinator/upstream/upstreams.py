@@ -98,13 +98,17 @@ class Upstreams:
             return True
         return self._settings.upstream_transitive and self._id not in via and len(via) < MOST_HOPS
 
-    def bring(self, request: Request, least: float, clock: Clock, via: Sequence[str] = ()) -> Brought:
-        """Ask for a model that is at least so similar, in half of the time left; take it into this zoo.
+    def bring(
+        self, request: Request, least: float, clock: Clock, warnings: list[str], via: Sequence[str] = ()
+    ) -> bool:
+        """Ask for a model that is at least so similar, in half of the time left. Is there one more here now?
 
         Whatever goes wrong there or on the way, the query goes on with what is here.
         """
         try:
-            return self._bring(request, least, clock.left() / 2, via)
+            brought = self._bring(request, least, clock.left() / 2, via)
+            warnings += brought.warnings
+            return brought.more
         finally:
             clock("upstream")
 
