@@ -32,6 +32,7 @@ ORDER = (
     "transform",
     "display",
     "warmstart",
+    "signing",
     "zoo",
     "meta",
     "coordinator",

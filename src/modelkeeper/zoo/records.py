@@ -123,6 +123,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     run: str = ""  # 16 hexadecimal digits; a later version of the same run takes the place of this one
     finished: bool = True
     origin: str = ""  # the zoo that it comes from, if it was registered elsewhere first
+    licence: str = ""  # an SPDX expression; "": nobody says what others may do with it
 
     @property
     def parents(self) -> tuple[str, ...]:

@@ -28,7 +28,9 @@ from modelkeeper.server.app import Application
 from modelkeeper.server.serve import address as address_of
 from modelkeeper.server.serve import listen, server, serving
 from modelkeeper.settings import ServiceSettings, Settings
+from modelkeeper.signing import new_key
 from modelkeeper.zoo.records import EVICTED, Filter, Viewer
+from modelkeeper.zoo.signatures import signing_with
 from tests.helpers import zoos
 from tests.helpers.service import team
 
@@ -394,6 +396,23 @@ def test_a_training_in_this_process_and_a_client_of_a_service_find_it_too(
             remote.close()
 
 
+def test_who_pins_a_key_takes_what_it_signed_and_nothing_else(tmp_path: Path) -> None:
+    key, other = new_key(), new_key()
+    sign = signing_with(key, owner="ada")
+    with opened(tmp_path / "partner") as partner, serving(partner, OPEN) as url:
+        zoos.register(partner, GRAPH, "unsigned", 0.99)
+        with opened(tmp_path / "ours", f"{url} {key.public.line()}") as ours:
+            assert ours.query(GRAPH, ASKED).answer.cold
+        signed = partner.register(GRAPH, zoos.told("signed", 0.8), zoos.weights(GRAPH).items(), sign=sign)
+        for pinned, found in ((other, None), (key, signed.record.id)):
+            line = f"{url} {pinned.public.line()}"
+            with opened(tmp_path / pinned.public.id[:8], line) as ours:
+                assert ours.query(GRAPH, ASKED).answer.parent == found
+                if found:
+                    assert ours.show(found).signer == key.public.id
+                    assert ours.signature(ours.show(found)) == partner.signature(signed.record)
+
+
 META = {"data": "flowers", "task": "classification"}
 
 
@@ -411,11 +430,11 @@ def test_a_file_of_tokens_is_its_owners_alone(tmp_path: Path) -> None:
     file.write_text("https://zoo.partner.org mk_secret\n")
     file.chmod(0o600)
     settings = Settings.read(
-        {"MODELKEEPER_UPSTREAMS": "https://zoo.partner.org  abc , https://other.org"},
+        {"MODELKEEPER_UPSTREAMS": "https://zoo.partner.org  ed25519:" + "ab" * 32 + " , https://other.org"},
         upstream_tokens=str(file),
     )
     first, second = read_upstreams(settings)
-    assert (first.url, first.token, first.key) == ("https://zoo.partner.org", "mk_secret", "abc")
+    assert (first.url, first.token, len(first.key)) == ("https://zoo.partner.org", "mk_secret", 64)
     assert (second.url, second.token, second.key) == ("https://other.org", "", "")
     for spoil, problem in (
         (lambda: file.chmod(0o644), "chmod 600"),

@@ -74,6 +74,12 @@ class Line:
         path = f"/models/{record.id}/program"
         return self._calls.ask("GET", path, kind, allowance=self._left) or b""  # type: ignore[arg-type]
 
+    def signature(self, record: Record) -> bytes:
+        """What somebody signed of a model; b"": nobody did."""
+        kind = bytes | None
+        path = f"/models/{record.id}/signature"
+        return self._calls.ask("GET", path, kind, allowance=self._left) or b""  # type: ignore[arg-type]
+
     def weights(self, record: Record, path: Path) -> None:
         """Its weights into a file, compared with the checksum of its record."""
         download(self._calls, record, path, self._left)

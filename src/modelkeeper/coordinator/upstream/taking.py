@@ -39,6 +39,7 @@ from modelkeeper.zoo.records import (
     is_id,
     new_id,
 )
+from modelkeeper.zoo.signatures import signed_by
 from modelkeeper.zoo.staged import Staged
 from modelkeeper.zoo.zoo import MAX_PROGRAM, Zoo, stored_tensors
 
@@ -84,13 +85,19 @@ class Taking:
             return True
         return any(copy.checksum == record.checksum for copy in self._copies([url]))
 
-    def take(self, line: Line, record: Record, prepared: Prepared, least: float) -> Record | None:
-        """Fetch a model and register it here; None if it is less similar than it was said to be.
+    def take(
+        self, line: Line, record: Record, prepared: Prepared, least: float, key: str = ""
+    ) -> Record | None:
+        """Fetch a model and register it here; None if it is less similar, or signed by another key (an id).
 
         Raises:
             CoordinatorUnreachable: It does not come, or what comes cannot be meant.
             ModelKeeperError: It cannot be registered here.
         """
+        signature = line.signature(record) if record.signer else b""
+        if key and (not signature or signed_by(signature, record).signer != key):
+            _log.warning("%s: model %s is not signed by the key of this upstream", line.url, record.id)
+            return None
         graph = self._graph(line, record)
         if align(graph, prepared).similarity < least:
             _log.info("%s: model %s is not as similar as it says", line.url, record.id)
@@ -111,6 +118,7 @@ class Taking:
                     owner=urlsplit(line.url).netloc,
                     model_id=self._free_id(record),
                     program=program,
+                    signature=signature,
                     project_id=self._project_id(),
                 ).record
             finally:
@@ -159,7 +167,7 @@ class Taking:
             metric = Metric(record.metric, record.value, record.lower_is_better)
         project = self._settings.upstream_project
         near = record.similarity
-        parents = self._foreign(url, record.parents)
+        parents = record.parents if record.signer else self._foreign(url, record.parents)
         said = Registration(
             name=record.name,
             metric=metric,
@@ -174,12 +182,13 @@ class Taking:
             more_parents=parents[1:],
             similarity=near if near is not None and 0 <= near <= 1 else None,
             finished=record.finished,
+            licence=record.licence,
             origin=url,
         )
         return checked(said)
 
     def _foreign(self, url: str, parents: tuple[str, ...]) -> tuple[str, ...]:
-        """Parents that are not models of this zoo's own: nobody elsewhere says what descends from those."""
+        """Parents that are not models of this zoo's own: who signs nothing says nothing of those."""
         known = self._zoo.catalog.with_ids(parents)
         return tuple(parent for parent in parents if parent not in known or known[parent].origin == url)
 

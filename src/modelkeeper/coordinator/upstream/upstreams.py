@@ -30,6 +30,7 @@ from modelkeeper.coordinator.upstream.line import Line
 from modelkeeper.coordinator.upstream.taking import Taking, room, unwanted
 from modelkeeper.errors import InvalidSetting, ModelKeeperError, ModelRefused, ZooUnusable
 from modelkeeper.settings import Settings, is_loopback
+from modelkeeper.signing import PublicKey
 from modelkeeper.zoo.forks import renew_after_fork
 from modelkeeper.zoo.zoo import Zoo
 
@@ -53,6 +54,7 @@ class Upstream:
     """One other zoo, and how it has been lately."""
 
     def __init__(self, url: str, token: str, key: str = "") -> None:
+        """`key` is the id of the key that its models must be signed with; "": they need not be signed."""
         self.url, self.token, self.key = url, token, key
         self._failures, self._until = 0, 0.0
 
@@ -145,7 +147,7 @@ class Upstreams:
             with Line(
                 upstream.url, upstream.token, self._settings.upstream_timeout, seconds, through
             ) as line:
-                brought = self._look(line, request, least)
+                brought = self._look(line, request, least, upstream.key)
         except ZooUnusable as problem:  # nothing that the upstream could help
             _log.warning("no model can be taken from %s: %s", upstream.url, problem)
             return Brought()
@@ -158,7 +160,7 @@ class Upstreams:
             self._remember(asked)
         return brought
 
-    def _look(self, line: Line, request: Request, least: float) -> Brought:
+    def _look(self, line: Line, request: Request, least: float, key: str) -> Brought:
         """Ask what they have, and take the best of it that this query would take."""
         privacy, query = self._settings.upstream_privacy, request.query
         graph = travelling(request.graph, privacy)
@@ -174,7 +176,7 @@ class Upstreams:
                 offer = f"{line.url} has {record.name!r} ({record.id}), which this query would fetch"
                 return Brought(warnings=(offer,))
             try:
-                taken = self._taking.take(line, record, request.prepared, least)
+                taken = self._taking.take(line, record, request.prepared, least, key)
             except ModelRefused as refused:
                 _log.info("%s: model %s is not taken: %s", line.url, model, refused)
                 continue
@@ -201,6 +203,7 @@ def read_upstreams(settings: Settings) -> list[Upstream]:
 
     Raises:
         InvalidSetting: An address is none, would send a token in the clear, or the tokens cannot be read.
+        InvalidKey: A key is none.
     """
     tokens = _read_tokens(settings.upstream_tokens)
     upstreams = []
@@ -211,7 +214,8 @@ def read_upstreams(settings: Settings) -> list[Upstream]:
         url = address(name)
         if urlsplit(url).scheme != "https" and not is_loopback(urlsplit(url).hostname or ""):
             raise InvalidSetting("upstreams", repr(url), "it leaves this machine: use https://")
-        upstreams.append(Upstream(url, tokens.get(url, ""), key.strip()))
+        pinned = PublicKey.read(key)[0].id if key else ""
+        upstreams.append(Upstream(url, tokens.get(url, ""), pinned))
     return upstreams
 
 
