@@ -215,8 +215,12 @@ class ServedCoordinator(Coordinator, Protocol):
         dry_run: bool = False,
         runners_up: bool = False,
         seconds: float = math.inf,
+        via: Sequence[str] = (),
     ) -> ServedLoan:
-        """Find a parent for a model; after so many seconds with what was found by then."""
+        """Find a parent for a model; after so many seconds with what was found by then.
+
+        `via` are the coordinators that the query came through.
+        """
 
     def lend(
         self,

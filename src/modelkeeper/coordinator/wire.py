@@ -36,6 +36,7 @@ SAFETENSORS = "application/octet-stream"
 MAX_JSON = 20 * 2**20  # a graph, and some words about it
 MAX_LISTED = 1000  # records in one reply
 REQUEST_ID = "x-request-id"
+VIA = "x-modelkeeper-via"  # ids of the coordinators that a query came through: see `coordinator.upstream`
 MAX_WORDS = 2000  # characters of one field of an error
 
 # What may travel as an error: all that a service says to those who call it.
