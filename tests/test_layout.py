@@ -47,6 +47,7 @@ SUITES = {
     "test_layout.py": "do tests lie where what they test lies?",
     "transform/test_endless.py": "does planning end in time, whatever is sent?",
     "transform/test_law.py": "does a larger child compute what its parent computes, in every family?",
+    "warmstart/test_hostile_parents.py": "what can the program of somebody's model do to a training?",
     "zoo/test_durability.py": "is what was acknowledged there after a crash?",
     "zoo/test_keeping.py": "which models stay when a zoo is full, from the policy to the disk?",
     "zoo/test_processes.py": "do many processes share a home without losing anything?",
