@@ -103,6 +103,11 @@ class CatalogReader:
             chosen = sa.select(sa.func.count()).select_from(models).where(*passing(wanted))
             return int(connection.scalar(chosen) or 0)
 
+    def count_all(self) -> int:
+        """How many records there are, in whatever state."""
+        with self.database.reading() as connection:
+            return int(connection.scalar(sa.select(sa.func.count()).select_from(models)) or 0)
+
     def find(
         self, wanted: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
     ) -> list[Record]:
@@ -192,7 +197,7 @@ class CatalogReader:
         return [by_key[key] for key in sorted(by_key)]
 
     def expect_gone(self, without_graph: Collection[int], without_state: Collection[int]) -> None:
-        """Note as damaged what of these keys is not gone: models without a graph, and in no state there is."""
+        """Note as damaged what of these is not gone: models without a graph, and those in no known state."""
         for key, record in self.with_keys([*without_graph, *without_state]).items():
             if key in without_state or record.state == ACTIVE:
                 _log.warning("the graph of model %s is missing in the catalog: modelkeeper verify", record.id)
