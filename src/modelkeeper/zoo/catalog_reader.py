@@ -103,6 +103,11 @@ class CatalogReader:
             chosen = sa.select(sa.func.count()).select_from(models).where(*passing(wanted))
             return int(connection.scalar(chosen) or 0)
 
+    def count_all(self) -> int:
+        """How many records there are, in whatever state."""
+        with self.database.reading() as connection:
+            return int(connection.scalar(sa.select(sa.func.count()).select_from(models)) or 0)
+
     def find(
         self, wanted: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
     ) -> list[Record]:

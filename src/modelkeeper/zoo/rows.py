@@ -81,7 +81,8 @@ def record_row(record: Record) -> dict[str, Any]:
 def record_of(row: sa.Row[Any]) -> Record:
     """The record of a row of FIELDS, whatever its seal."""
     values = {name: value for name, value in row._mapping.items() if name != "seal"}
-    return Record(**{**values, **{name: tuple(values[name]) for name in _LISTED}})
+    listed = {name: tuple(values[name]) for name in _LISTED if isinstance(values[name], list)}
+    return Record(**{**values, **listed})  # what is no list any more no seal holds
 
 
 def records_of(rows: Iterable[sa.Row[Any]], damaged: "dict[str, float] | None" = None) -> list[Record]:
