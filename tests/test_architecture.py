@@ -43,6 +43,7 @@ ORDER = (
     "client",
     "integrations",
     "importing",
+    "sharing",
     "cli",
     "testing",
     "__main__",

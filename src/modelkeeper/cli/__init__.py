@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from modelkeeper.cli import describing, importing, keeping, querying, serving
+from modelkeeper.cli import describing, importing, keeping, querying, serving, sharing
 from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting, ModelKeeperError, ModelRefused
 
 # Exit codes: 0 done, 1 what was asked for failed, and
@@ -64,6 +64,7 @@ for _command in (
     *keeping.COMMANDS,
     *querying.COMMANDS,
     *importing.COMMANDS,
+    *sharing.COMMANDS,
     *describing.COMMANDS,
     *serving.COMMANDS,
 ):

@@ -125,6 +125,19 @@ class Coordinator(Protocol):
     def signature(self, record: Record) -> bytes | None:
         """What somebody signed of a model, or None."""
 
+    def graph_bytes(self, record: Record) -> bytes:
+        """The graph of a model as JSON, as it was registered."""
+
+    def program(self, record: Record) -> bytes | None:
+        """The program that a model was registered with, or None."""
+
+    def weights_bytes(self, record: Record, start: int = 0) -> Iterator[bytes]:
+        """The safetensors file of a model from a byte on, piece by piece.
+
+        Raises:
+            CorruptWeights: It is missing, or not as long as it was.
+        """
+
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
 
@@ -275,16 +288,3 @@ class ServedCoordinator(Coordinator, Protocol):
 
     def kept_by(self, owner_id: str) -> tuple[int, int]:
         """How many models a user keeps, by their id, and how many bytes of weights."""
-
-    def graph_bytes(self, record: Record) -> bytes:
-        """The graph of a model as JSON, as it was registered."""
-
-    def program(self, record: Record) -> bytes | None:
-        """The program that a model was registered with, or None."""
-
-    def weights_bytes(self, record: Record, start: int = 0) -> Iterator[bytes]:
-        """The safetensors file of a model from a byte on, piece by piece.
-
-        Raises:
-            CorruptWeights: At once: it is missing, or not as long as it was.
-        """
