@@ -168,11 +168,18 @@ def user() -> None:
 @click.argument("name")
 @click.option("--bytes", "size", metavar="SIZE", help="How much weight they may keep, e.g. 20GB.")
 @click.option("--models", type=click.IntRange(0), help="How many models they may keep.")
+@click.option("--pins", type=click.IntRange(0), help="How many models they may pin.")
 @click.option("--rate", type=float, help="How many requests per second they may make.")
 @home_option
 @catalog_option
 def add_user(
-    name: str, size: str | None, models: int | None, rate: float | None, home: str | None, catalog: str | None
+    name: str,
+    size: str | None,
+    models: int | None,
+    pins: int | None,
+    rate: float | None,
+    home: str | None,
+    catalog: str | None,
 ) -> None:
     """Add the user NAME, or change the quotas of one who is there.
 
@@ -181,7 +188,8 @@ def add_user(
     """
     from modelkeeper.settings import parse_bytes
 
-    given = {"bytes": None if size is None else parse_bytes("bytes", size), "models": models, "rate": rate}
+    kept = None if size is None else parse_bytes("bytes", size)
+    given = {"bytes": kept, "models": models, "pins": pins, "rate": rate}
     quotas = {key: value for key, value in given.items() if value is not None}
     with _accounts(home, catalog) as accounts:
         say(f"{accounts.add_user(name, **quotas).name} is a user.")

@@ -207,4 +207,47 @@ def _print(done: "list[Outcome]") -> None:
     console().print(table)
 
 
-COMMANDS = (export,)
+@click.command()
+@click.argument("models", metavar="ID...", nargs=-1, required=True)
+@zoo_option
+@json_option()
+def publish(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
+    """Let partners of other organisations see models: who comes with a token of the scope `partner`.
+
+    Only the owner of a model, or an administrator, can publish it, and only with a licence. ID... are as for
+    `modelkeeper show`.
+
+    \b
+      modelkeeper publish resnet20
+    """
+    _publish(models, zoo, as_json, True)
+
+
+@click.command()
+@click.argument("models", metavar="ID...", nargs=-1, required=True)
+@zoo_option
+@json_option()
+def unpublish(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
+    """Let partners see models no longer. What they have fetched, they have.
+
+    ID... are as for `modelkeeper show`.
+
+    \b
+      modelkeeper unpublish resnet20
+    """
+    _publish(models, zoo, as_json, False)
+
+
+def _publish(models: tuple[str, ...], zoo: str | None, as_json: bool, published: bool) -> None:
+    from modelkeeper.connection import login
+
+    with opened(zoo) as coordinator:
+        records = [coordinator.publish(name, published, user=login()) for name in models]
+    if as_json:
+        echo_json([record.to_dict() for record in records])
+        return
+    for record in records:
+        say(f"{'published' if published else 'no longer published'}: {record.name} ({record.id})")
+
+
+COMMANDS = (export, publish, unpublish)

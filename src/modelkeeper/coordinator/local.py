@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
+from modelkeeper.coordinator.claims import LocalClaims
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.errors import (
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
 
 
-class LocalCoordinator:
+class LocalCoordinator(LocalClaims):
     """One zoo in this process and all that can be asked of it: a `ServedCoordinator`."""
 
     def __init__(self, settings: Settings) -> None:
@@ -144,7 +145,7 @@ class LocalCoordinator:
 
     def _upstreams_for(self, viewer: Viewer | None, via: Sequence[str]) -> "Upstreams | None":
         """Whom to ask besides, for a query that came this way."""
-        upstreams = self._upstreams
+        upstreams = None if viewer is not None and viewer.partner else self._upstreams
         return upstreams if upstreams is not None and upstreams.may_ask(via) else None
 
     def _damaged_records(self) -> list[str]:
@@ -297,13 +298,31 @@ class LocalCoordinator:
             raise UnknownModel(name)
         return record
 
-    def pin(self, name: str, pinned: bool = True, *, user: str = "", viewer: Viewer | None = None) -> Record:
-        """Keep a model whatever it is worth, or no longer."""
+    def pin(
+        self,
+        name: str,
+        pinned: bool = True,
+        *,
+        user: str = "",
+        viewer: Viewer | None = None,
+        most: int | None = None,
+    ) -> Record:
+        """Keep a model whatever it is worth, or no longer; no more than `most` of its owner."""
         record = self.show(name, viewer)
         if record.state not in STORED:
             raise UnknownModel(name)
-        self.zoo.pin(record, pinned, user)
+        self.zoo.pin(record, pinned, user, most)
         return msgspec.structs.replace(record, pinned=pinned)
+
+    def publish(
+        self, name: str, published: bool = True, *, user: str = "", viewer: Viewer | None = None
+    ) -> Record:
+        """Let partners of other organisations see a model, or no longer."""
+        record = self.show(name, viewer)
+        if record.state not in STORED:
+            raise UnknownModel(name)
+        self.zoo.publish(record, published, user)
+        return msgspec.structs.replace(record, published=published)
 
     def gc(
         self,
@@ -317,7 +336,8 @@ class LocalCoordinator:
 
     def stats(self, *, viewer: Viewer | None = None) -> dict[str, Any]:
         """Counts over the zoo."""
-        return self.zoo.catalog.stats(viewer) | {"capacity": self.settings.capacity}
+        partner = viewer is not None and viewer.partner
+        return self.zoo.catalog.stats(viewer) | {"capacity": None if partner else self.settings.capacity}
 
     def log(
         self,

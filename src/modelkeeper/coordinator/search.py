@@ -124,17 +124,22 @@ class Search:
         groups = {record.group for record in added if record.metric}
         for group in groups - pool.peers.keys():
             task, data, metric, lower_is_better = group
-            values = self._zoo.catalog.peers(task, data, metric, self._request.viewer)
-            pool.peers[group] = Peers.of(values, lower_is_better)
+            owners, values = self._zoo.peers(task, data, metric, self._request.viewer)
+            pool.peers[group] = Peers.of(values, lower_is_better, owners)
+        pool.credits.update(self._zoo.outcomes.credits(added))
         for record in added:
             pool.records[record.id] = record
-            pool.candidates[record.id] = as_candidate(record, similarity[record.key], pool.peers)
+            pool.candidates[record.id] = as_candidate(
+                record, similarity[record.key], pool.peers, pool.credits[record.id]
+            )
         return added
 
     def _is_outlier(self, candidate: Candidate) -> bool:
-        """Is it far below its peers, and nobody asked for it?"""
-        asked_for = {candidate.id, candidate.name} & set(self._request.query.parents)
-        return candidate.standing is not None and candidate.standing < self._terms.poor and not asked_for
+        """Is it far below its peers, or was what it claims refuted, and nobody asked for it?"""
+        if {candidate.id, candidate.name} & set(self._request.query.parents):
+            return False
+        poor = candidate.standing is not None and candidate.standing < self._terms.poor
+        return poor or candidate.refuted
 
     # -- the choice -----------------------------------------------------------------------------
 

@@ -21,12 +21,17 @@ REPLACED = "replaced"  # a later version of the same training is there
 DAMAGED = "damaged"  # its weights are not what was registered
 STORED = (ACTIVE, BARRED)  # states in which there are weights
 KEPT = (*STORED, DAMAGED)  # states in which there are files: what is damaged may be repaired
+STATES = (ACTIVE, BARRED, EVICTED, REMOVED, REPLACED, DAMAGED)
 
 # What an event says was done: to a model that is there, or by which it went.
 REGISTERED, REFUSED, LENT, PINNED, UNPINNED = "registered", "refused", "lent", "pinned", "unpinned"
 REPORTED = "reported"  # a version of a training that goes on
 REPAIRED, SWEPT = "repaired", "swept"
-ACTIONS = (REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT)
+PUBLISHED, UNPUBLISHED = "published", "unpublished"
+ACTIONS = (
+    *(REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, PUBLISHED, UNPUBLISHED),
+    *(REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT),
+)
 
 PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
 
@@ -92,6 +97,11 @@ class Record(Struct, frozen=True, kw_only=True):
         return f"models/{self.id}"
 
     @property
+    def voice(self) -> str:
+        """Whose it is, as far as that is known: where there are users their id, else a name."""
+        return self.owner_id or self.owner
+
+    @property
     def group(self) -> tuple[str, str, str, bool]:
         """Models of which this is the same are peers: they are judged by each other."""
         return self.task, self.data, self.metric, self.lower_is_better
@@ -152,6 +162,7 @@ class Viewer(Struct, frozen=True):
     projects: tuple[str, ...] = ()
     name: str = ""  # as the log has it, since the user is there
     since: float = 0.0
+    partner: bool = False  # of another organisation: sees what was published, and nothing else
 
 
 class Filter(Struct, frozen=True, kw_only=True):
