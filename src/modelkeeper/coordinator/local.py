@@ -145,7 +145,7 @@ class LocalCoordinator(LocalClaims):
 
     def _upstreams_for(self, viewer: Viewer | None, via: Sequence[str]) -> "Upstreams | None":
         """Whom to ask besides, for a query that came this way."""
-        upstreams = self._upstreams
+        upstreams = None if viewer is not None and viewer.partner else self._upstreams
         return upstreams if upstreams is not None and upstreams.may_ask(via) else None
 
     def _damaged_records(self) -> list[str]:
@@ -314,6 +314,16 @@ class LocalCoordinator(LocalClaims):
         self.zoo.pin(record, pinned, user, most)
         return msgspec.structs.replace(record, pinned=pinned)
 
+    def publish(
+        self, name: str, published: bool = True, *, user: str = "", viewer: Viewer | None = None
+    ) -> Record:
+        """Let partners of other organisations see a model, or no longer."""
+        record = self.show(name, viewer)
+        if record.state not in STORED:
+            raise UnknownModel(name)
+        self.zoo.publish(record, published, user)
+        return msgspec.structs.replace(record, published=published)
+
     def gc(
         self,
         *,
@@ -326,7 +336,8 @@ class LocalCoordinator(LocalClaims):
 
     def stats(self, *, viewer: Viewer | None = None) -> dict[str, Any]:
         """Counts over the zoo."""
-        return self.zoo.catalog.stats(viewer) | {"capacity": self.settings.capacity}
+        partner = viewer is not None and viewer.partner
+        return self.zoo.catalog.stats(viewer) | {"capacity": None if partner else self.settings.capacity}
 
     def log(
         self,

@@ -27,7 +27,11 @@ STATES = (ACTIVE, BARRED, EVICTED, REMOVED, REPLACED, DAMAGED)
 REGISTERED, REFUSED, LENT, PINNED, UNPINNED = "registered", "refused", "lent", "pinned", "unpinned"
 REPORTED = "reported"  # a version of a training that goes on
 REPAIRED, SWEPT = "repaired", "swept"
-ACTIONS = (REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT)
+PUBLISHED, UNPUBLISHED = "published", "unpublished"
+ACTIONS = (
+    *(REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, PUBLISHED, UNPUBLISHED),
+    *(REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT),
+)
 
 PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
 
@@ -158,6 +162,7 @@ class Viewer(Struct, frozen=True):
     projects: tuple[str, ...] = ()
     name: str = ""  # as the log has it, since the user is there
     since: float = 0.0
+    partner: bool = False  # of another organisation: sees what was published, and nothing else
 
 
 class Filter(Struct, frozen=True, kw_only=True):
