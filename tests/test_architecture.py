@@ -16,7 +16,10 @@ PACKAGE = ROOT / "src" / "modelkeeper"
 ORDER = (
     "errors",
     "text",
+    "logs",
     "faults",
+    "patience",
+    "lasting",
     "plugins",
     "settings",
     "_native",
@@ -31,6 +34,7 @@ ORDER = (
     "transform",
     "display",
     "warmstart",
+    "signing",
     "zoo",
     "meta",
     "coordinator",
@@ -41,6 +45,7 @@ ORDER = (
     "client",
     "integrations",
     "importing",
+    "sharing",
     "cli",
     "testing",
     "__main__",
@@ -89,7 +94,7 @@ def listed(problem: str, items: list[str]) -> str:
 
 def test_a_module_imports_only_what_comes_before_it() -> None:
     strays = []
-    for path in sorted(PACKAGE.rglob("*.py*")):
+    for path in sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi"))):
         here = path.relative_to(PACKAGE).parts[0].partition(".")[0]
         if here != "__init__" and not GENERATED & set(path.parts):
             rooms = {name.split(".")[1] for name in names_in(path) if name.startswith("modelkeeper.")}

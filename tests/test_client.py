@@ -235,6 +235,9 @@ def test_who_may_see_a_parent(client: ModelKeeperClient) -> None:
     give(client, net(seed=3), 0.94, name="private", visibility="private")
     graph = describe(net())
     assert isinstance(client.coordinator, LocalCoordinator)
+    for record in client.coordinator.models():
+        as_in_a_service = client.coordinator.zoo.catalog.update
+        as_in_a_service(record.id, owner_id="ann", project_id=record.project)
     for viewer, expected in (
         (None, "private"),
         (Viewer("ann"), "private"),

@@ -55,6 +55,7 @@ def register(
     accuracy: float = 0.9,
     *,
     owner: str = "ann",
+    owner_id: str = "",
     model_id: str = "",
     **more: Any,
 ) -> Record:
@@ -62,4 +63,6 @@ def register(
     seed = zlib.crc32(f"{name} {accuracy}".encode())
     registration = told(name, accuracy, **more)
     tensors = weights(graph, seed).items()
-    return coordinator.register(graph, registration, tensors, owner=owner, model_id=model_id).record
+    return coordinator.register(
+        graph, registration, tensors, owner=owner, model_id=model_id, owner_id=owner_id or owner
+    ).record

@@ -102,7 +102,8 @@ def test_a_quota_holds_at_the_end_too(keeper: Team) -> None:
         content=msgspec.json.encode(entry.waiting.request),
         headers={"content-type": "application/json"},
     )
-    keeper.coordinator.register(GRAPH, told(), tensors(GRAPH, 2).items(), owner="ada")
+    [who] = [user for user in keeper.accounts.users() if user.name == "ada"]
+    keeper.coordinator.register(GRAPH, told(), tensors(GRAPH, 2).items(), owner="ada", owner_id=who.id)
     with pytest.raises(QuotaExceeded, match="1 models, 1 are allowed"):
         ada.send(entry)
 

@@ -42,7 +42,8 @@ DIGEST = hashlib.sha256(to_json(GRAPH)).hexdigest()
 
 def record(**given: object) -> Record:
     fields: dict[str, object] = {
-        "id": new_id(), "name": "net", "owner": "ann", "data": "digits", "task": "classification",
+        "id": new_id(), "name": "net", "owner": "ann", "owner_id": "ann",
+        "data": "digits", "task": "classification",
         "metrics": {"accuracy": 0.9, "val_loss": 0.25}, "metric": "accuracy", "value": 0.9,
         "framework": "torch", "parameters": 2**40, "bytes": 100, "fingerprint": GRAPH.fingerprint,
         "graph": DIGEST, "checksum": "c" * 64, "created": 1.7e9 + 1 / 3, "last_used": 1.7e9,
@@ -110,8 +111,8 @@ def test_filters(catalog: Catalog) -> None:
 
 def test_who_sees_what(catalog: Catalog) -> None:
     public = add(catalog, owner="ann")
-    project = add(catalog, owner="ann", visibility="project", project="p")
-    private = add(catalog, owner="ann", visibility="private", project="p", name="secret")
+    project = add(catalog, owner="ann", visibility="project", project="p", project_id="p")
+    private = add(catalog, owner="ann", visibility="private", project="p", project_id="p", name="secret")
 
     def seen(viewer: Viewer | None) -> set[str]:
         return {each.id for each in catalog.find(Filter(viewer=viewer))}
@@ -226,9 +227,9 @@ def test_peers_are_of_the_same_task_data_and_metric(catalog: Catalog) -> None:
     assert (
         sorted(catalog.peers(*which))
         == sorted(catalog.peers(*which, Viewer(hidden.owner)))
-        == [0.5, 0.7, 0.9]
+        == [(hidden.voice, 0.5), (hidden.voice, 0.7), (hidden.voice, 0.9)]
     )
-    assert sorted(catalog.peers(*which, Viewer("nobody"))) == [0.5, 0.7]
+    assert sorted(value for _, value in catalog.peers(*which, Viewer("nobody"))) == [0.5, 0.7]
 
 
 def test_graphs_are_shared_and_swept(catalog: Catalog) -> None:

@@ -20,10 +20,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
+from modelkeeper.coordinator.claims import LocalClaims
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
-from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel, UnreadableWeights
+from modelkeeper.errors import (
+    CorruptWeights,
+    InvalidWeights,
+    TooLongToPlan,
+    UnknownModel,
+    UnreadableWeights,
+)
 from modelkeeper.graph import Graph
+from modelkeeper.patience import OutOfPatience, waiting
 from modelkeeper.settings import Settings
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer, Parent
@@ -42,22 +50,30 @@ from modelkeeper.zoo.records import (
 from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
+    from modelkeeper.coordinator.upstream.upstreams import Upstreams
     from modelkeeper.meta import Query
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Weights
     from modelkeeper.zoo.accounts import Accounts
+    from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
 
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
 
 
-class LocalCoordinator:
+class LocalCoordinator(LocalClaims):
     """One zoo in this process and all that can be asked of it: a `ServedCoordinator`."""
 
     def __init__(self, settings: Settings) -> None:
         """Open a zoo; a new home is made."""
         self.settings = settings
         self.zoo = Zoo(settings)
+        self._upstreams = self._read_upstreams() if settings.upstreams else None
+
+    def _read_upstreams(self) -> "Upstreams":
+        from modelkeeper.coordinator.upstream.upstreams import Upstreams
+
+        return Upstreams(self.zoo, self.settings, self.upload_folder)
 
     def close(self) -> None:
         """Let go of the zoo."""
@@ -74,6 +90,7 @@ class LocalCoordinator:
         dry_run: bool = False,
         runners_up: bool = False,
         seconds: float = math.inf,
+        via: Sequence[str] = (),
     ) -> LocalLoan:
         """Find a parent for a model, and plan what it lends.
 
@@ -83,7 +100,8 @@ class LocalCoordinator:
             viewer: Whose eyes it is seen with. Default: everything is seen.
             dry_run: Do not count the parent as used.
             runners_up: Look for more candidates than the choice needs, to explain it.
-            seconds: After so many a search ends with what it has found; the answer then says so.
+            seconds: After so many it ends with what it has found and planned; the answer then says so.
+            via: The coordinators that it came through: see `upstream`.
         """
         from modelkeeper.coordinator.candidates import Request
         from modelkeeper.coordinator.search import Clock, Search
@@ -96,10 +114,16 @@ class LocalCoordinator:
         request = Request(graph, prepared, query, viewer, runners_up, dry_run)
         search = Search(self.zoo, self.settings, request, clock)
         warnings: list[str] = []
+        upstreams = self._upstreams_for(viewer, via)
         for _ in range(ATTEMPTS):
             pool = search.find()
             choice = search.choose(pool)
-            lenders = search.lenders(pool, choice)
+            if upstreams is not None and search.expects(choice) <= self.settings.upstream_below:
+                more = upstreams.bring(request, search.least(choice), clock, warnings, via)
+                upstreams = None
+                if more:
+                    continue  # with one more to choose from
+            choice, lenders = search.settle(pool, choice)
             if lenders is None:
                 break
             parents = [pool.records[candidate.id] for candidate in lenders.candidates]
@@ -119,6 +143,11 @@ class LocalCoordinator:
             return LocalLoan(answer, lenders.plan, sources, partial(self.zoo.program, parents[0]))
         return LocalLoan(search.answer(pool, choice, warnings=[*warnings, *self._damaged_records()]))
 
+    def _upstreams_for(self, viewer: Viewer | None, via: Sequence[str]) -> "Upstreams | None":
+        """Whom to ask besides, for a query that came this way."""
+        upstreams = None if viewer is not None and viewer.partner else self._upstreams
+        return upstreams if upstreams is not None and upstreams.may_ask(via) else None
+
     def _damaged_records(self) -> list[str]:
         """What to say of models whose records cannot be trusted, and which lend nothing for that."""
         damaged = self.zoo.catalog.damaged
@@ -135,12 +164,14 @@ class LocalCoordinator:
         viewer: Viewer | None = None,
         *,
         plan: "Decisions | None" = None,
+        seconds: float = math.inf,
     ) -> LocalLoan:
         """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
-        With the plan that `query` made for just these, none is made.
+        With the plan that `query` made for just these, none is made; else one within so many seconds.
 
         Raises:
+            TooLongToPlan: That was not enough.
             UnknownModel: One of them is not there, or not any more.
             CorruptWeights: The file of one is damaged.
         """
@@ -148,7 +179,13 @@ class LocalCoordinator:
         for record in records:
             if record.state != ACTIVE:
                 raise UnknownModel(record.id)
-        return self._loan_of(records, graph, query, plan)
+        until = time.monotonic() + seconds
+        try:
+            with waiting(lambda: time.monotonic() > until):
+                return self._loan_of(records, graph, query, plan)
+        except OutOfPatience:
+            names = enumeration([record.name for record in records])
+            raise TooLongToPlan(names, f"{seconds:g}") from None
 
     def _loan_of(
         self, records: Sequence[Record], graph: Graph, query: "Query", plan: "Decisions | None"
@@ -175,7 +212,7 @@ class LocalCoordinator:
 
     def _lent(self, answer: Answer, viewer: Viewer | None) -> None:
         """Count for each parent that it lent its weights, and write it into the log."""
-        now, user = time.time(), viewer.user if viewer else ""
+        now, user = time.time(), viewer.name if viewer else ""
         for parent in answer.parents:
             detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
             event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
@@ -192,6 +229,10 @@ class LocalCoordinator:
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
+        owner_id: str = "",
+        project_id: str = "",
     ) -> Registered:
         """Take a trained model into the zoo: see `Zoo.register`.
 
@@ -202,7 +243,18 @@ class LocalCoordinator:
             named = (name if is_id(name) else self.show(name).id for name in registration.parents)
             first, *more = dict.fromkeys(named)
             registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
-        return self.zoo.register(graph, registration, tensors, owner, model_id, program)
+        return self.zoo.register(
+            graph,
+            registration,
+            tensors,
+            owner,
+            model_id,
+            program,
+            owner_id=owner_id,
+            project_id=project_id,
+            signature=signature,
+            sign=sign,
+        )
 
     def models(
         self,
@@ -227,6 +279,10 @@ class LocalCoordinator:
         """The graph of a model."""
         return self.zoo.catalog.graph(record.graph)
 
+    def signature(self, record: Record) -> bytes | None:
+        """What somebody signed of a model, or None."""
+        return self.zoo.signature(record)
+
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
         return f"{self.settings.blobs_url.rstrip('/')}/{record.folder}"
@@ -242,13 +298,31 @@ class LocalCoordinator:
             raise UnknownModel(name)
         return record
 
-    def pin(self, name: str, pinned: bool = True, *, user: str = "", viewer: Viewer | None = None) -> Record:
-        """Keep a model whatever it is worth, or no longer."""
+    def pin(
+        self,
+        name: str,
+        pinned: bool = True,
+        *,
+        user: str = "",
+        viewer: Viewer | None = None,
+        most: int | None = None,
+    ) -> Record:
+        """Keep a model whatever it is worth, or no longer; no more than `most` of its owner."""
         record = self.show(name, viewer)
         if record.state not in STORED:
             raise UnknownModel(name)
-        self.zoo.pin(record, pinned, user)
+        self.zoo.pin(record, pinned, user, most)
         return msgspec.structs.replace(record, pinned=pinned)
+
+    def publish(
+        self, name: str, published: bool = True, *, user: str = "", viewer: Viewer | None = None
+    ) -> Record:
+        """Let partners of other organisations see a model, or no longer."""
+        record = self.show(name, viewer)
+        if record.state not in STORED:
+            raise UnknownModel(name)
+        self.zoo.publish(record, published, user)
+        return msgspec.structs.replace(record, published=published)
 
     def gc(
         self,
@@ -262,7 +336,8 @@ class LocalCoordinator:
 
     def stats(self, *, viewer: Viewer | None = None) -> dict[str, Any]:
         """Counts over the zoo."""
-        return self.zoo.catalog.stats(viewer) | {"capacity": self.settings.capacity}
+        partner = viewer is not None and viewer.partner
+        return self.zoo.catalog.stats(viewer) | {"capacity": None if partner else self.settings.capacity}
 
     def log(
         self,
@@ -305,9 +380,9 @@ class LocalCoordinator:
         """Records by id, in whatever state; ids of which there is none are left out."""
         return self.zoo.catalog.with_ids(ids, viewer)
 
-    def kept_by(self, owner: str) -> tuple[int, int]:
-        """How many models a user keeps, and how many bytes of weights."""
-        return self.zoo.catalog.kept_by(owner)
+    def kept_by(self, owner_id: str) -> tuple[int, int]:
+        """How many models a user keeps, by their id, and how many bytes of weights."""
+        return self.zoo.catalog.kept_by(owner_id)
 
     def graph_bytes(self, record: Record) -> bytes:
         """The graph of a model as JSON, as it was registered."""

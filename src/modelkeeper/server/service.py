@@ -9,11 +9,11 @@ from typing import TypeVar
 import msgspec
 
 from modelkeeper.coordinator.base import ServedCoordinator
-from modelkeeper.coordinator.wire import UploadRequest, UploadState
+from modelkeeper.coordinator.wire import Told, UploadRequest, UploadState
 from modelkeeper.errors import (
     CorruptWeights,
-    InvalidGraph,
     InvalidMeta,
+    InvalidSignature,
     InvalidWeights,
     ModelRefused,
     NotAllowed,
@@ -21,21 +21,23 @@ from modelkeeper.errors import (
 )
 from modelkeeper.meta import checked
 from modelkeeper.policy.admission import Admission
+from modelkeeper.policy.credit import CHECKED, Credit
 from modelkeeper.server.graphs import read_graph
 from modelkeeper.server.limits import BodyRoom, FairThreads, Rates, Turns
 from modelkeeper.server.loans import Loans
 from modelkeeper.server.prometheus import Metrics
 from modelkeeper.server.upload_store import Reserved, UploadStore
 from modelkeeper.settings import ServiceSettings
+from modelkeeper.signing.envelope import MAX_ENVELOPE
 from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import ADMIN, Holder
+from modelkeeper.zoo.bounds import MAX_FRAMEWORK
 from modelkeeper.zoo.gc import Swept
-from modelkeeper.zoo.records import PROJECT, Record, Registration, is_id
+from modelkeeper.zoo.records import PROJECT, Record, Registration, checked_name, is_id
 from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors
 
 T = TypeVar("T")
 
-MAX_FRAMEWORK = 40  # characters
 READERS = 16  # threads for what takes no matching: records, counts, files
 
 
@@ -51,7 +53,7 @@ class Service:
         self.bodies = BodyRoom(settings.body_memory)
         self.metrics = Metrics(coordinator)
         self.uploads = UploadStore(coordinator.upload_folder(), self.turns.taken)
-        self.loans = Loans(coordinator)
+        self.loans = Loans(coordinator, settings.query_time)
 
     async def read(self, who: Holder, work: Callable[[], T]) -> T:
         """What takes no matching, in a thread, when it is its user's turn."""
@@ -61,7 +63,7 @@ class Service:
 
     def announce(self, request: UploadRequest, holder: Holder) -> UploadState:
         """Begin, or go on with, sending a model."""
-        owner = self.owner(request, holder)
+        owner = holder.user.id if self.settings.auth else checked_name("owner", request.owner)
         if not is_id(request.id):
             raise InvalidMeta("id", repr(request.id[:80]), "give 16 hexadecimal digits")
         done = self._registered(request.id, owner, holder)
@@ -71,8 +73,7 @@ class Service:
             raise InvalidMeta("checksum", repr(request.checksum[:80]), "give a SHA-256 in hexadecimal")
         self._registration(request, holder)
         graph = read_graph(bytes(request.graph))
-        if len(graph.framework) > MAX_FRAMEWORK:
-            raise InvalidGraph("framework", f"{graph.framework[:40]!r}…; at most {MAX_FRAMEWORK} characters")
+        checked_name("framework", graph.framework, longest=MAX_FRAMEWORK)
         header = Header.of(stored_tensors(graph))
         if not 8 < request.size - header.data_bytes <= MAX_HEADER:
             advice = f"its tensors have {header.data_bytes:,} bytes, and a header goes before them"
@@ -80,7 +81,10 @@ class Service:
         if len(request.program) > MAX_PROGRAM:
             advice = f"at most {MAX_PROGRAM:,}"
             raise InvalidMeta("the program", f"{len(request.program):,} bytes long", advice)
-        offset = self.uploads.begin(owner, request, partial(self._check_quota, owner, holder))
+        if len(request.signature) > MAX_ENVELOPE:
+            advice = f"at most {MAX_ENVELOPE:,}"
+            raise InvalidMeta("the signature", f"{len(request.signature):,} bytes long", advice)
+        offset = self.uploads.begin(owner, request, partial(self._check_quota, holder))
         return UploadState(id=request.id, offset=offset, size=request.size)
 
     def complete(self, identity: str, holder: Holder) -> UploadState:
@@ -99,13 +103,21 @@ class Service:
             self.uploads.forget(identity)
             raise CorruptWeights(identity, "what has arrived has another checksum than what was announced")
         registration = self._registration(request, holder)
-        self._check_quota(announced.owner, holder, [Reserved(identity, announced.owner, request.size)])
+        self._check_quota(holder, [Reserved(identity, announced.owner, request.size)])
         graph = read_graph(bytes(request.graph))
         try:
             done = self.coordinator.register(
-                graph, registration, staged, owner=announced.owner, model_id=identity, program=request.program
+                graph,
+                registration,
+                staged,
+                owner=holder.user.name if self.settings.auth else announced.owner,
+                model_id=identity,
+                program=request.program,
+                signature=request.signature,
+                owner_id=holder.user.id,
+                project_id=self._project_id(registration.project, holder),
             )
-        except (InvalidWeights, ModelRefused):
+        except (InvalidSignature, InvalidWeights, ModelRefused):
             self.uploads.forget(identity)  # sending it again would not help
             raise
         self.uploads.forget(identity)
@@ -126,28 +138,47 @@ class Service:
         if not is_id(identity):
             raise InvalidMeta("id", repr(identity[:80]), "give 16 hexadecimal digits")
         record = self.coordinator.show(identity, holder.viewer)
-        if not holder.may(ADMIN) and record.owner != holder.user.name:
+        if not holder.may(ADMIN) and record.owner_id != holder.user.id:
             raise NotAllowed(f"model {record.id} belongs to {record.owner}", "Ask them, or an administrator.")
         return record
 
     def pin(self, identity: str, pinned: bool, holder: Holder) -> Record:
         """Keep a model that the holder may change whatever it is worth, or no longer."""
         record = self.owned(identity, holder)
-        return self.coordinator.pin(record.id, pinned, user=holder.user.name, viewer=holder.viewer)
+        most = _first(holder.user.pins, self.settings.quota_pins)
+        if holder.may(ADMIN) or not self.settings.auth:
+            most = None
+        user = holder.user.name
+        return self.coordinator.pin(record.id, pinned, user=user, viewer=holder.viewer, most=most)
 
-    def owner(self, request: UploadRequest, holder: Holder) -> str:
-        """In whose name a model is registered: where there are users, nobody else's."""
-        return holder.user.name if self.settings.auth else request.owner[:200]
+    def tell(self, identity: str, told: Told, holder: Holder) -> Credit:
+        """Note what somebody says came of a model.
+
+        Raises:
+            NotAllowed: It was not lent to them, so they cannot know.
+        """
+        record = self.coordinator.show(identity, holder.viewer)
+        user = holder.user.id if self.settings.auth else told.user
+        lent = not self.settings.auth or holder.may(ADMIN) or self.coordinator.was_lent(record, user)
+        if told.kind != CHECKED and not lent:  # who may see a model may check it
+            problem = f"model {record.id} was not lent to you"
+            raise NotAllowed(problem, "Who started from it can say what came of it.")
+        return self.coordinator.tell(record.id, told.kind, told.gain, user=user, viewer=holder.viewer)
+
+    def publish(self, identity: str, published: bool, holder: Holder) -> Record:
+        """Let partners see a model that the holder may change, or no longer."""
+        record = self.owned(identity, holder)
+        return self.coordinator.publish(record.id, published, user=holder.user.name, viewer=holder.viewer)
 
     def named(self, holder: Holder) -> str | None:
         """Whose uploads the holder may see; None: where there are no users, everyone's."""
-        return holder.user.name if self.settings.auth else None
+        return holder.user.id if self.settings.auth else None
 
     def _registered(self, identity: str, owner: str | None, holder: Holder) -> Registered | None:
         record = self.coordinator.known([identity]).get(identity)
         if record is None:
             return None
-        if owner not in (None, record.owner):
+        if self.settings.auth and owner != record.owner_id:
             raise NotAllowed(f"the id {identity} is taken", "Choose another.")
         record = self.coordinator.show(identity, holder.viewer)
         return Registered(record, Admission("admitted", "it is registered already"))
@@ -177,11 +208,20 @@ class Service:
             )
         return registration
 
-    def _check_quota(self, owner: str, holder: Holder, sending: Sequence[Reserved]) -> None:
+    def _project_id(self, project: str, holder: Holder) -> str:
+        """The id of a project; administrators may name any."""
+        if not project or not self.settings.auth:
+            return ""
+        identity = holder.projects.get(project) or self.accounts.project_id(project)
+        if not identity:
+            raise InvalidMeta("project", repr(project), "there is none of this name")
+        return identity
+
+    def _check_quota(self, holder: Holder, sending: Sequence[Reserved]) -> None:
         """May a user have all of these under way, beside what they keep?"""
         if not self.settings.auth:
             return
-        count, kept = self.coordinator.kept_by(owner)
+        count, kept = self.coordinator.kept_by(holder.user.id)
         arrived = self.coordinator.known([upload.id for upload in sending])
         sizes = [upload.bytes for upload in sending if upload.id not in arrived]  # the others are kept
         most = _first(holder.user.models, self.settings.quota_models)

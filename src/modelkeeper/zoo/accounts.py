@@ -5,6 +5,9 @@
     secret = accounts.add_token("ada", "write", days=90)     shown once, nowhere kept
     accounts.holder(secret)                                  who sends it, and what they may do; None: nobody
 
+Whoever is removed is gone: users and projects are known by ids, so that another one of the same name has none
+of their models and rights. Names are labels, and no two of them may look alike.
+
 A token is `mk_<id>_<secret>`. The secret has 256 random bits, so a plain SHA-256 of it can be kept: there is
 nothing to guess, and no need to slow guessing down.
 """
@@ -21,10 +24,15 @@ from msgspec import Struct
 
 from modelkeeper.errors import InvalidMeta, InvalidSetting
 from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.records import Viewer, checked_name
+from modelkeeper.zoo.records import Viewer, checked_name, new_id
 from modelkeeper.zoo.schema import members, projects, tokens, users
 
-READ, WRITE, ADMIN = SCOPES = ("read", "write", "admin")  # each includes those before it
+READ, WRITE, ADMIN = _RISING = ("read", "write", "admin")  # each includes those before it
+METRICS = (
+    "metrics"  # counts over everything, for a scraper: it includes nothing else, and ADMIN alone includes it
+)
+PARTNER = "partner"  # of another organisation: reads as READ does, but sees published models alone
+SCOPES = (*_RISING, METRICS, PARTNER)
 _TOKEN = re.compile(r"mk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _SECONDS = 86400.0
 
@@ -33,10 +41,12 @@ class User(Struct, frozen=True, kw_only=True):
     """Somebody with tokens. A quota of None is the one that the service is set to."""
 
     name: str
+    id: str = ""  # who it is, whatever they are called; "": where there are no users
     created: float
     bytes: int | None = None
     models: int | None = None
     rate: float | None = None
+    pins: int | None = None  # models that they may pin
 
 
 class Token(Struct, frozen=True, kw_only=True):
@@ -55,16 +65,24 @@ class Holder(Struct, frozen=True, kw_only=True):
 
     user: User
     scope: str
-    projects: tuple[str, ...] = ()
+    projects: dict[str, str] = {}  # name -> id
 
     def may(self, scope: str) -> bool:
         """Does the token's scope include this one?"""
-        return SCOPES.index(self.scope) >= SCOPES.index(scope)
+        if METRICS in (scope, self.scope):
+            return self.scope in (scope, ADMIN)
+        own = READ if self.scope == PARTNER else self.scope
+        return _RISING.index(own) >= _RISING.index(scope)
 
     @property
     def viewer(self) -> Viewer | None:
         """Whose eyes models are seen with; who administers a zoo sees all."""
-        return None if self.may(ADMIN) else Viewer(self.user.name, self.projects)
+        if self.may(ADMIN):
+            return None
+        if self.scope == PARTNER:
+            return Viewer(self.user.id, (), self.user.name, self.user.created, partner=True)
+        projects = tuple(self.projects.values())
+        return Viewer(self.user.id, projects, self.user.name, self.user.created)
 
 
 class Accounts:
@@ -76,11 +94,12 @@ class Accounts:
     # -- users and projects ---------------------------------------------------------------------
 
     def add_user(self, name: str, **quotas: float | None) -> User:
-        """Add a user, or change the quotas of one who is there: bytes, models, rate."""
+        """Add a user, or change the quotas of one who is there: bytes, models, rate, pins."""
         name = checked_name("user", name, empty=False)
         with self._database.writing() as connection:
-            if connection.scalar(sa.select(users.c.name).where(users.c.name == name)) is None:
-                connection.execute(users.insert(), {"name": name, "created": time.time(), **quotas})
+            if connection.scalar(sa.select(users.c.id).where(users.c.name == name)) is None:
+                new = {"id": new_id(), "name": name, "created": time.time(), **quotas}
+                connection.execute(users.insert(), new)
             elif quotas:
                 connection.execute(users.update().where(users.c.name == name).values(**quotas))
         return next(user for user in self.users() if user.name == name)
@@ -99,18 +118,26 @@ class Accounts:
         """Add a project; one that is there stays as it is."""
         name = checked_name("project", name, empty=False)
         with self._database.writing() as connection:
-            if connection.scalar(sa.select(projects.c.name).where(projects.c.name == name)) is None:
-                connection.execute(projects.insert(), {"name": name, "created": time.time()})
+            if connection.scalar(sa.select(projects.c.id).where(projects.c.name == name)) is None:
+                new = {"id": new_id(), "name": name, "created": time.time()}
+                connection.execute(projects.insert(), new)
         return name
 
     def projects(self) -> dict[str, tuple[str, ...]]:
         """All projects with their members."""
-        both = sa.select(projects.c.name, members.c.user).outerjoin(members).order_by("name", "user")
+        people = projects.outerjoin(members).outerjoin(users, users.c.id == members.c.user)
+        both = sa.select(projects.c.name, users.c.name).select_from(people)
+        both = both.order_by(projects.c.name, users.c.name)
         members_of: dict[str, tuple[str, ...]] = {}
         with self._database.reading() as connection:
             for name, user in connection.execute(both):
                 members_of[name] = members_of.get(name, ()) + ((user,) if user is not None else ())
         return members_of
+
+    def project_id(self, name: str) -> str:
+        """The id of a project; "": there is none of this name."""
+        with self._database.reading() as connection:
+            return connection.scalar(sa.select(projects.c.id).where(projects.c.name == name)) or ""
 
     def remove_project(self, name: str) -> bool:
         """Remove a project; its models are then seen by their owners alone. Was there one?"""
@@ -119,16 +146,18 @@ class Accounts:
 
     def join(self, project: str, user: str) -> None:
         """Make a user a member of a project."""
-        self._known(projects, "project", project)
-        self._known(users, "user", user)
-        membership = (members.c.project == project) & (members.c.user == user)
+        of = {"project": self._id(projects, "project", project), "user": self._id(users, "user", user)}
+        membership = sa.and_(*(members.c[name] == identity for name, identity in of.items()))
         with self._database.writing() as connection:
             if connection.scalar(sa.select(members.c.user).where(membership)) is None:
-                connection.execute(members.insert(), {"project": project, "user": user})
+                connection.execute(members.insert(), of)
 
     def leave(self, project: str, user: str) -> bool:
         """End a membership. Was there one?"""
-        membership = (members.c.project == project) & (members.c.user == user)
+        named = (projects, members.c.project, project), (users, members.c.user, user)
+        membership = sa.and_(
+            *(column.in_(sa.select(table.c.id).where(table.c.name == name)) for table, column, name in named)
+        )
         with self._database.writing() as connection:
             return connection.execute(members.delete().where(membership)).rowcount > 0
 
@@ -140,11 +169,11 @@ class Accounts:
             raise InvalidSetting("scope", repr(scope), f"choose one of {', '.join(SCOPES)}")
         if days is not None and not 0 < days < 100_000:
             raise InvalidSetting("days", str(days), "give a number above 0")
-        self._known(users, "user", user)
+        holder = self._id(users, "user", user)
         identity, secret, now = secrets.token_hex(8), secrets.token_urlsafe(32), time.time()
         row = {
             "id": identity,
-            "user": user,
+            "user": holder,
             "digest": _digest(secret),
             "scope": scope,
             "note": checked_name("note", note),
@@ -157,9 +186,10 @@ class Accounts:
 
     def tokens(self) -> list[Token]:
         """What is known of all tokens, the oldest first."""
-        columns = [tokens.c[name] for name in Token.__struct_fields__]
+        names = [name for name in Token.__struct_fields__ if name != "user"]
+        chosen = sa.select(*(tokens.c[name] for name in names), users.c.name.label("user")).join(users)
         with self._database.reading() as connection:
-            rows = connection.execute(sa.select(*columns).order_by(tokens.c.created, tokens.c.id))
+            rows = connection.execute(chosen.order_by(tokens.c.created, tokens.c.id))
             return [Token(**row) for row in rows.mappings()]
 
     def revoke(self, identity: str) -> bool:
@@ -172,7 +202,7 @@ class Accounts:
         parts = _TOKEN.fullmatch(token)
         if parts is None:
             return None
-        joined = sa.select(members.c.project).where(members.c.user == sa.bindparam("who"))
+        joined = sa.select(projects.c.name, projects.c.id).join(members).order_by(projects.c.name)
         with self._database.reading() as connection:
             chosen = sa.select(tokens.c.digest, tokens.c.scope, tokens.c.expires, users).join(users)
             row: Any = connection.execute(chosen.where(tokens.c.id == parts[1])).mappings().one_or_none()
@@ -181,13 +211,17 @@ class Accounts:
             if row is None or not valid or (row["expires"] is not None and row["expires"] <= time.time()):
                 return None
             user = User(**{name: row[name] for name in User.__struct_fields__})
-            belongs = tuple(connection.scalars(joined, {"who": user.name}))
+            rows = connection.execute(joined.where(members.c.user == user.id))
+            belongs = {str(project): str(identity) for project, identity in rows}
         return Holder(user=user, scope=row["scope"], projects=belongs)
 
-    def _known(self, table: sa.Table, what: str, name: str) -> None:
+    def _id(self, table: sa.Table, what: str, name: str) -> str:
+        """The id of the user or the project of this name."""
         with self._database.reading() as connection:
-            if connection.scalar(sa.select(table.c.name).where(table.c.name == name)) is None:
-                raise InvalidMeta(what, repr(name), f"add it first: modelkeeper {what} add {name}")
+            identity = connection.scalar(sa.select(table.c.id).where(table.c.name == name))
+        if identity is None:
+            raise InvalidMeta(what, repr(name), f"add it first: modelkeeper {what} add {name}")
+        return str(identity)
 
 
 def _digest(secret: str) -> str:

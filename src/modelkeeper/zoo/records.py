@@ -21,12 +21,17 @@ REPLACED = "replaced"  # a later version of the same training is there
 DAMAGED = "damaged"  # its weights are not what was registered
 STORED = (ACTIVE, BARRED)  # states in which there are weights
 KEPT = (*STORED, DAMAGED)  # states in which there are files: what is damaged may be repaired
+STATES = (ACTIVE, BARRED, EVICTED, REMOVED, REPLACED, DAMAGED)
 
 # What an event says was done: to a model that is there, or by which it went.
 REGISTERED, REFUSED, LENT, PINNED, UNPINNED = "registered", "refused", "lent", "pinned", "unpinned"
 REPORTED = "reported"  # a version of a training that goes on
 REPAIRED, SWEPT = "repaired", "swept"
-ACTIONS = (REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT)
+PUBLISHED, UNPUBLISHED = "published", "unpublished"
+ACTIONS = (
+    *(REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, PUBLISHED, UNPUBLISHED),
+    *(REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT),
+)
 
 PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
 
@@ -42,8 +47,10 @@ class Record(Struct, frozen=True, kw_only=True):
     id: str
     key: int = 0  # the number that the index knows it by; given by the catalog
     name: str
-    owner: str
+    owner: str  # a name, for people
+    owner_id: str = ""  # who that is; "": a zoo without users
     project: str = ""
+    project_id: str = ""
     visibility: str = PUBLIC
     data: str = ""
     fold: str = ""  # of the data: the one that it was validated on, in a cross-validation
@@ -60,6 +67,11 @@ class Record(Struct, frozen=True, kw_only=True):
     graph: str  # digest of the graph's bytes
     checksum: str  # SHA-256 of model.safetensors
     program: str = ""  # SHA-256 of program.json; "": there is none, or nobody has noted it
+    evidence: str = ""  # SHA-256 of evidence.safetensors, held-out examples that anyone may check it on
+    signer: str = ""  # id of the key that signed it; "": nobody did
+    licence: str = ""  # what others may do with it, as an SPDX expression; "": nobody said
+    published: bool = False  # may other organisations have it?
+    origin: str = ""  # the zoo that it came from, if it was not registered here first
     parent: str = ""  # id of the model whose weights it started from
     more_parents: tuple[str, ...] = ()  # ids of those whose units lie beside that parent's, in order
     similarity: float | None = None  # to that parent
@@ -83,6 +95,11 @@ class Record(Struct, frozen=True, kw_only=True):
     def folder(self) -> str:
         """Where its files are in the blob store."""
         return f"models/{self.id}"
+
+    @property
+    def voice(self) -> str:
+        """Whose it is, as far as that is known: where there are users their id, else a name."""
+        return self.owner_id or self.owner
 
     @property
     def group(self) -> tuple[str, str, str, bool]:
@@ -115,6 +132,8 @@ class Registration(Struct, frozen=True, kw_only=True):
     similarity: float | None = None
     run: str = ""  # 16 hexadecimal digits; a later version of the same run takes the place of this one
     finished: bool = True
+    origin: str = ""  # the zoo that it comes from, if it was registered elsewhere first
+    licence: str = ""  # an SPDX expression; "": nobody says what others may do with it
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -139,8 +158,11 @@ class Event(Struct, frozen=True, kw_only=True):
 class Viewer(Struct, frozen=True):
     """Who asks: sees public models, those of these projects, and the user's own. None sees all."""
 
-    user: str
+    user: str  # an id, as those of the projects
     projects: tuple[str, ...] = ()
+    name: str = ""  # as the log has it, since the user is there
+    since: float = 0.0
+    partner: bool = False  # of another organisation: sees what was published, and nothing else
 
 
 class Filter(Struct, frozen=True, kw_only=True):
@@ -153,6 +175,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()  # each of them
     owner: str | None = None
     text: str | None = None  # somewhere in its name
+    origin: str | None = None  # the zoo that it came from
 
 
 def new_id() -> str:

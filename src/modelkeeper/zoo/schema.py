@@ -34,8 +34,11 @@ models = Table(
     Column("key", _KEY, primary_key=True, autoincrement=True),
     Column("id", String(16), nullable=False, unique=True),
     Column("name", String(200), nullable=False, index=True),
+    # Names are labels; who it belongs to, is the id. "": a zoo without users, or nobody any more.
     Column("owner", String(200), nullable=False, index=True),
+    Column("owner_id", String(16), nullable=False, index=True),
     Column("project", String(200), nullable=False),
+    Column("project_id", String(16), nullable=False),
     Column("visibility", String(16), nullable=False),
     Column("data", String(200), nullable=False),
     Column("fold", String(200), nullable=False),
@@ -52,6 +55,11 @@ models = Table(
     Column("graph", String(64), nullable=False, index=True),
     Column("checksum", String(64), nullable=False),
     Column("program", String(64), nullable=False),
+    Column("evidence", String(64), nullable=False),
+    Column("signer", String(64), nullable=False, index=True),
+    Column("licence", String(200), nullable=False),
+    Column("published", Boolean, nullable=False),
+    Column("origin", String(200), nullable=False),
     Column("parent", String(16), nullable=False, index=True),
     Column("more_parents", JSON, nullable=False),
     Column("similarity", Double),
@@ -120,29 +128,69 @@ clock = Table(
     Column("value", BigInteger, nullable=False),
 )
 
+# What became of starts from a model: by how much did it help?
+outcomes = Table(
+    "outcomes",
+    metadata,
+    Column("number", _KEY, primary_key=True, autoincrement=True),
+    Column("at", Double, nullable=False),
+    Column("parent", String(16), nullable=False, index=True),
+    Column("child", String(16), nullable=False),  # "": it was not registered
+    Column("user", String(200), nullable=False),  # who says so: an id, in a zoo without users a name
+    Column("kind", String(16), nullable=False),
+    Column("gain", Double, nullable=False),
+)
+
+# Public keys whose signatures count.
+keys = Table(
+    "keys",
+    metadata,
+    Column("id", String(64), primary_key=True),  # SHA-256 of the public key
+    Column("public", String(64), nullable=False),  # in hexadecimal
+    Column("name", String(200), nullable=False),  # whose it is, as who trusts it calls them
+    Column("created", Double, nullable=False),
+    Column("revoked", Double),  # None: it is valid
+)
+
+# What was registered, lent and removed, each entry bound to the one before by its digest.
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("number", _KEY, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("kind", String(40), nullable=False),
+    Column("model", String(16), nullable=False, index=True),
+    Column("body", Text, nullable=False),  # JSON, as it was hashed
+    Column("previous", String(64), nullable=False),
+    Column("digest", String(64), nullable=False),
+)
+
 # Who may use a service, and what they may keep there; None: as the service is set.
 users = Table(
     "users",
     metadata,
-    Column("name", String(200), primary_key=True),
+    Column("id", String(16), primary_key=True),
+    Column("name", String(200), nullable=False, unique=True),
     Column("created", Double, nullable=False),
     Column("bytes", BigInteger),
     Column("models", BigInteger),
     Column("rate", Double),
+    Column("pins", BigInteger),
 )
 
 projects = Table(
     "projects",
     metadata,
-    Column("name", String(200), primary_key=True),
+    Column("id", String(16), primary_key=True),
+    Column("name", String(200), nullable=False, unique=True),
     Column("created", Double, nullable=False),
 )
 
 members = Table(
     "members",
     metadata,
-    Column("project", String(200), ForeignKey("projects.name", ondelete="CASCADE"), primary_key=True),
-    Column("user", String(200), ForeignKey("users.name", ondelete="CASCADE"), primary_key=True),
+    Column("project", String(16), ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    Column("user", String(16), ForeignKey("users.id", ondelete="CASCADE"), primary_key=True),
     Index("members_user", "user"),
 )
 
@@ -150,7 +198,7 @@ tokens = Table(
     "tokens",
     metadata,
     Column("id", String(16), primary_key=True),
-    Column("user", String(200), ForeignKey("users.name", ondelete="CASCADE"), nullable=False, index=True),
+    Column("user", String(16), ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("digest", String(64), nullable=False),  # SHA-256 of the secret; the secret is nowhere
     Column("scope", String(16), nullable=False),
     Column("note", String(200), nullable=False),

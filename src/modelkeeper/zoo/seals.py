@@ -17,11 +17,12 @@ from modelkeeper.zoo.records import Record
 
 VERSION = "1"
 _TEXTS = (
-    *("id", "name", "owner", "project", "visibility", "data", "fold", "task", "metric", "framework"),
-    *("fingerprint", "graph", "checksum", "program", "parent", "run", "state", "reason", "twin"),
+    *("id", "name", "owner", "owner_id", "project", "project_id", "visibility", "data", "fold", "task"),
+    *("metric", "framework", "fingerprint", "graph", "checksum", "program", "evidence", "signer", "licence"),
+    *("origin", "parent", "run", "state", "reason", "twin"),
 )
 _NUMBERS = ("value", "similarity", "created", "last_used", "twin_similarity")
-_COUNTS = ("parameters", "bytes", "hits", "lower_is_better", "finished", "pinned")
+_COUNTS = ("parameters", "bytes", "hits", "lower_is_better", "finished", "pinned", "published")
 SEALED = (*_TEXTS, *_NUMBERS, *_COUNTS, "tags", "more_parents", "metrics")
 _encoder = msgspec.json.Encoder()
 

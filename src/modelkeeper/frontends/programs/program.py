@@ -23,7 +23,6 @@ import itertools
 import math
 import zlib
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -32,6 +31,7 @@ from msgspec import Struct
 
 from modelkeeper.errors import InvalidProgram
 from modelkeeper.frontends.programs.operations import Parameter, signature
+from modelkeeper.lasting import cached_property
 from modelkeeper.weights import Array, dtype_of
 
 FORMAT = "modelkeeper.program"
@@ -213,13 +213,13 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
         if len(data) > MAX_BYTES:
             raise InvalidProgram("document", f"{len(data):,} bytes; at most {MAX_BYTES:,}")
         try:
-            head = msgspec.json.decode(data, type=_Head)
+            head = _heads.decode(data)
             if head.format != FORMAT or head.version != VERSION:
                 given = f"{head.format[:40]!r} version {head.version}"
                 raise InvalidProgram(
                     "document", f"it is {given}, this modelkeeper reads {FORMAT!r} {VERSION}"
                 )
-            return msgspec.json.decode(data, type=Program)
+            return _programs.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise InvalidProgram("document", str(error)) from error
 
@@ -227,6 +227,10 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
 class _Head(Struct):
     format: str = ""
     version: int = 0
+
+
+# Made while this is imported: two threads that first read a type at the same time crash msgspec.
+_heads, _programs = msgspec.json.Decoder(_Head), msgspec.json.Decoder(Program)
 
 
 # -- checking ---------------------------------------------------------------------------------------
