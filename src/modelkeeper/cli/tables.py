@@ -16,6 +16,7 @@ from rich.tree import Tree
 
 from modelkeeper.coordinator.base import Lineage
 from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
+from modelkeeper.policy.credit import Credit
 from modelkeeper.text import ago, count, enumeration, one_line, size
 from modelkeeper.zoo.backup import BackedUp, Restored
 from modelkeeper.zoo.gc import Swept
@@ -51,7 +52,7 @@ def records(shown: Sequence[Record], total: int) -> RenderableType:
     return Group(table, Text(f"{total:,} models{part}"))
 
 
-def record(model: Record, files: str) -> RenderableType:
+def record(model: Record, files: str, credit: Credit) -> RenderableType:
     """All that the zoo knows of one model."""
     now = time.time()
     near = f" (similarity {model.similarity:.3f})" if model.similarity is not None else ""
@@ -64,6 +65,7 @@ def record(model: Record, files: str) -> RenderableType:
         "task": model.task,
         "tags": ", ".join(model.tags),
         "quality": quality(model) + (", lower is better" if model.lower_is_better else ""),
+        "believed": f"{credit.factor:.0%}: {credit}",
         "metrics": ", ".join(f"{name} {value:.6g}" for name, value in sorted(model.metrics.items())),
         "framework": model.framework,
         "parameters": f"{model.parameters:,}",
@@ -72,6 +74,8 @@ def record(model: Record, files: str) -> RenderableType:
         "lent": f"{model.hits:,} times" + (f", last {ago(now - model.last_used)}" if model.hits else ""),
         "registered": f"{_date(model.created)} ({ago(now - model.created)}) by {model.owner}",
         "seen by": model.visibility + (f", project {model.project}" if model.project else ""),
+        "licence": model.licence,
+        "signed by": f"key {model.signer}" if model.signer else "",
         "better twin": f"{model.twin}, similarity {model.twin_similarity:.3f}" if model.twin else "",
         "fingerprint": model.fingerprint,
         "checksum": model.checksum,

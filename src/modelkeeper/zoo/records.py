@@ -27,7 +27,11 @@ STATES = (ACTIVE, BARRED, EVICTED, REMOVED, REPLACED, DAMAGED)
 REGISTERED, REFUSED, LENT, PINNED, UNPINNED = "registered", "refused", "lent", "pinned", "unpinned"
 REPORTED = "reported"  # a version of a training that goes on
 REPAIRED, SWEPT = "repaired", "swept"
-ACTIONS = (REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT)
+PUBLISHED, UNPUBLISHED = "published", "unpublished"
+ACTIONS = (
+    *(REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, PUBLISHED, UNPUBLISHED),
+    *(REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT),
+)
 
 PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
 
@@ -93,6 +97,11 @@ class Record(Struct, frozen=True, kw_only=True):
         return f"models/{self.id}"
 
     @property
+    def voice(self) -> str:
+        """Whose it is, as far as that is known: where there are users their id, else a name."""
+        return self.owner_id or self.owner
+
+    @property
     def group(self) -> tuple[str, str, str, bool]:
         """Models of which this is the same are peers: they are judged by each other."""
         return self.task, self.data, self.metric, self.lower_is_better
@@ -123,6 +132,8 @@ class Registration(Struct, frozen=True, kw_only=True):
     similarity: float | None = None
     run: str = ""  # 16 hexadecimal digits; a later version of the same run takes the place of this one
     finished: bool = True
+    origin: str = ""  # the zoo that it comes from, if it was registered elsewhere first
+    licence: str = ""  # an SPDX expression; "": nobody says what others may do with it
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -151,6 +162,7 @@ class Viewer(Struct, frozen=True):
     projects: tuple[str, ...] = ()
     name: str = ""  # as the log has it, since the user is there
     since: float = 0.0
+    partner: bool = False  # of another organisation: sees what was published, and nothing else
 
 
 class Filter(Struct, frozen=True, kw_only=True):
@@ -163,6 +175,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()  # each of them
     owner: str | None = None
     text: str | None = None  # somewhere in its name
+    origin: str | None = None  # the zoo that it came from
 
 
 def new_id() -> str:

@@ -247,6 +247,8 @@ def _check(program: Program) -> None:
             raise InvalidProgram(what, f"{count:,} of them; at most {most:,}")
     if not program.inputs:
         raise InvalidProgram("inputs", "it takes none")
+    if not program.outputs:
+        raise InvalidProgram("outputs", "it puts out nothing")
     for entering in (program.inputs, program.tensors, program.constants):
         for entry in entering:
             _check_shape(entry)
@@ -324,8 +326,10 @@ def _check_argument(where: str, parameter: Parameter, argument: Argument, known:
     for item in items:
         if isinstance(item, Hole) and (_meanings(item) != 1 or item.v >= known):
             raise InvalidProgram(where, f"it refers to value {item.v} of {known}, or to several things")
-        if isinstance(item, str) and (len(item) > MAX_TEXT or (parameter.dtype and item not in DTYPES)):
-            raise InvalidProgram(where, f"{item[:40]!r} is no value of it")
+        if isinstance(item, str) and len(item) > MAX_TEXT:
+            raise InvalidProgram(where, f"a text of {len(item):,} characters")
+        if parameter.dtype and item is not None and item not in DTYPES:  # a number would be taken for one
+            raise InvalidProgram(where, f"{str(item)[:40]!r} is no dtype")
         reference = isinstance(item, Hole) and item.v >= 0
         number = isinstance(item, (int, float)) or (isinstance(item, Hole) and item.sized)
         number = number and not parameter.many  # it is made a tensor of
