@@ -166,6 +166,8 @@ class ServiceSettings(_Read, frozen=True, kw_only=True):
     quota_models: int | None = None  # likewise
     quota_pins: int = 10  # models that a user may pin, unless told otherwise
     query_time: float = 30.0  # seconds after which a search answers with what it has
+    upkeep: float = 600.0  # seconds between two sweeps of what was left behind; 0: never
+    keep_events: float = 90.0  # days for which the log of events is kept; 0: for ever
     shutdown: float = 60.0  # seconds that requests under way get when the service is told to stop
     connections: int = 1000  # that may be open; of which one address gets a quarter, one user half
     body_memory: int = 512 * 2**20  # bytes for the bodies of requests under way; one user gets a quarter
@@ -177,6 +179,9 @@ class ServiceSettings(_Read, frozen=True, kw_only=True):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidSetting(name, str(value), "give a number above 0")
+        for name in ("upkeep", "keep_events"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise InvalidSetting(name, str(getattr(self, name)), "give 0 or more")
         if not self.auth and not is_loopback(self.host):
             advice = (
                 "without auth everyone who reaches the service may read and delete every model. "
@@ -258,5 +263,5 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
         ),
         _number,
     ),
-    **dict.fromkeys(("rate", "query_time", "shutdown"), _number),
+    **dict.fromkeys(("rate", "query_time", "shutdown", "upkeep", "keep_events"), _number),
 }

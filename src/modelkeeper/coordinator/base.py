@@ -334,5 +334,8 @@ class ServedCoordinator(Coordinator, Protocol):
     def known(self, ids: Collection[str], viewer: "Viewer | None" = None) -> dict[str, Record]:
         """Records by id, in whatever state; ids of which there is none are left out."""
 
+    def prune_events(self, before: float) -> int:
+        """Delete what the log says of the time before. How many events?"""
+
     def kept_by(self, owner_id: str) -> tuple[int, int]:
         """How many models a user keeps, by their id, and how many bytes of weights."""

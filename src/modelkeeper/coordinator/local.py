@@ -380,6 +380,10 @@ class LocalCoordinator(LocalClaims):
         """Records by id, in whatever state; ids of which there is none are left out."""
         return self.zoo.catalog.with_ids(ids, viewer)
 
+    def prune_events(self, before: float) -> int:
+        """Delete what the log says of the time before. How many events?"""
+        return self.zoo.catalog.prune_events(before)
+
     def kept_by(self, owner_id: str) -> tuple[int, int]:
         """How many models a user keeps, by their id, and how many bytes of weights."""
         return self.zoo.catalog.kept_by(owner_id)

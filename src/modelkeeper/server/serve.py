@@ -19,6 +19,7 @@ from modelkeeper.errors import InvalidSetting
 from modelkeeper.server.app import Application
 from modelkeeper.server.connections import KEPT, Connection, Crowd, room_for
 from modelkeeper.server.sparing_log import Sparing
+from modelkeeper.server.upkeep import keeping_tidy
 from modelkeeper.settings import ServiceSettings, is_loopback
 from modelkeeper.text import one_line, printable
 from modelkeeper.zoo.accounts import ADMIN
@@ -104,18 +105,21 @@ def server(application: Application, *, more_files: bool = False) -> uvicorn.Ser
 
 def run(application: Application, listening: socket.socket) -> None:
     """Serve until a signal says stop."""
-    server(application, more_files=True).run(sockets=[listening])
+    with keeping_tidy(application.service):
+        server(application, more_files=True).run(sockets=[listening])
 
 
 @contextlib.contextmanager
 def serving(coordinator: ServedCoordinator, settings: ServiceSettings) -> Iterator[str]:
     """Serve in a thread; gives the URL."""
     listening = listen(settings)
-    serves = server(Application(coordinator, settings))
+    application = Application(coordinator, settings)
+    serves = server(application)
     thread = threading.Thread(target=serves.run, args=([listening],), name="modelkeeper-server", daemon=True)
     thread.start()
     try:
-        yield address(listening)
+        with keeping_tidy(application.service):
+            yield address(listening)
     finally:
         serves.should_exit = True
         thread.join()

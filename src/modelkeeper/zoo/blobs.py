@@ -237,7 +237,11 @@ class Blobs:
             with _going_on(f"sweeping {entry.path}"):
                 newest = max([entry.stat().st_mtime, *(file.stat().st_mtime for file in _scan(entry))])
                 if newest <= older_than:
-                    shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
+                    # Renamed first: else a folder that is published while it is being deleted would be
+                    # acknowledged and lose its files. So one of the two finds it gone.
+                    doomed = Path(entry.path).with_name(f"gone-{secrets.token_hex(8)}")
+                    os.rename(entry, doomed)
+                    shutil.rmtree(doomed) if entry.is_dir(follow_symlinks=False) else os.unlink(doomed)
                     swept += 1
         return swept
 

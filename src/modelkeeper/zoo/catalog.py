@@ -182,6 +182,11 @@ class Catalog(CatalogReader):
         with self.database.writing() as connection:
             connection.execute(events.insert(), event_row(event))
 
+    def prune_events(self, before: float) -> int:
+        """Delete events from before a time. How many? Lineage and quotas are in the records, and stay."""
+        with self.database.writing() as connection:
+            return connection.execute(events.delete().where(events.c.at < before)).rowcount
+
     def set_twins(self, twins: Mapping[str, tuple[str, float]]) -> None:
         """Remember for models (by id) which better model is most like them, and how much."""
         if twins:
