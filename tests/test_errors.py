@@ -37,6 +37,8 @@ EXAMPLES = [
     errors.CorruptCatalog("zoo/", "the record of 0123 is damaged", "Restore it."),
     errors.CorruptWeights("0123", "the file is missing"),
     errors.UnreadableWeights("0123", "Permission denied"),
+    errors.InvalidSignature("0123", "signed was something else: weights", "Do not use it."),
+    errors.InvalidKey("/keys/ada.pem", "others may read it", "Make it yours alone."),
     errors.InvalidBackup("/backups/zoo", "it is not whole", "Make another."),
     errors.CoordinatorUnreachable("http://10.0.0.7", "Connection refused", "Check its address."),
     errors.NotAllowed("this needs the scope write", "Ask for one."),

@@ -20,6 +20,7 @@ from modelkeeper.faults import warn
 from modelkeeper.plugins import POLICIES
 from modelkeeper.policy.quality import number, primary
 from modelkeeper.zoo.bounds import MAX_METRICS, check, check_metric, kept
+from modelkeeper.zoo.licences import checked_licence
 from modelkeeper.zoo.records import (
     MAX_PARENTS,
     MAX_TAGS,
@@ -34,7 +35,17 @@ MOST_PARENTS = 2  # that lend to one model, unless `most_parents` says otherwise
 _BOTH = ("data", "fold", "task", "tags")
 ONLY_QUERY = ("parents", "exclude", "most_parents", "minimum_similarity", "policy")
 _QUERY = (*_BOTH, *ONLY_QUERY)
-REGISTRATION_KEYS = (*_BOTH, "accuracy", "metric", "metrics", "name", "project", "visibility", "parent")
+REGISTRATION_KEYS = (
+    *_BOTH,
+    "accuracy",
+    "metric",
+    "metrics",
+    "name",
+    "project",
+    "visibility",
+    "parent",
+    "licence",
+)
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -154,6 +165,7 @@ def read_registration(
         tags=_texts(given, "tags"),
         project=_text(given, "project"),
         visibility=visibility,
+        licence=checked_licence(given.get("licence") or ""),
         parent=parents[0] if parents else "",
         more_parents=parents[1:],
     )
@@ -174,6 +186,7 @@ def checked(registration: Registration) -> Registration:
         "tags": registration.tags,
         "project": registration.project,
         "visibility": registration.visibility,
+        "licence": registration.licence,
         "parent": (registration.parent, *more) if more else registration.parent,
     }
     again = read_registration(meta, registration.name, measured=False, tell=lambda left_out: None)

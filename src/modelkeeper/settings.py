@@ -82,6 +82,9 @@ class Settings(_Read, frozen=True, kw_only=True):
     deadline: float = 300.0  # in all steps of a query or a registration, and one more for each 250 kB
     patience: float = 30.0  # seconds to wait for the other processes that train the same model
     sandbox: str = "on"  # where programs of other people's models run: one of SANDBOXES
+    key: str = ""  # signs what is registered: a name in ~/.modelkeeper/keys, or a path; "": nothing is signed
+    organisation: str = ""  # that whoever signs belongs to
+    trusted: str = ""  # the file of public keys that count; "" is ~/.modelkeeper/keys/trusted
     spool: str = ""  # where models wait that could not be sent; "" is ~/.modelkeeper/spool
 
     def __post_init__(self) -> None:

@@ -72,6 +72,8 @@ def record(model: Record, files: str, credit: Credit) -> RenderableType:
         "lent": f"{model.hits:,} times" + (f", last {ago(now - model.last_used)}" if model.hits else ""),
         "registered": f"{_date(model.created)} ({ago(now - model.created)}) by {model.owner}",
         "seen by": model.visibility + (f", project {model.project}" if model.project else ""),
+        "licence": model.licence,
+        "signed by": f"key {model.signer}" if model.signer else "",
         "better twin": f"{model.twin}, similarity {model.twin_similarity:.3f}" if model.twin else "",
         "fingerprint": model.fingerprint,
         "checksum": model.checksum,

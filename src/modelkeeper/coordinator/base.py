@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.gc import Swept
     from modelkeeper.zoo.records import Event, Filter, Registration, Viewer
+    from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
     from modelkeeper.zoo.zoo import Registered
 
@@ -78,6 +79,8 @@ class Coordinator(Protocol):
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
     ) -> "Registered":
         """Take a trained model into the zoo. When this returns, it is on the disk.
 
@@ -88,10 +91,13 @@ class Coordinator(Protocol):
             owner: Who registers; a coordinator with users knows better.
             model_id: 16 hexadecimal digits; the same weights with the same id are registered once.
             program: What the model computes, for those who calibrate.
+            signature: What somebody signed of it: see `signing`.
+            sign: Makes the signature, if there is none yet, when all checksums are known.
 
         Raises:
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+            InvalidSignature: It was signed, but not as what it is.
         """
 
     def models(
@@ -116,6 +122,9 @@ class Coordinator(Protocol):
 
     def graph(self, record: Record) -> "Graph":
         """The graph of a model."""
+
+    def signature(self, record: Record) -> bytes | None:
+        """What somebody signed of a model, or None."""
 
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
@@ -238,6 +247,8 @@ class ServedCoordinator(Coordinator, Protocol):
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
         owner_id: str = "",
         project_id: str = "",
     ) -> "Registered":

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Weights
     from modelkeeper.zoo.accounts import Accounts
+    from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
 
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
@@ -207,6 +208,8 @@ class LocalCoordinator(LocalClaims):
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
         owner_id: str = "",
         project_id: str = "",
     ) -> Registered:
@@ -219,8 +222,18 @@ class LocalCoordinator(LocalClaims):
             named = (name if is_id(name) else self.show(name).id for name in registration.parents)
             first, *more = dict.fromkeys(named)
             registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
-        ids = {"owner_id": owner_id, "project_id": project_id}
-        return self.zoo.register(graph, registration, tensors, owner, model_id, program, **ids)
+        return self.zoo.register(
+            graph,
+            registration,
+            tensors,
+            owner,
+            model_id,
+            program,
+            owner_id=owner_id,
+            project_id=project_id,
+            signature=signature,
+            sign=sign,
+        )
 
     def models(
         self,
@@ -244,6 +257,10 @@ class LocalCoordinator(LocalClaims):
     def graph(self, record: Record) -> Graph:
         """The graph of a model."""
         return self.zoo.catalog.graph(record.graph)
+
+    def signature(self, record: Record) -> bytes | None:
+        """What somebody signed of a model, or None."""
+        return self.zoo.signature(record)
 
     def location(self, record: Record) -> str:
         """Where the files of a model are."""

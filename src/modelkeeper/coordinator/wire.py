@@ -4,7 +4,7 @@
     POST /v1/weights                        a graph and the parents of an answer     ->  safetensors, gathered
     GET  /v1/weights/{key}/checksum         SHA-256 of a stream that has ended
     GET  /v1/models, /v1/find, /v1/stats    records and counts
-    GET  /v1/models/{id}[/tree|/graph|/credit|/model.safetensors]
+    GET  /v1/models/{id}[/tree|/graph|/credit|/signature|/model.safetensors]
     POST /v1/models/{id}/outcomes           what came of a start from it  ->  Credit
     DELETE /v1/models/{id}                  PUT, DELETE /v1/models/{id}/pin
     POST /v1/uploads                        announce a model: graph, registration, size, checksum
@@ -95,6 +95,7 @@ class UploadRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     checksum: str  # its SHA-256
     owner: str = ""  # who registers; a coordinator with users knows better
     program: bytes = b""  # what the model computes; for those who calibrate
+    signature: bytes = b""  # what somebody signed of it
 
 
 class Told(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

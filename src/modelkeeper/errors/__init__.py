@@ -28,6 +28,8 @@ ModelKeeperError
 │   └── CorruptCatalog   the catalog does not say what was written into it
 ├── CorruptWeights       the bytes in the store are not what was registered
 ├── UnreadableWeights    the file of a model cannot be read here
+├── InvalidSignature     what was signed of a model does not hold, or is not what it is
+├── InvalidKey           a key is not there, not safe, or no key
 ├── InvalidBackup        a backup is not there, not whole, or not for this place
 ├── InvalidMetric        how good a model is was not said, or cannot be so
 │   └── NotFinite        it is NaN or infinite: the training diverged
@@ -70,9 +72,11 @@ from modelkeeper.errors.of_zoos import (
     CorruptWeights,
     DiskFull,
     InvalidBackup,
+    InvalidKey,
     InvalidMeta,
     InvalidMetric,
     InvalidSetting,
+    InvalidSignature,
     ModelRefused,
     NotAllowed,
     NotAuthenticated,
@@ -100,12 +104,14 @@ __all__ = [
     "InvalidBackup",
     "InvalidGraph",
     "InvalidIndex",
+    "InvalidKey",
     "InvalidMeta",
     "InvalidMetric",
     "InvalidModelFile",
     "InvalidPairs",
     "InvalidProgram",
     "InvalidSetting",
+    "InvalidSignature",
     "InvalidWeights",
     "ModelKeeperError",
     "ModelRefused",

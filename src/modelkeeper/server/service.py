@@ -13,6 +13,7 @@ from modelkeeper.coordinator.wire import Told, UploadRequest, UploadState
 from modelkeeper.errors import (
     CorruptWeights,
     InvalidMeta,
+    InvalidSignature,
     InvalidWeights,
     ModelRefused,
     NotAllowed,
@@ -27,6 +28,7 @@ from modelkeeper.server.loans import Loans
 from modelkeeper.server.prometheus import Metrics
 from modelkeeper.server.upload_store import Reserved, UploadStore
 from modelkeeper.settings import ServiceSettings
+from modelkeeper.signing.envelope import MAX_ENVELOPE
 from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import ADMIN, Holder
 from modelkeeper.zoo.bounds import MAX_FRAMEWORK
@@ -79,6 +81,9 @@ class Service:
         if len(request.program) > MAX_PROGRAM:
             advice = f"at most {MAX_PROGRAM:,}"
             raise InvalidMeta("the program", f"{len(request.program):,} bytes long", advice)
+        if len(request.signature) > MAX_ENVELOPE:
+            advice = f"at most {MAX_ENVELOPE:,}"
+            raise InvalidMeta("the signature", f"{len(request.signature):,} bytes long", advice)
         offset = self.uploads.begin(owner, request, partial(self._check_quota, holder))
         return UploadState(id=request.id, offset=offset, size=request.size)
 
@@ -108,10 +113,11 @@ class Service:
                 owner=holder.user.name if self.settings.auth else announced.owner,
                 model_id=identity,
                 program=request.program,
+                signature=request.signature,
                 owner_id=holder.user.id,
                 project_id=self._project_id(registration.project, holder),
             )
-        except (InvalidWeights, ModelRefused):
+        except (InvalidSignature, InvalidWeights, ModelRefused):
             self.uploads.forget(identity)  # sending it again would not help
             raise
         self.uploads.forget(identity)

@@ -40,6 +40,7 @@ from modelkeeper.zoo.unusable import zoo_unusable
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
+SIGNATURE = "signature.json"  # who says what of the model: an envelope, see `signing`; not all have one
 MODELS, STAGING, VERIFIED = "models", "staging", "verified"
 _log = logging.getLogger("modelkeeper")
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."

@@ -127,6 +127,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     similarity: float | None = None
     run: str = ""  # 16 hexadecimal digits; a later version of the same run takes the place of this one
     finished: bool = True
+    licence: str = ""  # an SPDX expression; "": nobody says what others may do with it
 
     @property
     def parents(self) -> tuple[str, ...]:

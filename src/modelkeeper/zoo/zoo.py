@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from modelkeeper.matching import Prepared
     from modelkeeper.weights import Array
     from modelkeeper.zoo.incoming import Incoming
+    from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
 
 MAX_PROGRAM = 8 * 2**20  # bytes
@@ -99,17 +100,20 @@ class Zoo(ZooReader):
         *,
         owner_id: str = "",
         project_id: str = "",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
     ) -> Registered:
         """Take a model in. When this returns, the model is on the disk and can become a parent.
 
         With a `model_id` (16 hexadecimal digits) it may be sent again: the same weights with the same id
         are registered once. With a `program` those who start from it can calibrate. Where there are users,
-        ids say whose it is.
+        ids say whose it is. A `signature` comes with it, or `sign` makes one; it must be of just this model.
 
         Raises:
             InvalidMeta: `model_id` is no id, or too much is said of it: see `bounds`.
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+            InvalidSignature: It was signed, but not as what it is.
             TooLargeToMatch: The graph has more layers than an alignment takes.
             ZooUnusable: It could not be written. Nothing of it is visible.
         """
@@ -127,18 +131,9 @@ class Zoo(ZooReader):
         if len(program) > MAX_PROGRAM:
             raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
-        incoming = Incoming(
-            graph,
-            prepare(graph),
-            header,
-            registration,
-            tensors,
-            owner,
-            model_id,
-            program,
-            owner_id=owner_id,
-            project_id=project_id,
-        )
+        given = (graph, prepare(graph), header, registration, tensors, owner, model_id, program)
+        ids = {"owner_id": owner_id, "project_id": project_id}
+        incoming = Incoming(*given, **ids, signature=signature, sign=sign)
         known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
         if known is not None:
             return _registered_before(known, incoming)
@@ -168,8 +163,10 @@ class Zoo(ZooReader):
     def _publish(self, incoming: "Incoming", admission: Admission) -> Record:
         """Write a model's folder, then its record: only then it is seen, and on the disk."""
         draft = incoming.record(admission)
+        parents = self.catalog.with_ids(draft.parents) if incoming.signed else {}
+        checksums = {parent.id: parent.checksum for parent in parents.values()}
         with self.blobs.writing(draft.folder) as folder:
-            record = incoming.write(folder, draft)
+            record = incoming.write(folder, draft, checksums)
             quality = incoming.registration.metric or "of unknown quality"
             action = REGISTERED if record.finished else REPORTED
             detail = f"{record.name}: {quality}; {admission.reason}"

@@ -155,6 +155,15 @@ class ZooReader:
                 _log.warning("loans are not recorded: %s", problem)
             self._unrecorded = True
 
+    def signature(self, record: Record) -> bytes | None:
+        """The envelope that a model was registered with, or None: see `signatures`."""
+        from modelkeeper.zoo.blobs import SIGNATURE
+
+        try:
+            return self.blobs.read(f"{record.folder}/{SIGNATURE}")
+        except FileNotFoundError:
+            return None
+
     def program(self, record: Record) -> bytes | None:
         """The program that a model was registered with, or None. Its front end checks it before it runs."""
         from modelkeeper.zoo.blobs import PROGRAM

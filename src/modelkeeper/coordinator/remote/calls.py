@@ -27,7 +27,17 @@ T = TypeVar("T")
 PAUSES = (0.1, 0.3, 0.6, 1.0)  # seconds between attempts
 MAX_REPLY = 64 * 2**20  # of JSON
 ADVICE = "Check that it runs and that its address is right."
+_making = threading.Lock()  # two threads that first read a type at the same time crash msgspec
+_decoders: dict[Any, Any] = {}
 _BUSY = frozenset({502, 503, 504})  # what proxies say while the service behind them restarts
+
+
+def _decoder(kind: type[T]) -> "msgspec.json.Decoder[T]":
+    with _making:
+        if kind not in _decoders:
+            _decoders[kind] = msgspec.json.Decoder(kind)
+        decoder: msgspec.json.Decoder[T] = _decoders[kind]
+        return decoder
 
 
 def address(uri: str) -> str:
@@ -112,7 +122,7 @@ class Calls:
         with allowance or Allowance() as within:
             text = self._reply(method, path, params, body, self.within(within, timeout or self.timeout))
         try:
-            value = msgspec.json.decode(text, type=kind)
+            value = _decoder(kind).decode(text)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as problem:
             raise self.nonsense(str(problem)) from problem
         if wrong := wrong_with(value):
@@ -173,7 +183,7 @@ class Calls:
     def failure(self, status: int, text: bytes) -> ModelKeeperError:
         """The error that a reply stands for."""
         try:
-            problem = msgspec.json.decode(text, type=Problem)
+            problem = _decoder(Problem).decode(text)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return self.unreachable(f"HTTP status {status} without a reason that modelkeeper knows")
         error = to_error(problem, status)
