@@ -37,6 +37,7 @@ ORDER = (
     "zoo",
     "meta",
     "coordinator",
+    "checking",
     "server",
     "lineage",
     "run",

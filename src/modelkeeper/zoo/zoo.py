@@ -132,8 +132,7 @@ class Zoo(ZooReader):
             raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
         given = (graph, prepare(graph), header, registration, tensors, owner, model_id, program)
-        ids = {"owner_id": owner_id, "project_id": project_id}
-        incoming = Incoming(*given, **ids, signature=signature, sign=sign)
+        incoming = Incoming(*given, owner_id=owner_id, project_id=project_id, signature=signature, sign=sign)
         known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
         if known is not None:
             return _registered_before(known, incoming)
