@@ -16,6 +16,7 @@ PACKAGE = ROOT / "src" / "modelkeeper"
 ORDER = (
     "errors",
     "text",
+    "logs",
     "faults",
     "patience",
     "lasting",
@@ -45,6 +46,7 @@ ORDER = (
     "client",
     "integrations",
     "importing",
+    "sharing",
     "cli",
     "testing",
     "__main__",

@@ -7,7 +7,6 @@ pickle.dumps(connection)        goes by its address; the copy opens the zoo anew
 """
 
 import getpass
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +19,7 @@ from modelkeeper.faults import Faults, warn
 from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.frontends.abilities import refuse, team_of
 from modelkeeper.lineage import Starts
+from modelkeeper.logs import logger
 from modelkeeper.policy.credit import RACED
 from modelkeeper.run import Described
 from modelkeeper.settings import MEMORY
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SHARED = "give it a folder or the address of a coordinator instead of :memory:"
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class Connection:

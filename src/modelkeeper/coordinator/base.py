@@ -127,6 +127,19 @@ class Coordinator(Protocol):
     def signature(self, record: Record) -> bytes | None:
         """What somebody signed of a model, or None."""
 
+    def graph_bytes(self, record: Record) -> bytes:
+        """The graph of a model as JSON, as it was registered."""
+
+    def program(self, record: Record) -> bytes | None:
+        """The program that a model was registered with, or None."""
+
+    def weights_bytes(self, record: Record, start: int = 0) -> Iterator[bytes]:
+        """The safetensors file of a model from a byte on, piece by piece.
+
+        Raises:
+            CorruptWeights: It is missing, or not as long as it was.
+        """
+
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
 
@@ -158,6 +171,13 @@ class Coordinator(Protocol):
 
     def whole(self, record: Record) -> "AbstractContextManager[tuple[bytes | None, Mapping[str, Array]]]":
         """A model itself, to be run, for as long as the context is open: its program, if any, and tensors."""
+
+    def publish(self, name: str, published: bool = True, *, user: str = "") -> Record:
+        """Let partners of other organisations see a model, or no longer.
+
+        Raises:
+            InvalidMeta: It has no licence.
+        """
 
     def gc(
         self, *, grace: float | None = None, verify: bool = False, progress: Progress | None = None
@@ -219,8 +239,12 @@ class ServedCoordinator(Coordinator, Protocol):
         dry_run: bool = False,
         runners_up: bool = False,
         seconds: float = math.inf,
+        via: Sequence[str] = (),
     ) -> ServedLoan:
-        """Find a parent for a model; after so many seconds with what was found by then."""
+        """Find a parent for a model; after so many seconds with what was found by then.
+
+        `via` are the coordinators that the query came through.
+        """
 
     def lend(
         self,
@@ -293,6 +317,11 @@ class ServedCoordinator(Coordinator, Protocol):
     def was_lent(self, record: Record, user: str) -> bool:
         """Was a model lent to a user, by their id?"""
 
+    def publish(
+        self, name: str, published: bool = True, *, user: str = "", viewer: "Viewer | None" = None
+    ) -> Record:
+        """Let partners of other organisations see a model, or no longer."""
+
     def stats(self, *, viewer: "Viewer | None" = None) -> dict[str, Any]:
         """Counts over the models that may be seen."""
 
@@ -311,16 +340,3 @@ class ServedCoordinator(Coordinator, Protocol):
 
     def kept_by(self, owner_id: str) -> tuple[int, int]:
         """How many models a user keeps, by their id, and how many bytes of weights."""
-
-    def graph_bytes(self, record: Record) -> bytes:
-        """The graph of a model as JSON, as it was registered."""
-
-    def program(self, record: Record) -> bytes | None:
-        """The program that a model was registered with, or None."""
-
-    def weights_bytes(self, record: Record, start: int = 0) -> Iterator[bytes]:
-        """The safetensors file of a model from a byte on, piece by piece.
-
-        Raises:
-            CorruptWeights: At once: it is missing, or not as long as it was.
-        """

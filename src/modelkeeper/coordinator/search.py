@@ -157,6 +157,14 @@ class Search:
             candidates, self._policy, data=data or None, terms=self._terms, considered=pool.considered
         )
 
+    def expects(self, choice: Choice) -> float:
+        """What training is expected to gain by a choice, from 0 to 1."""
+        return 0.0 if choice.parent is None else self._policy.benefit(choice.parent, self._request.query.data)
+
+    def least(self, choice: Choice) -> float:
+        """How similar a model must be to change a choice."""
+        return self._terms.minimum if choice.parent is None else choice.parent.similarity
+
     def _planner(self, pool: Pool) -> Planner:
         graph, records = self._request.graph, pool.records
         return Planner(
@@ -316,6 +324,10 @@ class Clock:
     def late(self) -> bool:
         """Is the time over that a query may take?"""
         return time.perf_counter() > self._end
+
+    def left(self) -> float:
+        """Seconds until then."""
+        return max(0.0, self._end - time.perf_counter())
 
     def late_to_search(self) -> bool:
         """Is the part of it over in which candidates are looked for?"""

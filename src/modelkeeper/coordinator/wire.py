@@ -19,7 +19,7 @@ coordinator may be restarted at any moment, and whoever calls goes on where the 
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -36,6 +36,7 @@ SAFETENSORS = "application/octet-stream"
 MAX_JSON = 20 * 2**20  # a graph, and some words about it
 MAX_LISTED = 1000  # records in one reply
 REQUEST_ID = "x-request-id"
+VIA = "x-modelkeeper-via"  # ids of the coordinators that a query came through: see `coordinator.upstream`
 MAX_WORDS = 2000  # characters of one field of an error
 
 # What may travel as an error: all that a service says to those who call it.
@@ -113,6 +114,28 @@ class UploadState(Struct, frozen=True, kw_only=True):
     offset: int
     size: int
     registered: Registered | None = None
+
+
+class Counted(TypedDict):
+    """How many models of one task and data set there are."""
+
+    task: str
+    data: str
+    models: int
+    hits: int
+
+
+class Counts(TypedDict):
+    """Counts over a zoo; there may be more of them."""
+
+    models: int
+    architectures: int
+    bytes: int
+    parameters: int
+    hits: int
+    states: dict[str, int]
+    groups: list[Counted]
+    capacity: int | None
 
 
 class Problem(Struct, frozen=True, kw_only=True):

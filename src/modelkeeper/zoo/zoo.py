@@ -10,9 +10,8 @@ first the record says so, then the files go.
 """
 
 import contextlib
-import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +26,7 @@ from modelkeeper.errors import (
     ZooUnusable,
 )
 from modelkeeper.graph import Graph
+from modelkeeper.logs import logger
 from modelkeeper.policy.admission import Admission, admit
 from modelkeeper.policy.credit import TRAINED, Outcome
 from modelkeeper.policy.quality import Metric, Peers, zscore
@@ -39,12 +39,14 @@ from modelkeeper.zoo.records import (
     EVICTED,
     KEPT,
     PINNED,
+    PUBLISHED,
     REFUSED,
     REGISTERED,
     REMOVED,
     REPORTED,
     STORED,
     UNPINNED,
+    UNPUBLISHED,
     Event,
     Filter,
     Record,
@@ -65,7 +67,7 @@ MAX_PROGRAM = 8 * 2**20  # bytes
 NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
 T = TypeVar("T")
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class Registered(Struct, frozen=True):
@@ -121,15 +123,10 @@ class Zoo(ZooReader):
         from modelkeeper.weights import Header
         from modelkeeper.zoo.incoming import Incoming
 
-        if model_id and not is_id(model_id):
-            raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+        _expect_sound(model_id, registration.parents, program)
         bounds.check(registration, owner, graph.framework)
-        if not all(map(is_id, registration.parents)):
-            raise InvalidMeta("parent", repr(registration.parents)[:80], "give ids of models")
         self.catalog.database.expect_writable()
         self.reserve.keep()
-        if len(program) > MAX_PROGRAM:
-            raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
         given = (graph, prepare(graph), header, registration, tensors, owner, model_id, program)
         incoming = Incoming(*given, owner_id=owner_id, project_id=project_id, signature=signature, sign=sign)
@@ -255,6 +252,19 @@ class Zoo(ZooReader):
         event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
         self.freeing(lambda: self.catalog.pin(record, pinned, event, most))
 
+    def publish(self, record: Record, published: bool, user: str = "") -> None:
+        """Let partners of other organisations see a model, or no longer.
+
+        Raises:
+            InvalidMeta: It has no licence: nobody knows what they may do with it.
+        """
+        if published and not record.licence:
+            advice = "register it with one first, e.g. Apache-2.0"
+            raise InvalidMeta("licence", "of the model not known", advice)
+        action = PUBLISHED if published else UNPUBLISHED
+        event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
+        self.catalog.update(record.id, event, published=published)
+
     # -- going ----------------------------------------------------------------------------------
 
     def remove(
@@ -315,6 +325,16 @@ class Zoo(ZooReader):
                     gone.append(record.id)
                 break
         return tuple(gone)
+
+
+def _expect_sound(model_id: str, parents: Sequence[str], program: bytes) -> None:
+    """What becomes part of paths is an id, and nothing is longer than it may be."""
+    if model_id and not is_id(model_id):
+        raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+    if not all(map(is_id, parents)):
+        raise InvalidMeta("parent", repr(parents)[:80], "give ids of models")
+    if len(program) > MAX_PROGRAM:
+        raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
 
 
 def _registered_before(known: Record, incoming: "Incoming") -> Registered:

@@ -8,12 +8,12 @@ Reading goes on where nothing can be written: what was to be recorded is then lo
 """
 
 import hashlib
-import logging
 import threading
 import time
 from typing import TYPE_CHECKING
 
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnreadableWeights, ZooUnusable
+from modelkeeper.logs import logger
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.forks import renew_after_fork
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.index_sync import Follower
 
 ASIDE = 300.0  # seconds for which a model that could not be read is not tried again
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class ZooReader:
