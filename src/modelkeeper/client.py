@@ -14,7 +14,7 @@ since nobody else could notice it. A client can be pickled: it goes by its addre
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -29,6 +29,9 @@ from modelkeeper.policy.objective import by_name
 from modelkeeper.run import EVERY, Run, identity_of
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.records import Record
+
+if TYPE_CHECKING:
+    from modelkeeper.checking import Checked
 
 __all__ = ["KeeperWarning", "ModelKeeperClient", "Run"]
 
@@ -199,6 +202,17 @@ class ModelKeeperClient(Connection):
         with self.faults.guard("The model was not registered", WRONG_REGISTRATION):
             return self.once(model, register)
         return None
+
+    def check(self, name: str, inputs: Any, labels: Any) -> "Checked":
+        """Compare the accuracy that is claimed of a model with what it does on examples that you trust.
+
+        What comes out is told to the coordinator, and counts for whoever else is offered the model. See
+        `modelkeeper.checking.check` for arguments and errors.
+        """
+        from modelkeeper.checking import check
+
+        sandbox = self.settings.sandbox
+        return check(self.coordinator, name, inputs, labels, sandbox=sandbox, user=self.user)
 
     # long: what a user may ask for, and the words that explain it.
     def start(

@@ -140,6 +140,47 @@ def tree(model: str, zoo: str | None, as_json: bool) -> None:
 
 
 @click.command()
+@click.argument("model", metavar="ID")
+@click.option(
+    "--examples",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="A safetensors file with tensors `inputs` and `labels`.",
+)
+@zoo_option
+@json_option()
+def check(model: str, examples: str, zoo: str | None, as_json: bool) -> None:
+    """Compare the accuracy that is claimed of a model with what it does on examples that you trust.
+
+    ID is as for `modelkeeper show`. The model's program runs in a process of its own; what comes out is told
+    to the zoo, and counts for whoever else is offered the model.
+
+    \b
+      modelkeeper check resnet20 --examples held_out.safetensors
+    """
+    import msgspec
+
+    from modelkeeper.checking import check as compare
+    from modelkeeper.connection import login
+    from modelkeeper.errors import InvalidMeta
+    from modelkeeper.settings import Settings
+    from modelkeeper.weights import open_file
+
+    held_out = open_file(examples)
+    if missing := {"inputs", "labels"} - set(held_out):
+        raise InvalidMeta("examples", f"no tensor {min(missing)!r}", "give `inputs` and `labels`")
+    with opened(zoo) as coordinator:
+        sandbox = Settings.read().sandbox
+        found = compare(
+            coordinator, model, held_out["inputs"], held_out["labels"], sandbox=sandbox, user=login()
+        )
+    if as_json:
+        echo_json(msgspec.to_builtins(found) | {"accuracy": found.accuracy})
+    else:
+        say(f"{found}.")
+
+
+@click.command()
 @click.argument("models", metavar="ID...", nargs=-1, required=True)
 @zoo_option
 @json_option()
@@ -274,4 +315,4 @@ def _say(what: str, records: "list[Record]", as_json: bool) -> None:
             say(f"{what} {record.name} ({record.id})")
 
 
-COMMANDS = (models, show, tree, remove, pin, unpin, gc, stats, log)
+COMMANDS = (models, show, check, tree, remove, pin, unpin, gc, stats, log)

@@ -8,7 +8,8 @@ the contract suite (tests/coordinator/test_contract.py) see that both coordinato
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -167,6 +168,9 @@ class Coordinator(Protocol):
 
     def credit(self, record: Record) -> "Credit":
         """How far what is claimed of a model is believed, and how many found what."""
+
+    def whole(self, record: Record) -> "AbstractContextManager[tuple[bytes | None, Mapping[str, Array]]]":
+        """A model itself, to be run, for as long as the context is open: its program, if any, and tensors."""
 
     def publish(self, name: str, published: bool = True, *, user: str = "") -> Record:
         """Let partners of other organisations see a model, or no longer.

@@ -1,12 +1,17 @@
 """Is what is claimed of a model to be believed? What a coordinator in this process is told of that."""
 
+import contextlib
 import time
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.credit import CHECKED, RACED, Credit, Outcome
 from modelkeeper.zoo.records import MAX_NAME, Record, Viewer, checked_name
 from modelkeeper.zoo.zoo import Zoo
+
+if TYPE_CHECKING:
+    from modelkeeper.weights import Array
 
 TOLD = (RACED, CHECKED)  # what users may say; what children came to, the zoo sees by itself
 
@@ -38,6 +43,11 @@ class LocalClaims:
     def credit(self: _Known, record: Record) -> Credit:
         """How far what is claimed of a model is believed."""
         return self.zoo.outcomes.credits([record])[record.id]
+
+    @contextlib.contextmanager
+    def whole(self: _Known, record: Record) -> "Iterator[tuple[bytes | None, Mapping[str, Array]]]":
+        """A model itself, to be run: see `Coordinator.whole`."""
+        yield self.zoo.program(record), self.zoo.weights(record)
 
     def was_lent(self: _Known, record: Record, user: str) -> bool:
         """Was a model lent to a user, by their id?"""

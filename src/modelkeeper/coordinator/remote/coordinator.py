@@ -7,8 +7,9 @@ process; one more error says that it cannot be reached. Who asks is known by the
 """
 
 import contextlib
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ from modelkeeper.graph import Graph, from_json, to_json
 from modelkeeper.meta import Query
 from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.answer import Answer
-from modelkeeper.weights import Array
+from modelkeeper.weights import Array, open_file
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import Event, Filter, Record, Registration
 from modelkeeper.zoo.signatures import Sign
@@ -301,6 +302,16 @@ class RemoteCoordinator:
     def credit(self, record: Record) -> Credit:
         """How far what is claimed of a model is believed."""
         return self._calls.ask("GET", f"/models/{record.id}/credit", Credit)
+
+    @contextlib.contextmanager
+    def whole(self, record: Record) -> Iterator[tuple[bytes | None, Mapping[str, Array]]]:
+        """A model itself, downloaded, to be run."""
+        kind: Any = bytes | None
+        program = self._calls.ask("GET", f"/models/{record.id}/program", kind)
+        with tempfile.TemporaryDirectory(prefix="modelkeeper-") as folder:
+            path = Path(folder) / "model.safetensors"
+            self.download(record, path)
+            yield program, open_file(path)
 
     def publish(self, name: str, published: bool = True, *, user: str = "") -> Record:
         """Let partners of other organisations see a model, or no longer."""
