@@ -17,6 +17,7 @@ ORDER = (
     "errors",
     "text",
     "faults",
+    "patience",
     "plugins",
     "settings",
     "_native",

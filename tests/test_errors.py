@@ -23,6 +23,7 @@ EXAMPLES = [
     errors.InvalidPairs("(3, 4)", "the parent has 2 layers"),
     errors.CannotGather("arrays of object cannot be gathered"),
     errors.TooLargeToMatch("9,000", "10,000", "8,192", "65,000"),
+    errors.TooLongToPlan("resnet20", "30"),
     errors.InvalidIndex("/zoo/index", "it ends too soon"),
     errors.InvalidSetting("buckets", "0", "give at least 1"),
     errors.InvalidMetric("accuracy", "-1 is out of range", "give a fraction from 0 to 1"),

@@ -43,6 +43,7 @@ SUITES = {
     "test_exports.py": "what may users import?",
     "test_extending.py": "can each part that CONTRIBUTING names be added as it says?",
     "test_layout.py": "do tests lie where what they test lies?",
+    "transform/test_endless.py": "does planning end in time, whatever is sent?",
     "transform/test_law.py": "does a larger child compute what its parent computes, in every family?",
     "zoo/test_durability.py": "is what was acknowledged there after a crash?",
     "zoo/test_keeping.py": "which models stay when a zoo is full, from the policy to the disk?",

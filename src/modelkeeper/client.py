@@ -27,6 +27,7 @@ from modelkeeper.lineage import descended, name_of
 from modelkeeper.meta import read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
 from modelkeeper.run import EVERY, Run, identity_of
+from modelkeeper.signing.trusted import Trusted
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.records import Record
 
@@ -120,6 +121,7 @@ class ModelKeeperClient(Connection):
         from modelkeeper.warmstart.race.rules import STEPS
         from modelkeeper.warmstart.race.starts import Probe
 
+        trusted = Trusted.of(self.settings.trusted)
         query, steps = read_query(meta), STEPS if probe_steps is None else probe_steps
         frontend = frontend_for(model)
         request = Request(
@@ -138,7 +140,7 @@ class ModelKeeperClient(Connection):
             nonlocal model
             with self.faults.guard("The model starts cold") as trouble:
                 asked = dataclasses.replace(request, frontend=frontend)
-                outcome = start(asked, ZooSource(self.coordinator, query, dry_run), self.faults)
+                outcome = start(asked, ZooSource(self.coordinator, query, dry_run, trusted), self.faults)
                 model = outcome.model
                 return outcome.final
             return _helpless(trouble)

@@ -9,15 +9,17 @@ a worse parent.
 
 import contextlib
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidMeta, NotFinite
+from modelkeeper.faults import warn
 from modelkeeper.plugins import POLICIES
 from modelkeeper.policy.quality import number, primary
+from modelkeeper.zoo.bounds import MAX_METRICS, check, check_metric, kept
 from modelkeeper.zoo.licences import checked_licence
 from modelkeeper.zoo.records import (
     MAX_PARENTS,
@@ -26,13 +28,12 @@ from modelkeeper.zoo.records import (
     VISIBILITIES,
     Registration,
     checked_name,
-    is_id,
 )
 
 EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
 MOST_PARENTS = 2  # that lend to one model, unless `most_parents` says otherwise
 _BOTH = ("data", "fold", "task", "tags")
-ONLY_QUERY = ("parents", "exclude", "most_parents", "minimum_similarity", "policy")
+ONLY_QUERY = ("parents", "exclude", "most_parents", "minimum_similarity", "policy", "signed")
 _QUERY = (*_BOTH, *ONLY_QUERY)
 REGISTRATION_KEYS = (
     *_BOTH,
@@ -59,6 +60,7 @@ class Query(Struct, frozen=True, kw_only=True):
     most_parents: int = 1  # so many may lend to it, side by side; what an older client means, too
     minimum_similarity: float | None = None  # None: as the zoo is set
     policy: str | None = None  # a name; None: as the zoo is set
+    signed: bool = False  # may only models with a trusted signature lend?
     frozen: tuple[str, ...] = ()  # tensors of the model that keep their values; the model says so, not `meta`
 
 
@@ -83,6 +85,8 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
         minimum = float(minimum)
     if policy is not None and policy not in POLICIES:
         raise InvalidMeta("policy", repr(policy), f"choose one of {', '.join(POLICIES.names())}")
+    if not isinstance(given.get("signed") or False, bool):
+        raise InvalidMeta("signed", repr(given["signed"])[:80], "give True or False")
     return Query(
         data=_text(given, "data"),
         fold=_fold(given),
@@ -93,6 +97,7 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
         most_parents=most,
         minimum_similarity=minimum,
         policy=policy,
+        signed=bool(given.get("signed")),
     )
 
 
@@ -114,13 +119,16 @@ def read_training(meta: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[
     return asked, given
 
 
-def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bool = True) -> Registration:
-    """A registration from what the user wrote.
+def read_registration(
+    meta: Mapping[str, Any] | None, name: str, *, measured: bool = True, tell: Callable[[str], None] = warn
+) -> Registration:
+    """A registration from what the user wrote. Of metrics it holds as many as a record has room for.
 
     Args:
         meta: What the user wrote.
         name: What the model is called if `meta` does not say it.
         measured: Must it say how good the model is?
+        tell: Is told that some metrics are left out.
 
     Raises:
         InvalidMeta: A key is unknown, or a value cannot be so.
@@ -136,14 +144,25 @@ def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bo
             metrics[key] = given[key]
     chosen = primary(metrics) if measured or metrics else None
     numbers = _numbers(metrics)
+    if chosen:
+        check_metric(chosen.name)
+    if chosen and "metric" in metrics:
+        numbers[chosen.name] = chosen.value
+    fitting = kept(numbers, chosen.name if chosen else "")
+    if len(fitting) < len(numbers):
+        left_out = next(name for name in numbers if name not in fitting)
+        tell(
+            f"Of {len(numbers):,} metrics {len(fitting):,} are kept: a record has room for {MAX_METRICS} "
+            f"with names of one line. Left out is, among others, {left_out[:80]!r}"
+        )
     parents = _parents(given)
     visibility = given.get("visibility") or PUBLIC
     if visibility not in VISIBILITIES:
         raise InvalidMeta("visibility", repr(visibility), f"choose one of {', '.join(VISIBILITIES)}")
-    return Registration(
+    registration = Registration(
         name=checked_name("name", given.get("name") or name, empty=False),
         metric=chosen,
-        metrics=numbers | ({chosen.name: chosen.value} if chosen and "metric" in metrics else {}),
+        metrics=fitting,
         data=_text(given, "data"),
         fold=_fold(given),
         task=_text(given, "task"),
@@ -154,6 +173,8 @@ def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bo
         parent=parents[0] if parents else "",
         more_parents=parents[1:],
     )
+    check(registration)
+    return registration
 
 
 def checked(registration: Registration) -> Registration:
@@ -172,12 +193,12 @@ def checked(registration: Registration) -> Registration:
         "licence": registration.licence,
         "parent": (registration.parent, *more) if more else registration.parent,
     }
-    again = read_registration(meta, registration.name, measured=False)
-    if registration.run and not is_id(registration.run):
-        raise InvalidMeta("run", repr(registration.run)[:80], "give 16 hexadecimal digits, or none")
-    return msgspec.structs.replace(
+    again = read_registration(meta, registration.name, measured=False, tell=lambda left_out: None)
+    again = msgspec.structs.replace(
         again, similarity=registration.similarity, run=registration.run, finished=registration.finished
     )
+    check(again)
+    return again
 
 
 def _known(meta: Mapping[str, Any] | None, known: tuple[str, ...]) -> Mapping[str, Any]:

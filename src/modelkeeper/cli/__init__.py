@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from modelkeeper.cli import describing, importing, keeping, querying, serving
+from modelkeeper.cli import describing, importing, keeping, querying, serving, trusting
 from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting, ModelKeeperError, ModelRefused
 
 # Exit codes: 0 done, 1 what was asked for failed, and
@@ -66,5 +66,6 @@ for _command in (
     *importing.COMMANDS,
     *describing.COMMANDS,
     *serving.COMMANDS,
+    *trusting.COMMANDS,
 ):
     main.add_command(_command)

@@ -274,10 +274,10 @@ def token() -> None:
 @click.argument("user_name", metavar="USER")
 @click.option(
     "--scope",
-    type=click.Choice(("read", "write", "admin")),
+    type=click.Choice(("read", "write", "admin", "metrics")),
     default="write",
     show_default=True,
-    help="What it may be used for; each includes those before it.",
+    help="What it may be used for: read, write and admin include those before them, metrics nothing else.",
 )
 @click.option("--days", type=float, help="After how many days it expires. Default: never.")
 @click.option("--note", default="", help="What it is for, e.g. the name of a machine.")

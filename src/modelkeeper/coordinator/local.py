@@ -22,8 +22,15 @@ import msgspec
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
-from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel, UnreadableWeights
+from modelkeeper.errors import (
+    CorruptWeights,
+    InvalidWeights,
+    TooLongToPlan,
+    UnknownModel,
+    UnreadableWeights,
+)
 from modelkeeper.graph import Graph
+from modelkeeper.patience import OutOfPatience, waiting
 from modelkeeper.settings import Settings
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer, Parent
@@ -46,8 +53,10 @@ if TYPE_CHECKING:
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Weights
     from modelkeeper.zoo.accounts import Accounts
+    from modelkeeper.zoo.audit import Audited
     from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
+    from modelkeeper.zoo.trust import Trust, TrustedKey
 
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
 
@@ -84,7 +93,7 @@ class LocalCoordinator:
             viewer: Whose eyes it is seen with. Default: everything is seen.
             dry_run: Do not count the parent as used.
             runners_up: Look for more candidates than the choice needs, to explain it.
-            seconds: After so many a search ends with what it has found; the answer then says so.
+            seconds: After so many it ends with what it has found and planned; the answer then says so.
         """
         from modelkeeper.coordinator.candidates import Request
         from modelkeeper.coordinator.search import Clock, Search
@@ -99,8 +108,7 @@ class LocalCoordinator:
         warnings: list[str] = []
         for _ in range(ATTEMPTS):
             pool = search.find()
-            choice = search.choose(pool)
-            lenders = search.lenders(pool, choice)
+            choice, lenders = search.settle(pool, search.choose(pool))
             if lenders is None:
                 break
             parents = [pool.records[candidate.id] for candidate in lenders.candidates]
@@ -136,12 +144,14 @@ class LocalCoordinator:
         viewer: Viewer | None = None,
         *,
         plan: "Decisions | None" = None,
+        seconds: float = math.inf,
     ) -> LocalLoan:
         """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
-        With the plan that `query` made for just these, none is made.
+        With the plan that `query` made for just these, none is made; else one within so many seconds.
 
         Raises:
+            TooLongToPlan: That was not enough.
             UnknownModel: One of them is not there, or not any more.
             CorruptWeights: The file of one is damaged.
         """
@@ -149,7 +159,13 @@ class LocalCoordinator:
         for record in records:
             if record.state != ACTIVE:
                 raise UnknownModel(record.id)
-        return self._loan_of(records, graph, query, plan)
+        until = time.monotonic() + seconds
+        try:
+            with waiting(lambda: time.monotonic() > until):
+                return self._loan_of(records, graph, query, plan)
+        except OutOfPatience:
+            names = enumeration([record.name for record in records])
+            raise TooLongToPlan(names, f"{seconds:g}") from None
 
     def _loan_of(
         self, records: Sequence[Record], graph: Graph, query: "Query", plan: "Decisions | None"
@@ -294,6 +310,34 @@ class LocalCoordinator:
     ) -> list[Event]:
         """What happened in the zoo, the newest first."""
         return self.zoo.catalog.log(limit=limit, model=model, action=action, viewer=viewer)
+
+    def audit(self, since: str = "") -> "Audited":
+        """Verify the chained log of the zoo, and compare it with the catalog: see `zoo.audit`."""
+        from modelkeeper.signing.chain import Head
+        from modelkeeper.zoo.audit import audit
+
+        return audit(self.zoo.catalog, Head.read(since) if since else None)
+
+    def trusted_keys(self) -> "list[TrustedKey]":
+        """The public keys that the zoo trusts, and those that it did."""
+        return self._trust.listed()
+
+    def trust_key(self, line: str, name: str = "", *, user: str = "") -> "TrustedKey":
+        """Trust a public key."""
+        from modelkeeper.signing import PublicKey
+
+        public, said = PublicKey.read(line)
+        return self._trust.add(public, name or said or public.id[:16], user)
+
+    def revoke_key(self, key: str, *, user: str = "") -> "TrustedKey":
+        """Trust a public key no more."""
+        return self._trust.revoke(key, user)
+
+    @property
+    def _trust(self) -> "Trust":
+        from modelkeeper.zoo.trust import Trust
+
+        return Trust(self.zoo.catalog)
 
     # -- what a service needs besides -----------------------------------------------------------
 

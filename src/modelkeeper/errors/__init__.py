@@ -16,6 +16,7 @@ ModelKeeperError
 ├── InvalidPairs         an alignment names layers that are not there, or one of them twice
 ├── CannotGather         a tensor cannot be filled from another one in the way that was asked for
 ├── TooLargeToMatch      a graph has more layers than an alignment takes
+├── TooLongToPlan        there was no time to plan what a parent lends
 ├── InvalidIndex         the files of a search index cannot be used
 ├── InvalidSetting       a setting has a value that cannot work
 ├── InvalidMeta          what was said of a model cannot be so
@@ -61,6 +62,7 @@ from modelkeeper.errors.of_models import (
     NoProgram,
     RanksApart,
     TooLargeToMatch,
+    TooLongToPlan,
     UnknownFramework,
 )
 from modelkeeper.errors.of_zoos import (
@@ -121,6 +123,7 @@ __all__ = [
     "RanksApart",
     "ReadOnlyZoo",
     "TooLargeToMatch",
+    "TooLongToPlan",
     "TooManyRequests",
     "UnknownFramework",
     "UnknownModel",

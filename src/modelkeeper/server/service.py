@@ -12,7 +12,6 @@ from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.coordinator.wire import UploadRequest, UploadState
 from modelkeeper.errors import (
     CorruptWeights,
-    InvalidGraph,
     InvalidMeta,
     InvalidSignature,
     InvalidWeights,
@@ -31,13 +30,13 @@ from modelkeeper.settings import ServiceSettings
 from modelkeeper.signing.envelope import MAX_ENVELOPE
 from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import ADMIN, Holder
+from modelkeeper.zoo.bounds import MAX_FRAMEWORK
 from modelkeeper.zoo.gc import Swept
-from modelkeeper.zoo.records import PROJECT, Record, Registration, is_id
+from modelkeeper.zoo.records import PROJECT, Record, Registration, checked_name, is_id
 from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors
 
 T = TypeVar("T")
 
-MAX_FRAMEWORK = 40  # characters
 READERS = 16  # threads for what takes no matching: records, counts, files
 
 
@@ -53,7 +52,7 @@ class Service:
         self.bodies = BodyRoom(settings.body_memory)
         self.metrics = Metrics(coordinator)
         self.uploads = UploadStore(coordinator.upload_folder(), self.turns.taken)
-        self.loans = Loans(coordinator)
+        self.loans = Loans(coordinator, settings.query_time)
 
     async def read(self, who: Holder, work: Callable[[], T]) -> T:
         """What takes no matching, in a thread, when it is its user's turn."""
@@ -63,7 +62,7 @@ class Service:
 
     def announce(self, request: UploadRequest, holder: Holder) -> UploadState:
         """Begin, or go on with, sending a model."""
-        owner = holder.user.id if self.settings.auth else request.owner[:200]
+        owner = holder.user.id if self.settings.auth else checked_name("owner", request.owner)
         if not is_id(request.id):
             raise InvalidMeta("id", repr(request.id[:80]), "give 16 hexadecimal digits")
         done = self._registered(request.id, owner, holder)
@@ -73,8 +72,7 @@ class Service:
             raise InvalidMeta("checksum", repr(request.checksum[:80]), "give a SHA-256 in hexadecimal")
         self._registration(request, holder)
         graph = read_graph(bytes(request.graph))
-        if len(graph.framework) > MAX_FRAMEWORK:
-            raise InvalidGraph("framework", f"{graph.framework[:40]!r}…; at most {MAX_FRAMEWORK} characters")
+        checked_name("framework", graph.framework, longest=MAX_FRAMEWORK)
         header = Header.of(stored_tensors(graph))
         if not 8 < request.size - header.data_bytes <= MAX_HEADER:
             advice = f"its tensors have {header.data_bytes:,} bytes, and a header goes before them"

@@ -27,7 +27,7 @@ from modelkeeper.coordinator.wire import UploadRequest
 from modelkeeper.errors import InvalidWeights, QuotaExceeded, TooManyRequests, UnknownModel, ZooUnusable
 from modelkeeper.zoo.blobs import Written
 from modelkeeper.zoo.records import is_id
-from modelkeeper.zoo.rights import as_its_folder, make_folder
+from modelkeeper.zoo.rights import as_its_folder, make_folder, make_home
 from modelkeeper.zoo.staged import Staged
 from modelkeeper.zoo.unusable import zoo_unusable
 
@@ -62,7 +62,8 @@ class UploadStore:
         self._folder, self._in_use = folder, in_use
         self._hashes: dict[str, tuple[int, Any]] = {}  # by id: how much was hashed, and the hash
         self._announcing = threading.Lock()
-        folder.mkdir(parents=True, exist_ok=True)
+        make_home(folder.parent)
+        make_folder(folder, exist_ok=True)
 
     def begin(self, owner: str, request: UploadRequest, check: Check = lambda reserved: None) -> int:
         """Announce a model, and reserve room for it. How many bytes of it are there already?

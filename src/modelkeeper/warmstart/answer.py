@@ -45,6 +45,7 @@ class Parent(Struct, frozen=True, kw_only=True):
     value: float | None = None
     data: str = ""
     framework: str = ""
+    signer: str = ""  # id of the key that signed it; "": nobody did
 
 
 class Answer(Struct, frozen=True, kw_only=True):

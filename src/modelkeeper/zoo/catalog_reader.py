@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+MOST_GROUPS = 1_000  # tasks and data sets that are counted one by one: anybody may invent one
 NEWEST = 2_000  # models whose names are compared with one that is not there
 
 
@@ -318,6 +319,7 @@ class CatalogReader:
                 .where(stored)
                 .group_by(models.c.task, models.c.data)
                 .order_by(sa.func.count().desc(), models.c.task, models.c.data)
+                .limit(MOST_GROUPS)
             )
             groups = [
                 {"task": task, "data": data, "models": number, "hits": int(used)}

@@ -31,6 +31,7 @@ from modelkeeper.policy.admission import Admission, admit
 from modelkeeper.policy.quality import Metric
 from modelkeeper.policy.retention import DAY, retain
 from modelkeeper.settings import Verdict
+from modelkeeper.zoo import bounds
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
@@ -108,7 +109,7 @@ class Zoo(ZooReader):
         ids say whose it is. A `signature` comes with it, or `sign` makes one; it must be of just this model.
 
         Raises:
-            InvalidMeta: `model_id` is no id, or the program is too long.
+            InvalidMeta: `model_id` is no id, or too much is said of it: see `bounds`.
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
             InvalidSignature: It was signed, but not as what it is.
@@ -119,8 +120,8 @@ class Zoo(ZooReader):
         from modelkeeper.weights import Header
         from modelkeeper.zoo.incoming import Incoming
 
-        if model_id and not is_id(model_id):
-            raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+        bounds.check(registration, owner, graph.framework)
+        _expect_ids(model_id, registration)
         self.catalog.database.expect_writable()
         self.reserve.keep()
         if len(program) > MAX_PROGRAM:
@@ -283,6 +284,14 @@ class Zoo(ZooReader):
                     gone.append(record.id)
                 break
         return tuple(gone)
+
+
+def _expect_ids(model_id: str, registration: Registration) -> None:
+    """Raise InvalidMeta if a model, or one of its parents, is named by something else than an id."""
+    if model_id and not is_id(model_id):
+        raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+    if not all(map(is_id, registration.parents)):
+        raise InvalidMeta("parent", repr(registration.parents)[:80], "give ids of models")
 
 
 def _registered_before(known: Record, incoming: "Incoming") -> Registered:

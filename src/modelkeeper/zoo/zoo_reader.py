@@ -19,6 +19,7 @@ from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.forks import renew_after_fork
 from modelkeeper.zoo.records import DAMAGED, Event, Record
 from modelkeeper.zoo.reserve import Reserve
+from modelkeeper.zoo.rights import make_home
 from modelkeeper.zoo.unusable import zoo_unusable
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class ZooReader:
         self.settings = settings
         if not settings.in_memory and not settings.catalog:
             try:
-                settings.folder.mkdir(parents=True, exist_ok=True)
+                make_home(settings.folder)
             except OSError as problem:
                 advice = "Choose another folder, or make this one yours."
                 text = problem.strerror or str(problem)

@@ -7,6 +7,7 @@ used up the time. Every call here may be made twice without harm.
 
 import os
 import re
+import threading
 import time
 from typing import Any, NoReturn, TypeVar
 
@@ -19,6 +20,7 @@ from modelkeeper.coordinator.wire import PREFIX, Problem, to_error
 from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, TooManyRequests
 from modelkeeper.settings import PORT
 from modelkeeper.text import one_line
+from modelkeeper.zoo.forks import renew_after_fork
 
 T = TypeVar("T")
 
@@ -63,20 +65,26 @@ class Calls:
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._client: httpx.Client | None = None
         self._process = 0
+        self._renew()
+        renew_after_fork(self, Calls._renew)
+
+    def _renew(self) -> None:
+        self._opening = threading.Lock()  # in a forked child nobody else holds it
 
     @property
     def client(self) -> httpx.Client:
         """Connections of this process."""
-        if self._client is None or self._process != os.getpid():
-            self._process = os.getpid()
-            self._client = httpx.Client(
-                base_url=self.url + PREFIX,
-                headers=self._headers,
-                timeout=self.timeout,
-                follow_redirects=False,  # a token goes nowhere else
-                limits=httpx.Limits(keepalive_expiry=30.0),
-            )
-        return self._client
+        with self._opening:
+            if self._client is None or self._process != os.getpid():
+                self._process = os.getpid()
+                self._client = httpx.Client(
+                    base_url=self.url + PREFIX,
+                    headers=self._headers,
+                    timeout=self.timeout,
+                    follow_redirects=False,  # a token goes nowhere else
+                    limits=httpx.Limits(keepalive_expiry=30.0),
+                )
+            return self._client
 
     def close(self) -> None:
         """Hang up."""
