@@ -92,7 +92,7 @@ def test_a_chain_that_was_cut_off_does_not_fit_the_catalog(zoo: LocalCoordinator
         assert any(said in problem for problem in (*found.different, *found.unknown)), found
 
 
-@pytest.mark.parametrize("field", ["checksum", "owner_id", "signer", "name"])
+@pytest.mark.parametrize("field", ["checksum", "licence", "signer", "name"])
 def test_a_catalog_that_says_otherwise_is_noticed_even_if_it_is_sealed(
     zoo: LocalCoordinator, field: str
 ) -> None:

@@ -100,6 +100,8 @@ def _parent(candidate: Candidate, pool: Pool) -> Parent:
         data=record.data,
         framework=record.framework,
         signer=record.signer,
+        owner=record.owner,
+        claim=str(pool.credits[record.id]) if record.value is not None else "",
     )
 
 

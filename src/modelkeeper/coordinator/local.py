@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
+from modelkeeper.coordinator.claims import LocalClaims
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
+from modelkeeper.coordinator.local_trust import LocalTrust
 from modelkeeper.errors import (
     CorruptWeights,
     InvalidWeights,
@@ -49,25 +51,30 @@ from modelkeeper.zoo.records import (
 from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
+    from modelkeeper.coordinator.upstream.upstreams import Upstreams
     from modelkeeper.meta import Query
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Weights
     from modelkeeper.zoo.accounts import Accounts
-    from modelkeeper.zoo.audit import Audited
     from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
-    from modelkeeper.zoo.trust import Trust, TrustedKey
 
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
 
 
-class LocalCoordinator:
+class LocalCoordinator(LocalClaims, LocalTrust):
     """One zoo in this process and all that can be asked of it: a `ServedCoordinator`."""
 
     def __init__(self, settings: Settings) -> None:
         """Open a zoo; a new home is made."""
         self.settings = settings
         self.zoo = Zoo(settings)
+        self._upstreams = self._read_upstreams() if settings.upstreams else None
+
+    def _read_upstreams(self) -> "Upstreams":
+        from modelkeeper.coordinator.upstream.upstreams import Upstreams
+
+        return Upstreams(self.zoo, self.settings, self.upload_folder)
 
     def close(self) -> None:
         """Let go of the zoo."""
@@ -84,6 +91,7 @@ class LocalCoordinator:
         dry_run: bool = False,
         runners_up: bool = False,
         seconds: float = math.inf,
+        via: Sequence[str] = (),
     ) -> LocalLoan:
         """Find a parent for a model, and plan what it lends.
 
@@ -94,6 +102,7 @@ class LocalCoordinator:
             dry_run: Do not count the parent as used.
             runners_up: Look for more candidates than the choice needs, to explain it.
             seconds: After so many it ends with what it has found and planned; the answer then says so.
+            via: The coordinators that it came through: see `upstream`.
         """
         from modelkeeper.coordinator.candidates import Request
         from modelkeeper.coordinator.search import Clock, Search
@@ -106,9 +115,16 @@ class LocalCoordinator:
         request = Request(graph, prepared, query, viewer, runners_up, dry_run)
         search = Search(self.zoo, self.settings, request, clock)
         warnings: list[str] = []
+        upstreams = self._upstreams_for(viewer, via)
         for _ in range(ATTEMPTS):
             pool = search.find()
-            choice, lenders = search.settle(pool, search.choose(pool))
+            choice = search.choose(pool)
+            if upstreams is not None and search.expects(choice) <= self.settings.upstream_below:
+                more = upstreams.bring(request, search.least(choice), clock, warnings, via)
+                upstreams = None
+                if more:
+                    continue  # with one more to choose from
+            choice, lenders = search.settle(pool, choice)
             if lenders is None:
                 break
             parents = [pool.records[candidate.id] for candidate in lenders.candidates]
@@ -127,6 +143,11 @@ class LocalCoordinator:
                 self._lent(answer, viewer)
             return LocalLoan(answer, lenders.plan, sources, partial(self.zoo.program, parents[0]))
         return LocalLoan(search.answer(pool, choice, warnings=[*warnings, *self._damaged_records()]))
+
+    def _upstreams_for(self, viewer: Viewer | None, via: Sequence[str]) -> "Upstreams | None":
+        """Whom to ask besides, for a query that came this way."""
+        upstreams = self._upstreams
+        return upstreams if upstreams is not None and upstreams.may_ask(via) else None
 
     def _damaged_records(self) -> list[str]:
         """What to say of models whose records cannot be trusted, and which lend nothing for that."""
@@ -259,10 +280,6 @@ class LocalCoordinator:
         """The graph of a model."""
         return self.zoo.catalog.graph(record.graph)
 
-    def signature(self, record: Record) -> bytes | None:
-        """What somebody signed of a model, or None."""
-        return self.zoo.signature(record)
-
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
         return f"{self.settings.blobs_url.rstrip('/')}/{record.folder}"
@@ -278,12 +295,20 @@ class LocalCoordinator:
             raise UnknownModel(name)
         return record
 
-    def pin(self, name: str, pinned: bool = True, *, user: str = "", viewer: Viewer | None = None) -> Record:
-        """Keep a model whatever it is worth, or no longer."""
+    def pin(
+        self,
+        name: str,
+        pinned: bool = True,
+        *,
+        user: str = "",
+        viewer: Viewer | None = None,
+        most: int | None = None,
+    ) -> Record:
+        """Keep a model whatever it is worth, or no longer; no more than `most` of its owner."""
         record = self.show(name, viewer)
         if record.state not in STORED:
             raise UnknownModel(name)
-        self.zoo.pin(record, pinned, user)
+        self.zoo.pin(record, pinned, user, most)
         return msgspec.structs.replace(record, pinned=pinned)
 
     def gc(
@@ -310,34 +335,6 @@ class LocalCoordinator:
     ) -> list[Event]:
         """What happened in the zoo, the newest first."""
         return self.zoo.catalog.log(limit=limit, model=model, action=action, viewer=viewer)
-
-    def audit(self, since: str = "") -> "Audited":
-        """Verify the chained log of the zoo, and compare it with the catalog: see `zoo.audit`."""
-        from modelkeeper.signing.chain import Head
-        from modelkeeper.zoo.audit import audit
-
-        return audit(self.zoo.catalog, Head.read(since) if since else None)
-
-    def trusted_keys(self) -> "list[TrustedKey]":
-        """The public keys that the zoo trusts, and those that it did."""
-        return self._trust.listed()
-
-    def trust_key(self, line: str, name: str = "", *, user: str = "") -> "TrustedKey":
-        """Trust a public key."""
-        from modelkeeper.signing import PublicKey
-
-        public, said = PublicKey.read(line)
-        return self._trust.add(public, name or said or public.id[:16], user)
-
-    def revoke_key(self, key: str, *, user: str = "") -> "TrustedKey":
-        """Trust a public key no more."""
-        return self._trust.revoke(key, user)
-
-    @property
-    def _trust(self) -> "Trust":
-        from modelkeeper.zoo.trust import Trust
-
-        return Trust(self.zoo.catalog)
 
     # -- what a service needs besides -----------------------------------------------------------
 

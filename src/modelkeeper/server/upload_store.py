@@ -51,6 +51,8 @@ class Reserved(Struct, frozen=True):
     bytes: int
 
 
+# Made while this is imported: two threads that first read a type at the same time crash msgspec.
+_announced, _reserved = msgspec.json.Decoder(Announced), msgspec.json.Decoder(Reserved)
 Check = Callable[[Sequence[Reserved]], None]  # may one user have all of these under way? Raises if not
 
 
@@ -166,7 +168,7 @@ class UploadStore:
 
     def _reserved(self, identity: str) -> Reserved | None:
         with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError):
-            return msgspec.json.decode((self._place(identity) / _RESERVED).read_bytes(), type=Reserved)
+            return _reserved.decode((self._place(identity) / _RESERVED).read_bytes())
         announced = self._read(identity)  # as an older version announced it
         return None if announced is None else Reserved(identity, announced.owner, announced.request.size)
 
@@ -256,7 +258,7 @@ class UploadStore:
     def _read(self, identity: str) -> Announced | None:
         try:
             text = (self._place(identity) / _REQUEST).read_bytes()
-            return msgspec.json.decode(text, type=Announced)
+            return _announced.decode(text)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 

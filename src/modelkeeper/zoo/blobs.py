@@ -15,7 +15,6 @@ the catalog. What a crash leaves behind belongs to no record, and is swept.
 import contextlib
 import errno
 import hashlib
-import logging
 import os
 import secrets
 import shutil
@@ -30,6 +29,7 @@ from obstore.exceptions import NotFoundError, PermissionDeniedError
 from obstore.store import LocalStore
 
 from modelkeeper.errors import CorruptWeights, ModelKeeperError, UnreadableWeights, ZooUnusable
+from modelkeeper.logs import logger
 from modelkeeper.weights import CHUNK, Weights, map_file
 from modelkeeper.zoo import verified
 from modelkeeper.zoo.files import is_of_file, open_regular
@@ -42,7 +42,7 @@ WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", 
 PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
 SIGNATURE = "signature.json"  # who says what of the model: an envelope, see `signing`; not all have one
 MODELS, STAGING, VERIFIED = "models", "staging", "verified"
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
 
 

@@ -11,11 +11,11 @@ import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import msgspec
 
 from modelkeeper.graph import Graph, to_json
+from modelkeeper.lasting import cached_property
 from modelkeeper.matching import Prepared
 from modelkeeper.policy.admission import Admission
 from modelkeeper.weights import Array, Header, stream, without_nan
@@ -149,6 +149,7 @@ def drafted(
         similarity=said.similarity,
         run=said.run,
         finished=said.finished,
+        origin=said.origin,
         created=now,
         last_used=now,
     )

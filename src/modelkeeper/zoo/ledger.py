@@ -29,7 +29,7 @@ KEY_TRUSTED, KEY_REVOKED = "key_trusted", "key_revoked"
 MANY = 500  # models in one entry, of those that were there before the log
 _COLUMNS = [ledger.c[name] for name in Entry.__struct_fields__]
 _LASTING = (
-    *("id", "name", "owner_id", "data", "fold", "task", "tags", "metrics", "metric", "value"),
+    *("id", "name", "data", "fold", "task", "tags", "metrics", "metric", "value"),
     *("lower_is_better", "framework", "parameters", "bytes", "fingerprint", "graph", "checksum", "program"),
     *("evidence", "signer", "licence", "parent", "more_parents", "run", "finished"),
 )

@@ -7,7 +7,6 @@ A viewer sees some models and not others. What it may not see is not there: neit
 parent or the twin that the record of another model names.
 """
 
-import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -15,12 +14,13 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from modelkeeper.logs import logger
 from modelkeeper.zoo.records import PROJECT, PUBLIC, Event, Filter, Record, Viewer
 from modelkeeper.zoo.schema import graphs, models, tags
 from modelkeeper.zoo.seals import holds, seal_of, seal_of_bytes
 
 FIELDS = [*(models.c[name] for name in Record.__struct_fields__), models.c.seal]
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 _LISTED = ("tags", "more_parents")  # JSON knows lists, records hold tuples
 MANY = 500  # values in one IN (...): databases have limits
 
@@ -64,7 +64,7 @@ def shown(connection: sa.Connection, records: list[Record], viewer: Viewer | Non
 def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
     """What is true of the models that pass a filter."""
     conditions = [models.c.state.in_(wanted.states), *visible(wanted.viewer)]
-    exact = {name: getattr(wanted, name) for name in ("task", "data", "owner")}
+    exact = {name: getattr(wanted, name) for name in ("task", "data", "owner", "origin")}
     conditions += [models.c[name] == value for name, value in exact.items() if value is not None]
     conditions += [models.c.key.in_(sa.select(tags.c.key).where(tags.c.tag == tag)) for tag in wanted.tags]
     if wanted.text:

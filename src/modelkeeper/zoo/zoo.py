@@ -10,9 +10,8 @@ first the record says so, then the files go.
 """
 
 import contextlib
-import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,8 +26,10 @@ from modelkeeper.errors import (
     ZooUnusable,
 )
 from modelkeeper.graph import Graph
+from modelkeeper.logs import logger
 from modelkeeper.policy.admission import Admission, admit
-from modelkeeper.policy.quality import Metric
+from modelkeeper.policy.credit import TRAINED, Outcome
+from modelkeeper.policy.quality import Metric, Peers, zscore
 from modelkeeper.policy.retention import DAY, retain
 from modelkeeper.settings import Verdict
 from modelkeeper.zoo import bounds
@@ -64,7 +65,7 @@ MAX_PROGRAM = 8 * 2**20  # bytes
 NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
 T = TypeVar("T")
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class Registered(Struct, frozen=True):
@@ -120,12 +121,10 @@ class Zoo(ZooReader):
         from modelkeeper.weights import Header
         from modelkeeper.zoo.incoming import Incoming
 
+        _expect_sound(model_id, registration.parents, program)
         bounds.check(registration, owner, graph.framework)
-        _expect_ids(model_id, registration)
         self.catalog.database.expect_writable()
         self.reserve.keep()
-        if len(program) > MAX_PROGRAM:
-            raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
         incoming = Incoming(
             graph,
@@ -155,7 +154,7 @@ class Zoo(ZooReader):
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
         """
         said, capacity = incoming.registration, self.settings.capacity
-        admission = self.judge(said.metric, said.task, said.data)
+        admission = self.judge(said.metric, said.task, said.data, incoming.owner_id or incoming.owner)
         advice = "It would be of no use as a parent; the setting `admission` decides about such models."
         size = incoming.bytes_needed
         if capacity is not None and size > capacity:
@@ -193,18 +192,22 @@ class Zoo(ZooReader):
         """Note a new model's twins and make room for it. Which models went?"""
         try:
             self._find_twins(record, prepared)
+            self._note_gain(record)
             return self.make_room()
         except ModelKeeperError as problem:  # the model is in; the next registration makes up for this
             _log.warning("after registering %s: %s", record.id, problem)
             return ()
 
-    def judge(self, metric: Metric | None, task: str, data: str) -> Admission:
-        """Is a model with this value far below its peers?"""
+    def judge(self, metric: Metric | None, task: str, data: str, owner: str = "") -> Admission:
+        """Is somebody's model with this value far below its peers?"""
         if metric is None:
             return Admission("admitted", "how good it is, is not known")
+        owners, values = self.peers(task, data, metric.name)
         return admit(
             metric,
-            self.catalog.peers(task, data, metric.name),
+            values,
+            owners,
+            owner=owner,
             threshold=self.settings.admission_threshold,
             minimum_peers=max(1, self.settings.minimum_peers),
             mode=self.settings.admission,
@@ -220,13 +223,44 @@ class Zoo(ZooReader):
         near = {match.key: match.similarity for match in matches}
         self.catalog.set_twins(better_twins(record, near, self.catalog.with_keys(near).values()))
 
+    def _note_gain(self, record: Record) -> None:
+        """Say of a new model's parents what came of starting from them, by its place among its peers.
+
+        Nobody praises himself; and where there are users, only who was lent a model can have started from it.
+        """
+        if record.value is None or not record.finished or not record.parents:
+            return
+        owners, values = self.peers(record.task, record.data, record.metric, but=record.id)
+        peers = Peers.of(values, record.lower_is_better, owners)
+        z = zscore(Metric(record.metric, record.value, record.lower_is_better), peers)
+        if peers.number < max(1, self.settings.minimum_peers) or -1 <= z < 0:  # a little below: nobody knows
+            return
+        gain = z / (1 + abs(z)) or 0.01
+        for parent in self.catalog.with_ids(record.parents).values():
+            known = not record.owner_id or self.outcomes.was_lent(parent.id, record.owner_id)
+            if known and parent.voice != record.voice:
+                self.outcomes.add(
+                    Outcome(
+                        parent=parent.id,
+                        user=record.voice,
+                        kind=TRAINED,
+                        gain=gain,
+                        at=record.created,
+                        child=record.id,
+                    )
+                )
+
     # -- staying --------------------------------------------------------------------------------
 
-    def pin(self, record: Record, pinned: bool, user: str = "") -> None:
-        """Keep a model whatever it is worth, or no longer."""
+    def pin(self, record: Record, pinned: bool, user: str = "", most: int | None = None) -> None:
+        """Keep a model whatever it is worth, or no longer.
+
+        Raises:
+            QuotaExceeded: Its owner would have more than `most` pinned models.
+        """
         action = PINNED if pinned else UNPINNED
         event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
-        self.freeing(lambda: self.catalog.update(record.id, event, pinned=pinned))
+        self.freeing(lambda: self.catalog.pin(record, pinned, event, most))
 
     # -- going ----------------------------------------------------------------------------------
 
@@ -275,9 +309,13 @@ class Zoo(ZooReader):
         for _ in range(10):  # while others register, the picture may be old by the time it is drawn
             clock = self.catalog.clock()
             records = self.catalog.find(Filter(states=STORED))
-            chosen = retain(items(records, time.time()), capacity, half_life=self.settings.half_life * DAY)
+            valued = items(records, time.time(), self.outcomes.credits(records))
+            chosen = retain(valued, capacity, half_life=self.settings.half_life * DAY)
             reasons = {eviction.id: eviction.reason for eviction in chosen.evicted}
-            retired = self.freeing(partial(self.catalog.retire, reasons, EVICTED, clock=clock))
+            pinned = {record.id for record in records if record.pinned}
+            retired = self.freeing(
+                partial(self.catalog.retire, reasons, EVICTED, clock=clock, pinned=pinned & reasons.keys())
+            )
             if retired is not None:
                 for record in retired:
                     self.blobs.delete(record.folder)
@@ -286,12 +324,14 @@ class Zoo(ZooReader):
         return tuple(gone)
 
 
-def _expect_ids(model_id: str, registration: Registration) -> None:
-    """Raise InvalidMeta if a model, or one of its parents, is named by something else than an id."""
+def _expect_sound(model_id: str, parents: Sequence[str], program: bytes) -> None:
+    """What becomes part of paths is an id, and nothing is longer than it may be."""
     if model_id and not is_id(model_id):
         raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
-    if not all(map(is_id, registration.parents)):
-        raise InvalidMeta("parent", repr(registration.parents)[:80], "give ids of models")
+    if not all(map(is_id, parents)):
+        raise InvalidMeta("parent", repr(parents)[:80], "give ids of models")
+    if len(program) > MAX_PROGRAM:
+        raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
 
 
 def _registered_before(known: Record, incoming: "Incoming") -> Registered:

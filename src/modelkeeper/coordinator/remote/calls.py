@@ -9,6 +9,7 @@ import os
 import re
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import httpx
@@ -27,7 +28,17 @@ T = TypeVar("T")
 PAUSES = (0.1, 0.3, 0.6, 1.0)  # seconds between attempts
 MAX_REPLY = 64 * 2**20  # of JSON
 ADVICE = "Check that it runs and that its address is right."
+_making = threading.Lock()  # two threads that first read a type at the same time crash msgspec
+_decoders: dict[Any, Any] = {}
 _BUSY = frozenset({502, 503, 504})  # what proxies say while the service behind them restarts
+
+
+def _decoder(kind: type[T]) -> "msgspec.json.Decoder[T]":
+    with _making:
+        if kind not in _decoders:
+            _decoders[kind] = msgspec.json.Decoder(kind)
+        decoder: msgspec.json.Decoder[T] = _decoders[kind]
+        return decoder
 
 
 def address(uri: str) -> str:
@@ -60,9 +71,18 @@ def address(uri: str) -> str:
 class Calls:
     """The line to one coordinator. Safe to use from several threads, and after a fork."""
 
-    def __init__(self, url: str, token: str, timeout: float) -> None:
-        self.url, self.timeout = url, timeout
-        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        timeout: float,
+        *,
+        headers: Mapping[str, str] | None = None,
+        pauses: Sequence[float] = PAUSES,
+    ) -> None:
+        """`headers` go with each request; after each of `pauses`, a line that broke is tried again."""
+        self.url, self.timeout, self._pauses = url, timeout, tuple(pauses)
+        self._headers = {**(headers or {}), **({"authorization": f"Bearer {token}"} if token else {})}
         self._client: httpx.Client | None = None
         self._process = 0
         self._renew()
@@ -112,7 +132,7 @@ class Calls:
         with allowance or Allowance() as within:
             text = self._reply(method, path, params, body, self.within(within, timeout or self.timeout))
         try:
-            value = msgspec.json.decode(text, type=kind)
+            value = _decoder(kind).decode(text)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as problem:
             raise self.nonsense(str(problem)) from problem
         if wrong := wrong_with(value):
@@ -135,7 +155,7 @@ class Calls:
     ) -> bytes:
         deadline = time.monotonic() + timeout
         headers = {"content-type": "application/json"} if body is not None else {}
-        for pause in (*PAUSES, None):
+        for pause in (*self._pauses, None):
             left = max(0.01, deadline - time.monotonic())
             try:
                 with self.client.stream(
@@ -173,7 +193,7 @@ class Calls:
     def failure(self, status: int, text: bytes) -> ModelKeeperError:
         """The error that a reply stands for."""
         try:
-            problem = msgspec.json.decode(text, type=Problem)
+            problem = _decoder(Problem).decode(text)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return self.unreachable(f"HTTP status {status} without a reason that modelkeeper knows")
         error = to_error(problem, status)

@@ -23,7 +23,15 @@ from modelkeeper.coordinator.remote.calls import PAUSES, Calls
 from modelkeeper.coordinator.remote.downloads import download
 from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.coordinator.remote.spool import Entry, Spool
-from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, QueryRequest, TrustRequest, UploadState
+from modelkeeper.coordinator.wire import (
+    MAX_LISTED,
+    PREFIX,
+    Counts,
+    QueryRequest,
+    Told,
+    TrustRequest,
+    UploadState,
+)
 from modelkeeper.errors import (
     CoordinatorUnreachable,
     CorruptWeights,
@@ -41,6 +49,7 @@ from modelkeeper.errors import (
 )
 from modelkeeper.graph import Graph, from_json, to_json
 from modelkeeper.meta import Query
+from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.weights import Array
 from modelkeeper.zoo.audit import Audited
@@ -281,6 +290,15 @@ class RemoteCoordinator:
         path = f"/models/{self.show(name).id}/pin"
         return self._calls.ask("PUT" if pinned else "DELETE", path, Record)
 
+    def tell(self, name: str, kind: str, gain: float, *, user: str = "") -> Credit:
+        """Say what came of a model."""
+        body = msgspec.json.encode(Told(kind=kind, gain=gain, user=user))
+        return self._calls.ask("POST", f"/models/{self.show(name).id}/outcomes", Credit, body=body)
+
+    def credit(self, record: Record) -> Credit:
+        """How far what is claimed of a model is believed."""
+        return self._calls.ask("GET", f"/models/{record.id}/credit", Credit)
+
     def gc(
         self,
         *,
@@ -294,7 +312,12 @@ class RemoteCoordinator:
 
     def stats(self) -> dict[str, Any]:
         """Counts over the zoo."""
-        return self._calls.ask("GET", "/stats", dict[str, Any])
+        counts = self._calls.ask("GET", "/stats", dict[str, Any])
+        try:
+            msgspec.convert(counts, Counts)
+        except msgspec.ValidationError as problem:
+            self._calls.refuse(str(problem))
+        return counts
 
     def log(self, *, limit: int = 50, model: str | None = None, action: str | None = None) -> list[Event]:
         """What happened in the zoo, the newest first."""
