@@ -27,6 +27,7 @@ from modelkeeper.logs import logger
 from modelkeeper.meta import read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
 from modelkeeper.run import EVERY, Run, identity_of
+from modelkeeper.signing.trusted import Trusted
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.records import Record
 
@@ -123,6 +124,7 @@ class ModelKeeperClient(Connection):
         from modelkeeper.warmstart.race.rules import STEPS
         from modelkeeper.warmstart.race.starts import Probe
 
+        trusted = Trusted.of(self.settings.trusted)
         query, steps = read_query(meta), STEPS if probe_steps is None else probe_steps
         frontend = frontend_for(model)
         request = Request(
@@ -141,7 +143,7 @@ class ModelKeeperClient(Connection):
             nonlocal model
             with self.faults.guard("The model starts cold") as trouble:
                 asked = dataclasses.replace(request, frontend=frontend)
-                outcome = start(asked, ZooSource(self.coordinator, query, dry_run), self.faults)
+                outcome = start(asked, ZooSource(self.coordinator, query, dry_run, trusted), self.faults)
                 model = outcome.model
                 self._tell(outcome.gains)
                 return outcome.final

@@ -34,7 +34,7 @@ from modelkeeper.zoo.records import (
 EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
 MOST_PARENTS = 2  # that lend to one model, unless `most_parents` says otherwise
 _BOTH = ("data", "fold", "task", "tags")
-ONLY_QUERY = ("parents", "exclude", "most_parents", "minimum_similarity", "policy")
+ONLY_QUERY = ("parents", "exclude", "most_parents", "minimum_similarity", "policy", "signed")
 _QUERY = (*_BOTH, *ONLY_QUERY)
 REGISTRATION_KEYS = (
     *_BOTH,
@@ -61,6 +61,7 @@ class Query(Struct, frozen=True, kw_only=True):
     most_parents: int = 1  # so many may lend to it, side by side; what an older client means, too
     minimum_similarity: float | None = None  # None: as the zoo is set
     policy: str | None = None  # a name; None: as the zoo is set
+    signed: bool = False  # may only models with a trusted signature lend?
     frozen: tuple[str, ...] = ()  # tensors of the model that keep their values; the model says so, not `meta`
 
 
@@ -85,6 +86,8 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
         minimum = float(minimum)
     if policy is not None and policy not in POLICIES:
         raise InvalidMeta("policy", repr(policy), f"choose one of {', '.join(POLICIES.names())}")
+    if not isinstance(given.get("signed") or False, bool):
+        raise InvalidMeta("signed", repr(given["signed"])[:80], "give True or False")
     return Query(
         data=_text(given, "data"),
         fold=_fold(given),
@@ -95,6 +98,7 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
         most_parents=most,
         minimum_similarity=minimum,
         policy=policy,
+        signed=bool(given.get("signed")),
     )
 
 

@@ -11,7 +11,16 @@ from typing import Any
 
 import click
 
-from modelkeeper.cli import describing, importing, keeping, querying, recovering, serving, sharing
+from modelkeeper.cli import (
+    describing,
+    importing,
+    keeping,
+    querying,
+    recovering,
+    serving,
+    sharing,
+    trusting,
+)
 from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting, ModelKeeperError, ModelRefused
 from modelkeeper.text import printable
 
@@ -89,5 +98,6 @@ for _command in (
     *describing.COMMANDS,
     *serving.COMMANDS,
     *recovering.COMMANDS,
+    *trusting.COMMANDS,
 ):
     main.add_command(_command)

@@ -146,7 +146,10 @@ def _ask(
     runners_up: bool = False,
 ) -> "Loan":
     """Query the zoo for a model, and write the weights to a file if one is named."""
+    from modelkeeper.coordinator.verifying import checked_query
     from modelkeeper.meta import read_query
+    from modelkeeper.settings import Settings
+    from modelkeeper.signing.trusted import Trusted
 
     asked = read_query({key: value for key, value in meta.items() if value not in (None, ())})
     model: object = None
@@ -158,7 +161,10 @@ def _ask(
         opened = open_model(source, given, program=False)
         model, graph = opened.model, opened.graph
     with opened_zoo(zoo, make=True) as coordinator:
-        loan = coordinator.query(graph, asked, dry_run=output is None, runners_up=runners_up)
+        trusted, dry_run = Trusted.of(Settings.read().trusted), output is None
+        loan = checked_query(
+            coordinator, graph, asked, trusted=trusted, dry_run=dry_run, runners_up=runners_up
+        )
         if output is not None and not loan.answer.cold:
             _write(output, graph, loan, model)
     return loan

@@ -18,6 +18,7 @@ from modelkeeper.coordinator.base import Lineage
 from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
 from modelkeeper.policy.credit import Credit
 from modelkeeper.text import ago, count, enumeration, one_line, size
+from modelkeeper.zoo.audit import Audited
 from modelkeeper.zoo.backup import BackedUp, Restored
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
@@ -234,6 +235,29 @@ def stats(counts: Mapping[str, Any]) -> RenderableType:
     for group in counts["groups"]:
         _row(table, group["task"], group["data"], f"{group['models']:,}", f"{group['hits']:,}")
     return Group(_list(totals), table) if counts["groups"] else _list(totals)
+
+
+def keys(rows: Iterable[Mapping[str, Any]]) -> RenderableType:
+    """Public keys, one a line."""
+    table = _table("id", "name", "trusted", "public")
+    for row in rows:
+        revoked = row.get("revoked")
+        trusted = "yes" if revoked is None else f"until {_date(revoked)}"
+        _row(table, row["id"][:16], row["name"], trusted, f"ed25519:{row['public']}")
+    return table
+
+
+def audited(found: Audited, since: str) -> RenderableType:
+    """What an audit found: problems first, then the head, which is to be kept."""
+    problems = [
+        *(f"The log is broken. {problem}." for problem in found.broken),
+        *([f"The log was rewritten since {since}: {found.rewritten}."] if found.rewritten else []),
+        *(f"The log and the catalog differ: {problem}." for problem in (*found.unknown, *found.different)),
+    ]
+    whole = f"{found.entries:,} entries, {found.models:,} models: all fits."
+    if since and found.whole:
+        whole += f" Nothing before {since.partition(':')[0]} was rewritten."
+    return Text("\n".join(map(one_line, [*(problems or [whole]), f"head {found.head}"])))
 
 
 def events(happened: Iterable[Event]) -> RenderableType:

@@ -99,6 +99,7 @@ def _parent(candidate: Candidate, pool: Pool) -> Parent:
         value=record.value,
         data=record.data,
         framework=record.framework,
+        signer=record.signer,
         owner=record.owner,
         claim=str(pool.credits[record.id]) if record.value is not None else "",
     )

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Header
     from modelkeeper.zoo.accounts import Accounts
+    from modelkeeper.zoo.audit import Audited
     from modelkeeper.zoo.gc import Swept
     from modelkeeper.zoo.records import Event, Filter, Registration, Viewer
     from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
+    from modelkeeper.zoo.trust import TrustedKey
     from modelkeeper.zoo.zoo import Registered
 
 Progress = Callable[[float, float], None]  # is told how much of how much is done
@@ -189,6 +191,25 @@ class Coordinator(Protocol):
 
     def log(self, *, limit: int = 50, model: str | None = None, action: str | None = None) -> "list[Event]":
         """What happened in the zoo, the newest first."""
+
+    def audit(self, since: str = "") -> "Audited":
+        """Verify the chained log of the zoo, and compare it with the catalog: see `zoo.audit`.
+
+        Args:
+            since: An earlier head, as an audit gave it: is it still what the log began with?
+
+        Raises:
+            InvalidMeta: `since` is no head.
+        """
+
+    def trusted_keys(self) -> "list[TrustedKey]":
+        """The public keys that the zoo trusts, and those that it did."""
+
+    def trust_key(self, line: str, name: str = "", *, user: str = "") -> "TrustedKey":
+        """Trust a public key, as `PublicKey.line` has it; by the name in it, unless another is given."""
+
+    def revoke_key(self, key: str, *, user: str = "") -> "TrustedKey":
+        """Trust a public key no more, by its id or the beginning of it."""
 
 
 class ServedLoan(Loan, Protocol):

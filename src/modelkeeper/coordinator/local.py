@@ -23,6 +23,7 @@ from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.claims import LocalClaims
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
+from modelkeeper.coordinator.local_trust import LocalTrust
 from modelkeeper.errors import (
     CorruptWeights,
     InvalidWeights,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
 
 
-class LocalCoordinator(LocalClaims):
+class LocalCoordinator(LocalClaims, LocalTrust):
     """One zoo in this process and all that can be asked of it: a `ServedCoordinator`."""
 
     def __init__(self, settings: Settings) -> None:
@@ -278,10 +279,6 @@ class LocalCoordinator(LocalClaims):
     def graph(self, record: Record) -> Graph:
         """The graph of a model."""
         return self.zoo.catalog.graph(record.graph)
-
-    def signature(self, record: Record) -> bytes | None:
-        """What somebody signed of a model, or None."""
-        return self.zoo.signature(record)
 
     def location(self, record: Record) -> str:
         """Where the files of a model are."""

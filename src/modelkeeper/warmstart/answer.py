@@ -45,6 +45,7 @@ class Parent(Struct, frozen=True, kw_only=True):
     value: float | None = None
     data: str = ""
     framework: str = ""
+    signer: str = ""  # id of the key that signed it; "": nobody did
     owner: str = ""  # who claims that it is so good
     claim: str = ""  # who has checked that, and what came of starts from it
 
