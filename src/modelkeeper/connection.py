@@ -6,7 +6,6 @@ connection.once(model, act)     in one of the processes that train the model
 pickle.dumps(connection)        goes by its address; the copy opens the zoo anew
 """
 
-import getpass
 import logging
 import os
 import threading
@@ -21,13 +20,15 @@ from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.frontends.abilities import refuse, team_of
 from modelkeeper.lineage import Starts
 from modelkeeper.run import Described
-from modelkeeper.settings import MEMORY
+from modelkeeper.settings import MEMORY, login
 from modelkeeper.tracing.describe import describe
 from modelkeeper.zoo.records import Record, Registration
 from modelkeeper.zoo.zoo import MAX_PROGRAM
 
 if TYPE_CHECKING:
     from modelkeeper.weights import Array
+
+__all__ = ["Connection", "login", "program_of"]
 
 T = TypeVar("T")
 _SHARED = "give it a folder or the address of a coordinator instead of :memory:"
@@ -65,7 +66,7 @@ class Connection:
             self._leave_to_parent()
         with self._opening:
             if self._opened is None:
-                self._opened = self._target.open()
+                self._opened = self._target.open(user=self.user)
             return self._opened
 
     def describe(self, model: Any, example_inputs: Any = None) -> Described:
@@ -174,11 +175,3 @@ def program_of(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
         _log.info("registered without a program: %s", problem)
         return b""
     return program if len(program) <= MAX_PROGRAM else b""
-
-
-def login() -> str:
-    """Who uses this machine."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container without a name for its user
-        return "unknown"

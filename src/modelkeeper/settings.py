@@ -6,15 +6,17 @@
 Every field can be set by a variable of its name: `minimum_similarity` by MODELKEEPER_MINIMUM_SIMILARITY.
 """
 
+import getpass
 import ipaddress
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.plugins import POLICIES
@@ -31,6 +33,7 @@ ADMISSIONS: dict[str, Verdict] = {  # what becomes of an outlier below its peers
 # on: in a process of their own, that has given up all that this system lets it give up. strict: only where it
 # has no files and no network. off: in the training's own process, since whoever may register is trusted.
 SANDBOXES = ("on", "strict", "off")
+LISTS = ("owners", "projects", "licences")  # settings that are several names
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}I": 2 ** (10 * power) for power, unit in enumerate("KMGT", start=1)}
 
@@ -38,6 +41,14 @@ _UNITS |= {f"{unit}I": 2 ** (10 * power) for power, unit in enumerate("KMGT", st
 def default_home() -> str:
     """The zoo of whoever does not say which."""
     return str(Path.home() / ".modelkeeper")
+
+
+def login() -> str:
+    """Who uses this machine."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without a name for its user
+        return "unknown"
 
 
 class _Read(Struct, frozen=True, kw_only=True):
@@ -81,10 +92,16 @@ class Settings(_Read, frozen=True, kw_only=True):
     timeout: float = 10.0  # seconds to wait for a coordinator behind HTTP, in each step
     deadline: float = 300.0  # in all steps of a query or a registration, and one more for each 250 kB
     patience: float = 30.0  # seconds to wait for the other processes that train the same model
+    owners: tuple[str, ...] = ()  # users whose models alone may lend; () all
+    projects: tuple[str, ...] = ()  # likewise
+    signed: bool = False  # may only models with a trusted signature lend?
+    licences: tuple[str, ...] = ()  # SPDX expressions, of which a parent has one; () all
     sandbox: str = "on"  # where programs of other people's models run: one of SANDBOXES
     spool: str = ""  # where models wait that could not be sent; "" is ~/.modelkeeper/spool
 
     def __post_init__(self) -> None:
+        for name in LISTS:  # whoever sets one may give any sequence, or one name
+            force_setattr(self, name, _names(name, getattr(self, name)))
         if self.capacity is not None and self.capacity <= 0:
             raise InvalidSetting("capacity", str(self.capacity), "give a number of bytes above 0, e.g. 20GB")
         if self.policy not in POLICIES:
@@ -202,8 +219,16 @@ def _flag(name: str, text: str) -> bool:
     return text.lower() in ("1", "true", "yes", "on")
 
 
+def _names(name: str, given: object) -> tuple[str, ...]:
+    """Names, or text in which commas stand between them."""
+    listed = given.split(",") if isinstance(given, str) else given
+    if not isinstance(listed, Iterable) or not all(isinstance(each, str) for each in listed):
+        raise InvalidSetting(name, repr(given)[:80], "give names, or one text with commas between them")
+    return tuple(dict.fromkeys(each.strip() for each in listed if each.strip()))
+
+
 _READERS: dict[str, Callable[[str, str], Any]] = {
-    "auth": _flag,
+    **dict.fromkeys(("auth", "signed"), _flag),
     **dict.fromkeys(("capacity", "quota_bytes", "body_memory"), parse_bytes),
     **dict.fromkeys(("threads", "minimum_peers", "port", "quota_models", "connections"), _count),
     **dict.fromkeys(

@@ -130,7 +130,7 @@ def _sent(entry: "Entry", result: "Registered | ModelKeeperError") -> dict[str, 
 
 @click.group()
 def user() -> None:
-    """Who may use a service: add, list, remove users.
+    """Who may use a service: add, list, remove users, give their models to others.
 
     \b
       modelkeeper user add ada --models 100
@@ -156,8 +156,9 @@ def add_user(
 
     given = {"bytes": None if size is None else parse_bytes("bytes", size), "models": models, "rate": rate}
     quotas = {key: value for key, value in given.items() if value is not None}
-    with _accounts(home, catalog) as accounts:
-        say(f"{accounts.add_user(name, **quotas).name} is a user.")
+    with _accounts(home, catalog, make=True) as accounts:
+        added = accounts.add_user(name, **quotas)
+        say(f"{added.name} ({added.id}) is a user.")
 
 
 @user.command("list")
@@ -190,6 +191,23 @@ def remove_user(name: str, home: str | None, catalog: str | None) -> None:
         _done(accounts.remove_user(name), f"{name} is no user any more.", f"There is no user {name!r}.")
 
 
+@user.command("give")
+@click.argument("giver", metavar="FROM")
+@click.argument("taker", metavar="TO")
+@home_option
+@catalog_option
+def give_models(giver: str, taker: str, home: str | None, catalog: str | None) -> None:
+    """Make all models of FROM models of the user TO, who may then change and remove them.
+
+    FROM is a user, by name or id, or the id of one who was removed: `modelkeeper show` says whose a model is.
+
+    \b
+      modelkeeper user give 3fa9c2d1e0b4a567 bob --home zoo/
+    """
+    with _accounts(home, catalog) as accounts:
+        say(f"{accounts.give(giver, taker):,} models of {giver} are now those of {taker}.")
+
+
 @click.group()
 def project() -> None:
     """Whose models are seen by whom: projects and their members.
@@ -210,11 +228,10 @@ def add_project(name: str, members: tuple[str, ...], home: str | None, catalog: 
     \b
       modelkeeper project add vision ada bob --home zoo/
     """
-    with _accounts(home, catalog) as accounts:
-        accounts.add_project(name)
-        for member in members:
-            accounts.join(name, member)
-        say(f"{name} has {len(accounts.projects()[name])} members.")
+    with _accounts(home, catalog, make=not members) as accounts:
+        name = accounts.add_project(name, members)
+        known = next(known for known in accounts.projects() if known.name == name)
+        say(f"{name} ({known.id}) has {len(known.members)} members.")
 
 
 @project.command("leave")
@@ -242,8 +259,10 @@ def list_projects(home: str | None, catalog: str | None, as_json: bool) -> None:
     \b
       modelkeeper project list --home zoo/
     """
+    import msgspec
+
     with _accounts(home, catalog) as accounts:
-        rows = [{"name": name, "members": list(members)} for name, members in accounts.projects().items()]
+        rows = [msgspec.to_builtins(known) for known in accounts.projects()]
         _print(rows, as_json, "There are no projects.")
 
 
@@ -326,11 +345,11 @@ def revoke_token(id: str, home: str | None, catalog: str | None) -> None:  # noq
 
 
 @contextlib.contextmanager
-def _accounts(home: str | None, catalog: str | None) -> "Iterator[Accounts]":
-    """The accounts of a zoo; a new home is made."""
+def _accounts(home: str | None, catalog: str | None, *, make: bool = False) -> "Iterator[Accounts]":
+    """The accounts of a zoo; one that is not there is made only for those who come first."""
     from modelkeeper.coordinator import open_local
 
-    with contextlib.closing(open_local(home, catalog=catalog)) as coordinator:
+    with contextlib.closing(open_local(home, make=make, catalog=catalog)) as coordinator:
         yield coordinator.accounts
 
 

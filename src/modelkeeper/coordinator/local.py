@@ -24,7 +24,7 @@ from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel, UnreadableWeights
 from modelkeeper.graph import Graph
-from modelkeeper.settings import Settings
+from modelkeeper.settings import Settings, login
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer, Parent
 from modelkeeper.zoo.gc import Swept, sweep
@@ -39,6 +39,7 @@ from modelkeeper.zoo.records import (
     Viewer,
     is_id,
 )
+from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
@@ -54,10 +55,11 @@ ATTEMPTS = 8  # parents to try if one turns out to be damaged
 class LocalCoordinator:
     """One zoo in this process and all that can be asked of it: a `ServedCoordinator`."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Open a zoo; a new home is made."""
+    def __init__(self, settings: Settings, user: str = "") -> None:
+        """Open a zoo; a new home is made. `user` is whose models a bare name means first."""
         self.settings = settings
         self.zoo = Zoo(settings)
+        self._me = Viewer("", name=user or login(), all=True)
 
     def close(self) -> None:
         """Let go of the zoo."""
@@ -93,7 +95,7 @@ class LocalCoordinator:
         clock = Clock(seconds)
         prepared = prepare(graph)
         clock("prepare")
-        request = Request(graph, prepared, query, viewer, runners_up, dry_run)
+        request = Request(graph, prepared, query, viewer, runners_up, dry_run, asker=viewer or self._me)
         search = Search(self.zoo, self.settings, request, clock)
         warnings: list[str] = []
         for _ in range(ATTEMPTS):
@@ -141,10 +143,13 @@ class LocalCoordinator:
         With the plan that `query` made for just these, none is made.
 
         Raises:
-            UnknownModel: One of them is not there, or not any more.
+            UnknownModel: One of them is not there, or not any more, or may not lend.
             CorruptWeights: The file of one is damaged.
         """
-        records = [self.show(parent, viewer) for parent in parents]
+        records = [self.zoo.catalog.get(parent, viewer) for parent in parents]
+        allowed = Restriction.of(self.settings)
+        if allowed and (barred := set(parents) - self.zoo.catalog.names.passing(parents, allowed)):
+            raise UnknownModel(sorted(barred)[0])
         for record in records:
             if record.state != ACTIVE:
                 raise UnknownModel(record.id)
@@ -199,7 +204,9 @@ class LocalCoordinator:
 
         Raises:
             UnknownModel: No model is called as one of its parents is said to be.
+            InvalidMeta: It is named as if it were somebody else's.
         """
+        self.zoo.catalog.names.expect_own(registration.name, owner, registration.project)
         if not all(map(is_id, registration.parents)):
             named = (name if is_id(name) else self.show(name).id for name in registration.parents)
             first, *more = dict.fromkeys(named)
@@ -216,15 +223,18 @@ class LocalCoordinator:
         offset: int = 0,
     ) -> list[Record]:
         """Records, the newest first unless another order is asked for."""
-        return self.zoo.catalog.find(wanted or Filter(), order=order, limit=limit, offset=offset)
+        wanted, catalog = wanted or Filter(), self.zoo.catalog
+        records = catalog.find(wanted, order=order, limit=limit, offset=offset)
+        return catalog.names.noted(records, wanted.viewer)
 
     def count(self, wanted: Filter | None = None) -> int:
         """How many records there are."""
         return self.zoo.catalog.count(wanted or Filter())
 
     def show(self, name: str, viewer: Viewer | None = None) -> Record:
-        """The model with this id, the only one whose id begins so, or the newest of this name."""
-        return self.zoo.catalog.get(name, viewer)
+        """The model with this id, the newest of this name, or the only one whose id begins so."""
+        record = self.zoo.catalog.get(name, viewer or self._me)
+        return self.zoo.catalog.names.noted([record], viewer)[0]
 
     def graph(self, record: Record) -> Graph:
         """The graph of a model."""
@@ -285,7 +295,7 @@ class LocalCoordinator:
         """Who may use a service of this zoo, and for what."""
         from modelkeeper.zoo.accounts import Accounts
 
-        return Accounts(self.zoo.catalog)
+        return Accounts(self.zoo.catalog, by=self._me.name)
 
     def ready(self) -> None:
         """Return if the catalog answers.

@@ -68,7 +68,7 @@ class Incoming:
             owner_id=self.owner_id,
             project=said.project,
             project_id=self.project_id,
-            visibility=said.visibility,
+            visibility=said.seen_by,
             data=said.data,
             fold=said.fold,
             task=said.task,
