@@ -20,6 +20,7 @@ from msgspec.structs import force_setattr
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.plugins import POLICIES
+from modelkeeper.text import one_line
 
 MEMORY = ":memory:"
 PREFIX = "MODELKEEPER_"
@@ -46,7 +47,7 @@ def default_home() -> str:
 def login() -> str:
     """Who uses this machine."""
     try:
-        return getpass.getuser()
+        return one_line(getpass.getuser())[:200]
     except (KeyError, OSError):  # a container without a name for its user
         return "unknown"
 
@@ -97,6 +98,9 @@ class Settings(_Read, frozen=True, kw_only=True):
     signed: bool = False  # may only models with a trusted signature lend?
     licences: tuple[str, ...] = ()  # SPDX expressions, of which a parent has one; () all
     sandbox: str = "on"  # where programs of other people's models run: one of SANDBOXES
+    key: str = ""  # signs what is registered: a name in ~/.modelkeeper/keys, or a path; "": nothing is signed
+    organisation: str = ""  # that whoever signs belongs to
+    trusted: str = ""  # the file of public keys that count; "" is ~/.modelkeeper/keys/trusted
     spool: str = ""  # where models wait that could not be sent; "" is ~/.modelkeeper/spool
 
     def __post_init__(self) -> None:
@@ -154,6 +158,7 @@ class ServiceSettings(_Read, frozen=True, kw_only=True):
     rate: float = 100.0  # requests per second that a user may make, unless told otherwise
     quota_bytes: int | None = None  # of weights that a user may keep, unless told otherwise
     quota_models: int | None = None  # likewise
+    quota_pins: int = 10  # models that a user may pin, unless told otherwise
     query_time: float = 30.0  # seconds after which a search answers with what it has
     shutdown: float = 60.0  # seconds that requests under way get when the service is told to stop
     connections: int = 1000  # that may be open; of which one address gets a quarter, one user half
@@ -230,7 +235,9 @@ def _names(name: str, given: object) -> tuple[str, ...]:
 _READERS: dict[str, Callable[[str, str], Any]] = {
     **dict.fromkeys(("auth", "signed"), _flag),
     **dict.fromkeys(("capacity", "quota_bytes", "body_memory"), parse_bytes),
-    **dict.fromkeys(("threads", "minimum_peers", "port", "quota_models", "connections"), _count),
+    **dict.fromkeys(
+        ("threads", "minimum_peers", "port", "quota_models", "quota_pins", "connections"), _count
+    ),
     **dict.fromkeys(
         (
             "minimum_similarity",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from modelkeeper.zoo.look_alikes import _ROWS, MOST, misleading, skeleton
 
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
+TEXTS = st.text(max_size=30)  # without surrogates, as hypothesis makes it
 PLAIN = st.text("abcdefghjkmnopqstuvwxyz-_ .23456789", max_size=30)
 ODD = [letter for odd, _ in _ROWS for letter in odd]
 
@@ -19,9 +19,11 @@ def test_a_skeleton_is_its_own(name: str) -> None:
     assert len(skeleton(name)) <= MOST
 
 
-@given(TEXTS, st.sampled_from(("NFC", "NFD", "NFKC", "NFKD")))
-def test_how_letters_are_composed_does_not_matter(name: str, form: str) -> None:
-    assert skeleton(unicodedata.normalize(form, name)) == skeleton(name)
+@given(TEXTS)
+def test_how_letters_are_composed_does_not_matter(name: str) -> None:
+    composed, plain = unicodedata.normalize("NFC", name), unicodedata.normalize("NFKC", name)
+    taken_apart = unicodedata.normalize("NFKD", name)
+    assert skeleton(composed) == skeleton(plain) == skeleton(taken_apart) == skeleton(name)
 
 
 @given(PLAIN, st.data())

@@ -74,9 +74,9 @@ def record(model: Record, files: str) -> RenderableType:
         "lent": f"{model.hits:,} times" + (f", last {ago(now - model.last_used)}" if model.hits else ""),
         "registered": f"{_date(model.created)} ({ago(now - model.created)}) by {model.owner}"
         + (f" (user {model.owner_id})" if model.owner_id else ""),
-        "licence": model.licence,
-        "signed": f"by key {model.signer}" if model.signer else "",
         "seen by": model.visibility + (f", project {model.project}" if model.project else ""),
+        "licence": model.licence,
+        "signed by": f"key {model.signer}" if model.signer else "",
         "better twin": f"{model.twin}, similarity {model.twin_similarity:.3f}" if model.twin else "",
         "fingerprint": model.fingerprint,
         "checksum": model.checksum,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.gc import Swept
     from modelkeeper.zoo.records import Event, Filter, Registration, Viewer
+    from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
     from modelkeeper.zoo.zoo import Registered
 
@@ -77,6 +78,8 @@ class Coordinator(Protocol):
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
     ) -> "Registered":
         """Take a trained model into the zoo. When this returns, it is on the disk.
 
@@ -87,10 +90,13 @@ class Coordinator(Protocol):
             owner: Who registers; a coordinator with users knows better.
             model_id: 16 hexadecimal digits; the same weights with the same id are registered once.
             program: What the model computes, for those who calibrate.
+            signature: What somebody signed of it: see `signing`.
+            sign: Makes the signature, if there is none yet, when all checksums are known.
 
         Raises:
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+            InvalidSignature: It was signed, but not as what it is.
         """
 
     def models(
@@ -115,6 +121,9 @@ class Coordinator(Protocol):
 
     def graph(self, record: Record) -> "Graph":
         """The graph of a model."""
+
+    def signature(self, record: Record) -> bytes | None:
+        """What somebody signed of a model, or None."""
 
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
@@ -199,12 +208,14 @@ class ServedCoordinator(Coordinator, Protocol):
         viewer: "Viewer | None" = None,
         *,
         plan: "Decisions | None" = None,
+        seconds: float = math.inf,
     ) -> ServedLoan:
         """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
-        With the plan that `query` made for just these, none is made.
+        With the plan that `query` made for just these, none is made; else one within so many seconds.
 
         Raises:
+            TooLongToPlan: That was not enough.
             UnknownModel: One of them is not there, or not any more.
             CorruptWeights: The file of one is damaged.
         """
@@ -218,6 +229,8 @@ class ServedCoordinator(Coordinator, Protocol):
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
         owner_id: str = "",
         project_id: str = "",
     ) -> "Registered":
@@ -236,9 +249,19 @@ class ServedCoordinator(Coordinator, Protocol):
         """Take a model out of the zoo."""
 
     def pin(
-        self, name: str, pinned: bool = True, *, user: str = "", viewer: "Viewer | None" = None
+        self,
+        name: str,
+        pinned: bool = True,
+        *,
+        user: str = "",
+        viewer: "Viewer | None" = None,
+        most: int | None = None,
     ) -> Record:
-        """Keep a model whatever it is worth, or no longer."""
+        """Keep a model whatever it is worth, or no longer.
+
+        Raises:
+            QuotaExceeded: Its owner would have more than `most` pinned models.
+        """
 
     def stats(self, *, viewer: "Viewer | None" = None) -> dict[str, Any]:
         """Counts over the models that may be seen."""

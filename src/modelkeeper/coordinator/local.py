@@ -22,8 +22,15 @@ import msgspec
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
-from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel, UnreadableWeights
+from modelkeeper.errors import (
+    CorruptWeights,
+    InvalidWeights,
+    TooLongToPlan,
+    UnknownModel,
+    UnreadableWeights,
+)
 from modelkeeper.graph import Graph
+from modelkeeper.patience import OutOfPatience, waiting
 from modelkeeper.settings import Settings, login
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer, Parent
@@ -47,6 +54,7 @@ if TYPE_CHECKING:
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Weights
     from modelkeeper.zoo.accounts import Accounts
+    from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
 
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
@@ -85,7 +93,7 @@ class LocalCoordinator:
             viewer: Whose eyes it is seen with. Default: everything is seen.
             dry_run: Do not count the parent as used.
             runners_up: Look for more candidates than the choice needs, to explain it.
-            seconds: After so many a search ends with what it has found; the answer then says so.
+            seconds: After so many it ends with what it has found and planned; the answer then says so.
         """
         from modelkeeper.coordinator.candidates import Request
         from modelkeeper.coordinator.search import Clock, Search
@@ -100,8 +108,7 @@ class LocalCoordinator:
         warnings: list[str] = []
         for _ in range(ATTEMPTS):
             pool = search.find()
-            choice = search.choose(pool)
-            lenders = search.lenders(pool, choice)
+            choice, lenders = search.settle(pool, search.choose(pool))
             if lenders is None:
                 break
             parents = [pool.records[candidate.id] for candidate in lenders.candidates]
@@ -137,12 +144,14 @@ class LocalCoordinator:
         viewer: Viewer | None = None,
         *,
         plan: "Decisions | None" = None,
+        seconds: float = math.inf,
     ) -> LocalLoan:
         """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
-        With the plan that `query` made for just these, none is made.
+        With the plan that `query` made for just these, none is made; else one within so many seconds.
 
         Raises:
+            TooLongToPlan: That was not enough.
             UnknownModel: One of them is not there, or not any more, or may not lend.
             CorruptWeights: The file of one is damaged.
         """
@@ -153,7 +162,13 @@ class LocalCoordinator:
         for record in records:
             if record.state != ACTIVE:
                 raise UnknownModel(record.id)
-        return self._loan_of(records, graph, query, plan)
+        until = time.monotonic() + seconds
+        try:
+            with waiting(lambda: time.monotonic() > until):
+                return self._loan_of(records, graph, query, plan)
+        except OutOfPatience:
+            names = enumeration([record.name for record in records])
+            raise TooLongToPlan(names, f"{seconds:g}") from None
 
     def _loan_of(
         self, records: Sequence[Record], graph: Graph, query: "Query", plan: "Decisions | None"
@@ -197,6 +212,8 @@ class LocalCoordinator:
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
         owner_id: str = "",
         project_id: str = "",
     ) -> Registered:
@@ -211,8 +228,18 @@ class LocalCoordinator:
             named = (name if is_id(name) else self.show(name).id for name in registration.parents)
             first, *more = dict.fromkeys(named)
             registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
-        ids = {"owner_id": owner_id, "project_id": project_id}
-        return self.zoo.register(graph, registration, tensors, owner, model_id, program, **ids)
+        return self.zoo.register(
+            graph,
+            registration,
+            tensors,
+            owner,
+            model_id,
+            program,
+            owner_id=owner_id,
+            project_id=project_id,
+            signature=signature,
+            sign=sign,
+        )
 
     def models(
         self,
@@ -240,6 +267,10 @@ class LocalCoordinator:
         """The graph of a model."""
         return self.zoo.catalog.graph(record.graph)
 
+    def signature(self, record: Record) -> bytes | None:
+        """What somebody signed of a model, or None."""
+        return self.zoo.signature(record)
+
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
         return f"{self.settings.blobs_url.rstrip('/')}/{record.folder}"
@@ -255,12 +286,20 @@ class LocalCoordinator:
             raise UnknownModel(name)
         return record
 
-    def pin(self, name: str, pinned: bool = True, *, user: str = "", viewer: Viewer | None = None) -> Record:
-        """Keep a model whatever it is worth, or no longer."""
+    def pin(
+        self,
+        name: str,
+        pinned: bool = True,
+        *,
+        user: str = "",
+        viewer: Viewer | None = None,
+        most: int | None = None,
+    ) -> Record:
+        """Keep a model whatever it is worth, or no longer; no more than `most` of its owner."""
         record = self.show(name, viewer)
         if record.state not in STORED:
             raise UnknownModel(name)
-        self.zoo.pin(record, pinned, user)
+        self.zoo.pin(record, pinned, user, most)
         return msgspec.structs.replace(record, pinned=pinned)
 
     def gc(

@@ -16,6 +16,7 @@ ModelKeeperError
 ├── InvalidPairs         an alignment names layers that are not there, or one of them twice
 ├── CannotGather         a tensor cannot be filled from another one in the way that was asked for
 ├── TooLargeToMatch      a graph has more layers than an alignment takes
+├── TooLongToPlan        there was no time to plan what a parent lends
 ├── InvalidIndex         the files of a search index cannot be used
 ├── InvalidSetting       a setting has a value that cannot work
 ├── InvalidMeta          what was said of a model cannot be so
@@ -27,6 +28,8 @@ ModelKeeperError
 │   └── CorruptCatalog   the catalog does not say what was written into it
 ├── CorruptWeights       the bytes in the store are not what was registered
 ├── UnreadableWeights    the file of a model cannot be read here
+├── InvalidSignature     what was signed of a model does not hold, or is not what it is
+├── InvalidKey           a key is not there, not safe, or no key
 ├── InvalidBackup        a backup is not there, not whole, or not for this place
 ├── InvalidMetric        how good a model is was not said, or cannot be so
 │   └── NotFinite        it is NaN or infinite: the training diverged
@@ -59,6 +62,7 @@ from modelkeeper.errors.of_models import (
     NoProgram,
     RanksApart,
     TooLargeToMatch,
+    TooLongToPlan,
     UnknownFramework,
 )
 from modelkeeper.errors.of_zoos import (
@@ -68,9 +72,11 @@ from modelkeeper.errors.of_zoos import (
     CorruptWeights,
     DiskFull,
     InvalidBackup,
+    InvalidKey,
     InvalidMeta,
     InvalidMetric,
     InvalidSetting,
+    InvalidSignature,
     ModelRefused,
     NotAllowed,
     NotAuthenticated,
@@ -98,12 +104,14 @@ __all__ = [
     "InvalidBackup",
     "InvalidGraph",
     "InvalidIndex",
+    "InvalidKey",
     "InvalidMeta",
     "InvalidMetric",
     "InvalidModelFile",
     "InvalidPairs",
     "InvalidProgram",
     "InvalidSetting",
+    "InvalidSignature",
     "InvalidWeights",
     "ModelKeeperError",
     "ModelRefused",
@@ -115,6 +123,7 @@ __all__ = [
     "RanksApart",
     "ReadOnlyZoo",
     "TooLargeToMatch",
+    "TooLongToPlan",
     "TooManyRequests",
     "UnknownFramework",
     "UnknownModel",

@@ -10,6 +10,7 @@ fetched the plan is kept alone: a file that is mapped into memory would take up 
 """
 
 import hashlib
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -60,8 +61,9 @@ class Recent(Generic[V]):
 class Loans:
     """The loans of one service that were planned or sent lately."""
 
-    def __init__(self, coordinator: ServedCoordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, coordinator: ServedCoordinator, seconds: float = math.inf) -> None:
+        """A plan that must be made again may take so many seconds."""
+        self._coordinator, self._seconds = coordinator, seconds
         self._planned: Recent[Decisions] = Recent(MOST_PLANNED, MOST_PLANNED_BYTES)
         self._begun: Recent[ServedLoan] = Recent(MOST_BEGUN)
         self._checksums: Recent[str] = Recent(MOST_CHECKSUMS)
@@ -85,7 +87,9 @@ class Loans:
         loan = self._begun.get(key)  # a stream that was begun goes on, whatever became of the parents since
         if loan is None:
             plan = self._planned.get(_plan_key(parents, graph, query))
-            loan = self._coordinator.lend(read_graph(graph), query, parents, viewer, plan=plan)
+            loan = self._coordinator.lend(
+                read_graph(graph), query, parents, viewer, plan=plan, seconds=self._seconds
+            )
         self._begun.put(key, loan)
         return key, loan
 

@@ -12,8 +12,8 @@ from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.coordinator.wire import UploadRequest, UploadState
 from modelkeeper.errors import (
     CorruptWeights,
-    InvalidGraph,
     InvalidMeta,
+    InvalidSignature,
     InvalidWeights,
     ModelRefused,
     NotAllowed,
@@ -27,15 +27,16 @@ from modelkeeper.server.loans import Loans
 from modelkeeper.server.prometheus import Metrics
 from modelkeeper.server.upload_store import Reserved, UploadStore
 from modelkeeper.settings import ServiceSettings
+from modelkeeper.signing.envelope import MAX_ENVELOPE
 from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import ADMIN, Holder
+from modelkeeper.zoo.bounds import MAX_FRAMEWORK
 from modelkeeper.zoo.gc import Swept
-from modelkeeper.zoo.records import PROJECT, Record, Registration, is_id
+from modelkeeper.zoo.records import PROJECT, Record, Registration, checked_name, is_id
 from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors
 
 T = TypeVar("T")
 
-MAX_FRAMEWORK = 40  # characters
 READERS = 16  # threads for what takes no matching: records, counts, files
 
 
@@ -51,7 +52,7 @@ class Service:
         self.bodies = BodyRoom(settings.body_memory)
         self.metrics = Metrics(coordinator)
         self.uploads = UploadStore(coordinator.upload_folder(), self.turns.taken)
-        self.loans = Loans(coordinator)
+        self.loans = Loans(coordinator, settings.query_time)
 
     async def read(self, who: Holder, work: Callable[[], T]) -> T:
         """What takes no matching, in a thread, when it is its user's turn."""
@@ -61,7 +62,7 @@ class Service:
 
     def announce(self, request: UploadRequest, holder: Holder) -> UploadState:
         """Begin, or go on with, sending a model."""
-        owner = holder.user.id if self.settings.auth else request.owner[:200]
+        owner = holder.user.id if self.settings.auth else checked_name("owner", request.owner)
         if not is_id(request.id):
             raise InvalidMeta("id", repr(request.id[:80]), "give 16 hexadecimal digits")
         done = self._registered(request.id, owner, holder)
@@ -71,8 +72,7 @@ class Service:
             raise InvalidMeta("checksum", repr(request.checksum[:80]), "give a SHA-256 in hexadecimal")
         self._registration(request, holder)
         graph = read_graph(bytes(request.graph))
-        if len(graph.framework) > MAX_FRAMEWORK:
-            raise InvalidGraph("framework", f"{graph.framework[:40]!r}…; at most {MAX_FRAMEWORK} characters")
+        checked_name("framework", graph.framework, longest=MAX_FRAMEWORK)
         header = Header.of(stored_tensors(graph))
         if not 8 < request.size - header.data_bytes <= MAX_HEADER:
             advice = f"its tensors have {header.data_bytes:,} bytes, and a header goes before them"
@@ -80,6 +80,9 @@ class Service:
         if len(request.program) > MAX_PROGRAM:
             advice = f"at most {MAX_PROGRAM:,}"
             raise InvalidMeta("the program", f"{len(request.program):,} bytes long", advice)
+        if len(request.signature) > MAX_ENVELOPE:
+            advice = f"at most {MAX_ENVELOPE:,}"
+            raise InvalidMeta("the signature", f"{len(request.signature):,} bytes long", advice)
         offset = self.uploads.begin(owner, request, partial(self._check_quota, holder))
         return UploadState(id=request.id, offset=offset, size=request.size)
 
@@ -109,10 +112,11 @@ class Service:
                 owner=holder.user.name if self.settings.auth else announced.owner,
                 model_id=identity,
                 program=request.program,
+                signature=request.signature,
                 owner_id=holder.user.id,
                 project_id=self._project_id(registration.project, holder),
             )
-        except (InvalidWeights, ModelRefused):
+        except (InvalidSignature, InvalidWeights, ModelRefused):
             self.uploads.forget(identity)  # sending it again would not help
             raise
         self.uploads.forget(identity)
@@ -140,7 +144,11 @@ class Service:
     def pin(self, identity: str, pinned: bool, holder: Holder) -> Record:
         """Keep a model that the holder may change whatever it is worth, or no longer."""
         record = self.owned(identity, holder)
-        return self.coordinator.pin(record.id, pinned, user=holder.user.name, viewer=holder.viewer)
+        most = _first(holder.user.pins, self.settings.quota_pins)
+        if holder.may(ADMIN) or not self.settings.auth:
+            most = None
+        user = holder.user.name
+        return self.coordinator.pin(record.id, pinned, user=user, viewer=holder.viewer, most=most)
 
     def named(self, holder: Holder) -> str | None:
         """Whose uploads the holder may see; None: where there are no users, everyone's."""

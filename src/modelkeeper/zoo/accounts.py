@@ -32,7 +32,11 @@ from modelkeeper.zoo.rows import batches, event_row, reseal
 from modelkeeper.zoo.schema import events, members, models, projects, tokens, users
 from modelkeeper.zoo.whose import owner_is
 
-READ, WRITE, ADMIN = SCOPES = ("read", "write", "admin")  # each includes those before it
+READ, WRITE, ADMIN = _RISING = ("read", "write", "admin")  # each includes those before it
+METRICS = (
+    "metrics"  # counts over everything, for a scraper: it includes nothing else, and ADMIN alone includes it
+)
+SCOPES = (*_RISING, METRICS)
 _TOKEN = re.compile(r"mk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _SECONDS = 86400.0
 
@@ -69,7 +73,9 @@ class Holder(Struct, frozen=True, kw_only=True):
 
     def may(self, scope: str) -> bool:
         """Does the token's scope include this one?"""
-        return SCOPES.index(self.scope) >= SCOPES.index(scope)
+        if METRICS in (scope, self.scope):
+            return self.scope in (scope, ADMIN)
+        return _RISING.index(self.scope) >= _RISING.index(scope)
 
     @property
     def viewer(self) -> Viewer:

@@ -15,7 +15,6 @@ the catalog. What a crash leaves behind belongs to no record, and is swept.
 import contextlib
 import errno
 import hashlib
-import logging
 import os
 import secrets
 import shutil
@@ -30,17 +29,20 @@ from obstore.exceptions import NotFoundError, PermissionDeniedError
 from obstore.store import LocalStore
 
 from modelkeeper.errors import CorruptWeights, ModelKeeperError, UnreadableWeights, ZooUnusable
+from modelkeeper.logs import logger
 from modelkeeper.weights import CHUNK, Weights, map_file
 from modelkeeper.zoo import verified
 from modelkeeper.zoo.files import is_of_file, open_regular
 from modelkeeper.zoo.records import is_id
+from modelkeeper.zoo.rights import as_its_folder, make_folder, make_home
 from modelkeeper.zoo.stores import Store, open_store
 from modelkeeper.zoo.unusable import zoo_unusable
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
+SIGNATURE = "signature.json"  # who says what of the model: an envelope, see `signing`; not all have one
 MODELS, STAGING, VERIFIED = "models", "staging", "verified"
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
 
 
@@ -286,11 +288,11 @@ class _LocalFolder(Folder):
     def __init__(self, root: Path, folder: str) -> None:
         self._final = root / folder
         self._staged = root / STAGING / f"{self._final.name}-{secrets.token_hex(4)}"
-        self._staged.mkdir()
+        make_folder(self._staged)
 
     def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> Written:
         digest, size = hashlib.sha256(), 0
-        with (self._staged / name).open("xb") as file:
+        with open(self._staged / name, "xb", opener=as_its_folder) as file:
             for chunk in chunks:
                 file.write(chunk)
                 digest.update(chunk)
@@ -348,8 +350,9 @@ class _RemoteFolder(Folder):
 def _make_folders(root: Path) -> None:
     """Make what a store consists of; one that may only be read has it."""
     try:
+        make_home(root)
         for name in (MODELS, STAGING):
-            (root / name).mkdir(parents=True, exist_ok=True)
+            make_folder(root / name, exist_ok=True)
     except OSError:
         if not (root / MODELS).is_dir():
             raise

@@ -8,8 +8,9 @@
 
 import json
 from datetime import UTC, datetime
+from string import punctuation
 
-from modelkeeper.text import enumeration
+from modelkeeper.text import enumeration, one_line
 from modelkeeper.zoo.records import Record
 
 
@@ -26,6 +27,7 @@ def card(record: Record) -> bytes:
         "---",
         f"library_name: {_yaml(record.framework)}",
         f"pipeline_tag: {_yaml(record.task)}" if record.task else "",
+        f"license: {_yaml(record.licence)}" if record.licence else "",
         "datasets:" if record.data else "",
         f"- {_yaml(record.data)}" if record.data else "",
         "tags:",
@@ -46,6 +48,7 @@ def card(record: Record) -> bytes:
         f"A {_cell(record.framework)} model with {record.parameters:,} parameters, {came}.",
         "",
         *(["| metric | value |", "| --- | --- |", *measured, ""] if measured else []),
+        *([f"Licence: {_cell(record.licence)}.", ""] if record.licence else []),
         f"Registered by {_cell(record.owner)} on {created:%Y-%m-%d} as `{record.id}`. `graph.json` holds its",
         f"architecture (fingerprint `{record.fingerprint}`), `config.json` the rest of its record.",
     ]
@@ -57,5 +60,5 @@ def _yaml(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text of users as text: no markup of theirs becomes markup of ours."""
-    return "".join(f"\\{letter}" if letter in "\\`*_{}[]<>()#+-.!|&" else letter for letter in text)
+    """Text of users as text: one line, and no markup of theirs becomes markup of ours."""
+    return "".join(f"\\{letter}" if letter in punctuation else letter for letter in one_line(text))

@@ -12,12 +12,13 @@ whoever adds or retires models does so by the row that counts changes.
 import contextlib
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, overload
 
 import msgspec
 import sqlalchemy as sa
 
+from modelkeeper.errors import QuotaExceeded
 from modelkeeper.zoo.catalog_reader import CatalogReader, changes_counted
 from modelkeeper.zoo.records import DAMAGED, KEPT, REPLACED, Event, Record
 from modelkeeper.zoo.rows import FIELDS, batches, event_row, record_of, record_row, records_of, reseal
@@ -82,15 +83,27 @@ class Catalog(CatalogReader):
     def retire(self, reasons: Mapping[str, str], state: str, user: str = "") -> list[Record]: ...
     @overload
     def retire(
-        self, reasons: Mapping[str, str], state: str, user: str = "", *, clock: int
+        self,
+        reasons: Mapping[str, str],
+        state: str,
+        user: str = "",
+        *,
+        clock: int,
+        pinned: Collection[str] = (),
     ) -> list[Record] | None: ...
     def retire(
-        self, reasons: Mapping[str, str], state: str, user: str = "", *, clock: int | None = None
+        self,
+        reasons: Mapping[str, str],
+        state: str,
+        user: str = "",
+        *,
+        clock: int | None = None,
+        pinned: Collection[str] = (),
     ) -> list[Record] | None:
         """Take models (id -> reason) out of what can be searched; their records stay. Which were there?
 
         With `clock`, nothing happens if a model came or went since it showed that (None), and those that
-        were pinned since stay.
+        were pinned since stay; `pinned` are the ids of those that go though they were pinned before.
         """
         gone: list[Record] = []
         with self._taking_turns() as connection:
@@ -99,7 +112,8 @@ class Catalog(CatalogReader):
             for batch in batches(list(reasons)):
                 among = models.c.id.in_(batch) & models.c.state.in_(KEPT) & (models.c.state != state)
                 if clock is not None:
-                    among &= models.c.pinned.is_(False)
+                    known = [identity for identity in batch if identity in pinned]
+                    among &= models.c.pinned.is_(False) | models.c.id.in_(known)
                 gone += self._records(connection.execute(sa.select(*FIELDS).where(among)))
             if gone:
                 now, changed = time.time(), _tick(connection)
@@ -137,6 +151,27 @@ class Catalog(CatalogReader):
             reseal(connection, models.c.id == model)
             if event is not None:
                 connection.execute(events.insert(), event_row(event))
+
+    def pin(self, record: Record, pinned: bool, event: Event, most: int | None = None) -> None:
+        """Keep a model whatever it is worth, or no longer.
+
+        Raises:
+            QuotaExceeded: Its owner would have more than `most` pinned models.
+        """
+        with self._taking_turns() as connection:
+            of_owner = models.c.owner_id == record.owner_id
+            if not record.owner_id:
+                of_owner &= models.c.owner == record.owner
+            others = sa.select(sa.func.count()).where(
+                of_owner, models.c.pinned.is_(True), models.c.state.in_(KEPT), models.c.id != record.id
+            )
+            count = int(connection.scalar(others) or 0)
+            if pinned and most is not None and count >= most:
+                advice = "Unpin some, or ask an administrator for more."
+                raise QuotaExceeded(f"{count} models are pinned, {most} are allowed", advice)
+            connection.execute(models.update().where(models.c.id == record.id).values(pinned=pinned))
+            reseal(connection, models.c.id == record.id)
+            connection.execute(events.insert(), event_row(event))
 
     def lent(self, model: str, at: float, event: Event | None = None) -> None:
         """Count that a model lent its weights."""

@@ -9,6 +9,8 @@ Whoever asks with a viewer is told only of what that viewer may see.
 
 import contextlib
 import hashlib
+import logging
+import time
 import zlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -22,7 +24,17 @@ from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo.database import Database
 from modelkeeper.zoo.naming import Names, meant
-from modelkeeper.zoo.records import ADMINISTERED, MAX_NAME, STORED, Event, Filter, Record, Viewer, is_id
+from modelkeeper.zoo.records import (
+    ACTIVE,
+    ADMINISTERED,
+    MAX_NAME,
+    STORED,
+    Event,
+    Filter,
+    Record,
+    Viewer,
+    is_id,
+)
 from modelkeeper.zoo.rows import FIELDS, batches, passing, records_of, shown, visible
 from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
 from modelkeeper.zoo.seals import seal_of_bytes
@@ -32,6 +44,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+MOST_GROUPS = 1_000  # tasks and data sets that are counted one by one: anybody may invent one
+_log = logging.getLogger("modelkeeper")
 NEWEST = 2_000  # models whose names are compared with one that is not there
 
 
@@ -184,6 +198,13 @@ class CatalogReader:
                 by_key.update((record.key, record) for record in records)
         return [by_key[key] for key in sorted(by_key)]
 
+    def expect_gone(self, without_graph: Collection[int], without_state: Collection[int]) -> None:
+        """Note as damaged what of these keys is not gone: models without a graph, or in no state there is."""
+        for key, record in self.with_keys([*without_graph, *without_state]).items():
+            if key in without_state or record.state == ACTIVE:
+                _log.warning("the graph of model %s is missing in the catalog: modelkeeper verify", record.id)
+                self.damaged[record.id] = time.time()
+
     def damaged_records(self) -> list[str]:
         """The ids, as they read now, of all records that are not what was written."""
         with self.database.reading() as connection:
@@ -249,12 +270,15 @@ class CatalogReader:
             )
             return now, [(int(key), state, graph) for key, state, graph in connection.execute(chosen)]
 
-    def peers(self, task: str, data: str, metric: str, viewer: Viewer | None = None) -> list[float]:
-        """The values of one metric of the models of a task on a data set that the viewer may see.
+    def peers(
+        self, task: str, data: str, metric: str, viewer: Viewer | None = None
+    ) -> list[tuple[str, float]]:
+        """The values of one metric of the models of a task on a data set that the viewer may see, and whose.
 
         Of the stored ones that are trained to their end: others say little of what can be reached.
         """
-        chosen = sa.select(models.c.value).where(
+        owner = sa.case((models.c.owner_id != "", models.c.owner_id), else_=models.c.owner)
+        chosen = sa.select(owner, models.c.value).where(
             models.c.task == task,
             models.c.data == data,
             models.c.metric == metric,
@@ -264,7 +288,7 @@ class CatalogReader:
             *visible(viewer),
         )
         with self.database.reading() as connection:
-            return [float(value) for value in connection.execute(chosen).scalars()]
+            return [(owner, float(value)) for owner, value in connection.execute(chosen)]
 
     def words(self, wanted: Filter) -> tuple[dict[str, int], dict[str, int]]:
         """The tasks and the tags of the models that pass a filter, each with how many have it."""
@@ -315,6 +339,7 @@ class CatalogReader:
                 .where(stored)
                 .group_by(models.c.task, models.c.data)
                 .order_by(sa.func.count().desc(), models.c.task, models.c.data)
+                .limit(MOST_GROUPS)
             )
             groups = [
                 {"task": task, "data": data, "models": number, "hits": int(used)}

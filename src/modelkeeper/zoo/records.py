@@ -22,6 +22,7 @@ REPLACED = "replaced"  # a later version of the same training is there
 DAMAGED = "damaged"  # its weights are not what was registered
 STORED = (ACTIVE, BARRED)  # states in which there are weights
 KEPT = (*STORED, DAMAGED)  # states in which there are files: what is damaged may be repaired
+STATES = (ACTIVE, BARRED, EVICTED, REMOVED, REPLACED, DAMAGED)
 
 # What an event says was done: to a model that is there, or by which it went.
 REGISTERED, REFUSED, LENT, PINNED, UNPINNED = "registered", "refused", "lent", "pinned", "unpinned"
@@ -104,6 +105,11 @@ class Record(Struct, frozen=True, kw_only=True):
         return f"models/{self.id}"
 
     @property
+    def voice(self) -> str:
+        """Whose it is, as far as that is known: where there are users their id, else a name."""
+        return self.owner_id or self.owner
+
+    @property
     def group(self) -> tuple[str, str, str, bool]:
         """Models of which this is the same are peers: they are judged by each other."""
         return self.task, self.data, self.metric, self.lower_is_better
@@ -135,6 +141,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     similarity: float | None = None
     run: str = ""  # 16 hexadecimal digits; a later version of the same run takes the place of this one
     finished: bool = True
+    licence: str = ""  # an SPDX expression; "": nobody says what others may do with it
 
     @property
     def parents(self) -> tuple[str, ...]:

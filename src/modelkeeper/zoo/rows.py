@@ -7,7 +7,6 @@ A viewer sees some models and not others. What it may not see is not there: neit
 parent or the twin that the record of another model names.
 """
 
-import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from modelkeeper.logs import logger
 from modelkeeper.zoo.look_alikes import skeleton
 from modelkeeper.zoo.records import KEPT_FIELDS, PROJECT, PUBLIC, Event, Filter, Record, Viewer
 from modelkeeper.zoo.schema import graphs, models, tags
@@ -22,7 +22,7 @@ from modelkeeper.zoo.seals import holds, seal_of, seal_of_bytes
 from modelkeeper.zoo.whose import passing_all
 
 FIELDS = [*(models.c[name] for name in KEPT_FIELDS), models.c.seal]
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 _LISTED = ("tags", "more_parents")  # JSON knows lists, records hold tuples
 MANY = 500  # values in one IN (...): databases have limits
 

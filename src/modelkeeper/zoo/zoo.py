@@ -10,9 +10,8 @@ first the record says so, then the files go.
 """
 
 import contextlib
-import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,10 +26,12 @@ from modelkeeper.errors import (
     ZooUnusable,
 )
 from modelkeeper.graph import Graph
+from modelkeeper.logs import logger
 from modelkeeper.policy.admission import Admission, admit
 from modelkeeper.policy.quality import Metric
 from modelkeeper.policy.retention import DAY, retain
 from modelkeeper.settings import Verdict
+from modelkeeper.zoo import bounds
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
@@ -56,13 +57,14 @@ if TYPE_CHECKING:
     from modelkeeper.matching import Prepared
     from modelkeeper.weights import Array
     from modelkeeper.zoo.incoming import Incoming
+    from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
 
 MAX_PROGRAM = 8 * 2**20  # bytes
 NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
 T = TypeVar("T")
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class Registered(Struct, frozen=True):
@@ -97,17 +99,20 @@ class Zoo(ZooReader):
         *,
         owner_id: str = "",
         project_id: str = "",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
     ) -> Registered:
         """Take a model in. When this returns, the model is on the disk and can become a parent.
 
         With a `model_id` (16 hexadecimal digits) it may be sent again: the same weights with the same id
         are registered once. With a `program` those who start from it can calibrate. Where there are users,
-        ids say whose it is.
+        ids say whose it is. A `signature` comes with it, or `sign` makes one; it must be of just this model.
 
         Raises:
-            InvalidMeta: `model_id` is no id, or the program is too long.
+            InvalidMeta: `model_id` is no id, or too much is said of it: see `bounds`.
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+            InvalidSignature: It was signed, but not as what it is.
             TooLargeToMatch: The graph has more layers than an alignment takes.
             ZooUnusable: It could not be written. Nothing of it is visible.
         """
@@ -115,12 +120,10 @@ class Zoo(ZooReader):
         from modelkeeper.weights import Header
         from modelkeeper.zoo.incoming import Incoming
 
-        if model_id and not is_id(model_id):
-            raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+        _expect_sound(model_id, registration.parents, program)
+        bounds.check(registration, owner, graph.framework)
         self.catalog.database.expect_writable()
         self.reserve.keep()
-        if len(program) > MAX_PROGRAM:
-            raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
         incoming = Incoming(
             graph,
@@ -133,6 +136,8 @@ class Zoo(ZooReader):
             program,
             owner_id=owner_id,
             project_id=project_id,
+            signature=signature,
+            sign=sign,
         )
         known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
         if known is not None:
@@ -148,7 +153,7 @@ class Zoo(ZooReader):
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
         """
         said, capacity = incoming.registration, self.settings.capacity
-        admission = self.judge(said.metric, said.task, said.data)
+        admission = self.judge(said.metric, said.task, said.data, incoming.owner_id or incoming.owner)
         advice = "It would be of no use as a parent; the setting `admission` decides about such models."
         size = incoming.bytes_needed
         if capacity is not None and size > capacity:
@@ -163,8 +168,10 @@ class Zoo(ZooReader):
     def _publish(self, incoming: "Incoming", admission: Admission) -> Record:
         """Write a model's folder, then its record: only then it is seen, and on the disk."""
         draft = incoming.record(admission)
+        parents = self.catalog.with_ids(draft.parents) if incoming.signed else {}
+        checksums = {parent.id: parent.checksum for parent in parents.values()}
         with self.blobs.writing(draft.folder) as folder:
-            record = incoming.write(folder, draft)
+            record = incoming.write(folder, draft, checksums)
             quality = incoming.registration.metric or "of unknown quality"
             action = REGISTERED if record.finished else REPORTED
             detail = f"{record.name}: {quality}; {admission.reason}"
@@ -189,13 +196,16 @@ class Zoo(ZooReader):
             _log.warning("after registering %s: %s", record.id, problem)
             return ()
 
-    def judge(self, metric: Metric | None, task: str, data: str) -> Admission:
-        """Is a model with this value far below its peers?"""
+    def judge(self, metric: Metric | None, task: str, data: str, owner: str = "") -> Admission:
+        """Is somebody's model with this value far below its peers?"""
         if metric is None:
             return Admission("admitted", "how good it is, is not known")
+        peers = self.catalog.peers(task, data, metric.name)
         return admit(
             metric,
-            self.catalog.peers(task, data, metric.name),
+            [value for _, value in peers],
+            [whose for whose, _ in peers],
+            owner=owner,
             threshold=self.settings.admission_threshold,
             minimum_peers=max(1, self.settings.minimum_peers),
             mode=self.settings.admission,
@@ -213,11 +223,15 @@ class Zoo(ZooReader):
 
     # -- staying --------------------------------------------------------------------------------
 
-    def pin(self, record: Record, pinned: bool, user: str = "") -> None:
-        """Keep a model whatever it is worth, or no longer."""
+    def pin(self, record: Record, pinned: bool, user: str = "", most: int | None = None) -> None:
+        """Keep a model whatever it is worth, or no longer.
+
+        Raises:
+            QuotaExceeded: Its owner would have more than `most` pinned models.
+        """
         action = PINNED if pinned else UNPINNED
         event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
-        self.freeing(lambda: self.catalog.update(record.id, event, pinned=pinned))
+        self.freeing(lambda: self.catalog.pin(record, pinned, event, most))
 
     # -- going ----------------------------------------------------------------------------------
 
@@ -268,13 +282,26 @@ class Zoo(ZooReader):
             records = self.catalog.find(Filter(states=STORED))
             chosen = retain(items(records, time.time()), capacity, half_life=self.settings.half_life * DAY)
             reasons = {eviction.id: eviction.reason for eviction in chosen.evicted}
-            retired = self.freeing(partial(self.catalog.retire, reasons, EVICTED, clock=clock))
+            pinned = {record.id for record in records if record.pinned}
+            retired = self.freeing(
+                partial(self.catalog.retire, reasons, EVICTED, clock=clock, pinned=pinned & reasons.keys())
+            )
             if retired is not None:
                 for record in retired:
                     self.blobs.delete(record.folder)
                     gone.append(record.id)
                 break
         return tuple(gone)
+
+
+def _expect_sound(model_id: str, parents: Sequence[str], program: bytes) -> None:
+    """What becomes part of paths is an id, and nothing is longer than it may be."""
+    if model_id and not is_id(model_id):
+        raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+    if not all(map(is_id, parents)):
+        raise InvalidMeta("parent", repr(parents)[:80], "give ids of models")
+    if len(program) > MAX_PROGRAM:
+        raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
 
 
 def _registered_before(known: Record, incoming: "Incoming") -> Registered:

@@ -8,17 +8,18 @@ Reading goes on where nothing can be written: what was to be recorded is then lo
 """
 
 import hashlib
-import logging
 import threading
 import time
 from typing import TYPE_CHECKING
 
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnreadableWeights, ZooUnusable
+from modelkeeper.logs import logger
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.forks import renew_after_fork
 from modelkeeper.zoo.records import DAMAGED, Event, Record
 from modelkeeper.zoo.reserve import Reserve
+from modelkeeper.zoo.rights import make_home
 from modelkeeper.zoo.unusable import zoo_unusable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.index_sync import Follower
 
 ASIDE = 300.0  # seconds for which a model that could not be read is not tried again
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class ZooReader:
@@ -39,7 +40,7 @@ class ZooReader:
         self.settings = settings
         if not settings.in_memory and not settings.catalog:
             try:
-                settings.folder.mkdir(parents=True, exist_ok=True)
+                make_home(settings.folder)
             except OSError as problem:
                 advice = "Choose another folder, or make this one yours."
                 text = problem.strerror or str(problem)
@@ -143,6 +144,15 @@ class ZooReader:
             if not self._unrecorded:
                 _log.warning("loans are not recorded: %s", problem)
             self._unrecorded = True
+
+    def signature(self, record: Record) -> bytes | None:
+        """The envelope that a model was registered with, or None: see `signatures`."""
+        from modelkeeper.zoo.blobs import SIGNATURE
+
+        try:
+            return self.blobs.read(f"{record.folder}/{SIGNATURE}")
+        except FileNotFoundError:
+            return None
 
     def program(self, record: Record) -> bytes | None:
         """The program that a model was registered with, or None. Its front end checks it before it runs."""

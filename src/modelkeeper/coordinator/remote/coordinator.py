@@ -6,6 +6,7 @@ It is a `modelkeeper.coordinator.base.Coordinator`: methods, results and errors 
 process; one more error says that it cannot be reached. Who asks is known by the token.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -21,12 +22,13 @@ from modelkeeper.coordinator.remote.calls import PAUSES, Calls
 from modelkeeper.coordinator.remote.downloads import download
 from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.coordinator.remote.spool import Entry, Spool
-from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, QueryRequest, UploadState
+from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, Counts, QueryRequest, UploadState
 from modelkeeper.errors import (
     CoordinatorUnreachable,
     CorruptWeights,
     InvalidMeta,
     InvalidMetric,
+    InvalidSignature,
     InvalidWeights,
     ModelKeeperError,
     ModelRefused,
@@ -42,13 +44,14 @@ from modelkeeper.weights import Array
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import Event, Filter, Record, Registration, is_id
 from modelkeeper.zoo.restriction import Restriction
+from modelkeeper.zoo.signatures import Sign
 from modelkeeper.zoo.zoo import Registered
 
 ATTEMPTS = 6  # to send a model, without a byte more having arrived
 PIECE = 2**20
 COMPLETING = 120.0  # seconds: the model is checked and flushed to the disk
 # What sending a model again would not change.
-FINAL = (InvalidMeta, InvalidMetric, InvalidWeights, ModelRefused, TooLargeToMatch)
+FINAL = (InvalidMeta, InvalidMetric, InvalidSignature, InvalidWeights, ModelRefused, TooLargeToMatch)
 
 
 class RemoteCoordinator:
@@ -104,21 +107,44 @@ class RemoteCoordinator:
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        signature: bytes = b"",
+        sign: Sign | None = None,
     ) -> Registered:
         """Take a trained model into the zoo. What cannot be sent now waits in the spool.
 
         Raises:
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+            InvalidSignature: It was signed, but not as what it is.
             CoordinatorUnreachable, ZooUnusable, NotAllowed, QuotaExceeded: It waits in the spool.
         """
         if not all(map(is_id, registration.parents)):
             named = (name if is_id(name) else self.show(name).id for name in registration.parents)
             first, *more = dict.fromkeys(named)
             registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
-        entry = self.spool.keep(self.url, graph, registration, tensors, owner, model_id, program, self._token)
+        entry = self.spool.keep(
+            self.url,
+            graph,
+            registration,
+            tensors,
+            owner,
+            model_id,
+            program,
+            self._token,
+            signature=signature,
+            sign=sign,
+            parents=self._checksums(registration.parents) if sign is not None else None,
+        )
         with entry.alone():
             return self.send(entry)
+
+    def _checksums(self, models: Iterable[str]) -> dict[str, str]:
+        """The checksums of models' weights, as far as they can be had now."""
+        known = {}
+        for model in models:
+            with contextlib.suppress(ModelKeeperError):
+                known[model] = self.show(model).checksum
+        return known
 
     def sync(
         self, trusted: Callable[[Entry], bool] = lambda entry: True
@@ -245,6 +271,10 @@ class RemoteCoordinator:
         """The graph of a model."""
         return from_json(bytes(self._calls.ask("GET", f"/models/{record.id}/graph", msgspec.Raw)))
 
+    def signature(self, record: Record) -> bytes | None:
+        """What somebody signed of a model, or None."""
+        return self._calls.ask("GET", f"/models/{record.id}/signature", bytes | None)  # type: ignore[arg-type]
+
     def tree(self, name: str) -> Lineage:
         """A model with all that it descends from and all that descends from it."""
         return self._calls.ask("GET", f"/models/{self.show(name).id}/tree", Lineage)
@@ -274,7 +304,12 @@ class RemoteCoordinator:
 
     def stats(self) -> dict[str, Any]:
         """Counts over the zoo."""
-        return self._calls.ask("GET", "/stats", dict[str, Any])
+        counts = self._calls.ask("GET", "/stats", dict[str, Any])
+        try:
+            msgspec.convert(counts, Counts)
+        except msgspec.ValidationError as problem:
+            self._calls.refuse(str(problem))
+        return counts
 
     def log(self, *, limit: int = 50, model: str | None = None, action: str | None = None) -> list[Event]:
         """What happened in the zoo, the newest first."""

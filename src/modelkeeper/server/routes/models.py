@@ -125,6 +125,13 @@ async def program(model: Id, service: TheService, who: Reader) -> Response:
     return reply(await service.read(who, lambda: coordinator.program(coordinator.show(model, who.viewer))))
 
 
+@router.get("/models/{model}/signature")
+async def signature(model: Id, service: TheService, who: Reader) -> Response:
+    """What somebody signed of a model, an envelope in base64, or null."""
+    coordinator = service.coordinator
+    return reply(await service.read(who, lambda: coordinator.signature(coordinator.show(model, who.viewer))))
+
+
 @router.get("/models/{model}/" + WEIGHTS, responses=STREAMED)
 async def weights(model: Id, request: Request, service: TheService, who: Reader) -> Response:
     """The weights of a model as they were registered. The ETag is their SHA-256."""
