@@ -82,7 +82,7 @@ def test_a_name_that_is_used_again_inherits_nothing(keeper: Team) -> None:
 
 def test_names_restrictions_and_claims_over_http(keeper: Team) -> None:
     ada, mallory = keeper.join("ada"), keeper.join("mallory")
-    mine = ada.register(GRAPH, told("net", 0.8), tensors(GRAPH).items()).record
+    mine = ada.register(GRAPH, told("net", 0.97), tensors(GRAPH).items()).record
     theirs = mallory.register(GRAPH, told("net", 0.99), tensors(GRAPH, 1).items()).record
     fake = mallory.register(GRAPH, told("NET", 0.98), tensors(GRAPH, 2).items()).record
     assert ada.show("net").id == mine.id
@@ -96,8 +96,8 @@ def test_names_restrictions_and_claims_over_http(keeper: Team) -> None:
     assert (answer.parent, answer.restricted) == (mine.id, "of ada")
     (claim,) = answer.claims
     assert claim["owner"] == "ada"
-    assert claim["claim"] == "accuracy 0.8 on digits"
-    assert "ada claims accuracy 0.8 on digits; not signed, no licence is given" in str(answer)
+    assert claim["claim"] == "accuracy 0.97 on digits"
+    assert "ada claims accuracy 0.97 on digits; not signed, no licence is given" in str(answer)
     named = msgspec.structs.replace(ASKED, parents=("net",))
     assert ada.query(GRAPH, named).answer.parent == mine.id
     assert any("is ada/net" in warning for warning in ada.query(GRAPH, named).answer.warnings)
