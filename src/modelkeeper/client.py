@@ -140,6 +140,7 @@ class ModelKeeperClient(Connection):
                 asked = dataclasses.replace(request, frontend=frontend)
                 outcome = start(asked, ZooSource(self.coordinator, query, dry_run), self.faults)
                 model = outcome.model
+                self._tell(outcome.gains)
                 return outcome.final
             return _helpless(trouble)
 

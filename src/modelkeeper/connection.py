@@ -13,12 +13,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from modelkeeper.coordinator import Coordinator, target
-from modelkeeper.errors import ZooUnusable
+from modelkeeper.errors import ModelKeeperError, ZooUnusable
 from modelkeeper.faults import Faults, warn
 from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.frontends.abilities import refuse, team_of
 from modelkeeper.lineage import Starts
 from modelkeeper.logs import logger
+from modelkeeper.policy.credit import RACED
 from modelkeeper.run import Described
 from modelkeeper.settings import MEMORY, login
 from modelkeeper.tracing.describe import describe
@@ -123,6 +124,14 @@ class Connection:
             program=described.program,
             sign=self.sign,
         ).record
+
+    def _tell(self, gains: Mapping[str, float]) -> None:
+        """Say which parents a race spoke for, and which against. That it cannot be said harms nobody."""
+        for parent, gain in gains.items():
+            try:
+                self.coordinator.tell(parent, RACED, gain, user=self.user)
+            except ModelKeeperError as problem:
+                _log.info("what a race said of %s is not noted: %s", parent, problem)
 
     def stop(self) -> None:
         """Let go of the zoo. The client can be used again; it then opens it anew."""

@@ -219,7 +219,11 @@ def checked(registration: Registration) -> Registration:
     }
     again = read_registration(meta, registration.name, measured=False, tell=lambda left_out: None)
     again = msgspec.structs.replace(
-        again, similarity=registration.similarity, run=registration.run, finished=registration.finished
+        again,
+        similarity=registration.similarity,
+        run=registration.run,
+        finished=registration.finished,
+        origin=checked_name("origin", registration.origin),
     )
     check(again)
     return again

@@ -96,7 +96,7 @@ def test_names_restrictions_and_claims_over_http(keeper: Team) -> None:
     assert (answer.parent, answer.restricted) == (mine.id, "of ada")
     (claim,) = answer.claims
     assert claim["owner"] == "ada"
-    assert claim["claim"] == "accuracy 0.97 on digits"
+    assert claim["quality"] == "accuracy 0.97 on digits"
     assert "ada claims accuracy 0.97 on digits; not signed, no licence is given" in str(answer)
     named = msgspec.structs.replace(ASKED, parents=("net",))
     assert ada.query(GRAPH, named).answer.parent == mine.id

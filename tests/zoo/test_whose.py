@@ -123,7 +123,7 @@ def test_what_cannot_be_so_is_told() -> None:
             read_query(wrong)
     for setting in ({"owners": 3}, {"licences": [3]}):
         with pytest.raises(InvalidSetting):
-            Settings(home=":memory:", **setting)  # type: ignore[arg-type]
+            Settings(home=":memory:", **setting)
 
 
 def test_models_that_are_given_are_sealed_and_logged(zoo: LocalCoordinator) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from modelkeeper.cli import describing, importing, keeping, querying, serving
+from modelkeeper.cli import accounts, describing, importing, keeping, querying, serving
 from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting, ModelKeeperError, ModelRefused
 from modelkeeper.text import printable
 
@@ -87,5 +87,6 @@ for _command in (
     *importing.COMMANDS,
     *describing.COMMANDS,
     *serving.COMMANDS,
+    *accounts.COMMANDS,
 ):
     main.add_command(_command)

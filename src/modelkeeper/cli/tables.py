@@ -16,6 +16,7 @@ from rich.tree import Tree
 
 from modelkeeper.coordinator.base import Lineage
 from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
+from modelkeeper.policy.credit import Credit
 from modelkeeper.text import ago, count, enumeration, one_line, size
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
@@ -52,7 +53,7 @@ def records(shown: Sequence[Record], total: int) -> RenderableType:
     return Group(table, *notes[:MOST_NOTES], Text(f"{total:,} models{part}"))
 
 
-def record(model: Record, files: str) -> RenderableType:
+def record(model: Record, files: str, credit: Credit) -> RenderableType:
     """All that the zoo knows of one model."""
     now = time.time()
     near = f" (similarity {model.similarity:.3f})" if model.similarity is not None else ""
@@ -66,6 +67,7 @@ def record(model: Record, files: str) -> RenderableType:
         "task": model.task,
         "tags": ", ".join(model.tags),
         "quality": quality(model) + (", lower is better" if model.lower_is_better else ""),
+        "believed": f"{credit.factor:.0%}: {credit}",
         "metrics": ", ".join(f"{name} {value:.6g}" for name, value in sorted(model.metrics.items())),
         "framework": model.framework,
         "parameters": f"{model.parameters:,}",

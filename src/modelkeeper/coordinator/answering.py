@@ -114,6 +114,7 @@ def _parent(candidate: Candidate, pool: Pool, signers: Mapping[str, str]) -> Par
         licence=record.licence,
         signer=record.signer,
         signed_by=signers.get(record.signer, ""),
+        claim=str(pool.credits[record.id]) if record.value is not None else "",
     )
 
 

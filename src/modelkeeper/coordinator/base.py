@@ -20,6 +20,7 @@ from modelkeeper.zoo.records import Record
 if TYPE_CHECKING:
     from modelkeeper.graph import Graph
     from modelkeeper.meta import Query
+    from modelkeeper.policy.credit import Credit
     from modelkeeper.settings import Settings
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Header
@@ -137,6 +138,23 @@ class Coordinator(Protocol):
     def pin(self, name: str, pinned: bool = True, *, user: str = "") -> Record:
         """Keep a model whatever it is worth, or no longer."""
 
+    def tell(self, name: str, kind: str, gain: float, *, user: str = "") -> "Credit":
+        """Say what came of a model: a race that a start from it won or lost, a check of what it claims.
+
+        Args:
+            name: The model, by its id.
+            kind: "raced" or "checked".
+            gain: From -1 to 1; above 0 is good.
+            user: Who says so; a coordinator with users knows better, and what owners say of their own
+                models does not count.
+
+        Raises:
+            NotAllowed: The model was not lent to who says so.
+        """
+
+    def credit(self, record: Record) -> "Credit":
+        """How far what is claimed of a model is believed, and how many found what."""
+
     def gc(
         self, *, grace: float | None = None, verify: bool = False, progress: Progress | None = None
     ) -> "Swept":
@@ -197,8 +215,12 @@ class ServedCoordinator(Coordinator, Protocol):
         dry_run: bool = False,
         runners_up: bool = False,
         seconds: float = math.inf,
+        via: Sequence[str] = (),
     ) -> ServedLoan:
-        """Find a parent for a model; after so many seconds with what was found by then."""
+        """Find a parent for a model; after so many seconds with what was found by then.
+
+        `via` are the coordinators that the query came through.
+        """
 
     def lend(
         self,
@@ -262,6 +284,14 @@ class ServedCoordinator(Coordinator, Protocol):
         Raises:
             QuotaExceeded: Its owner would have more than `most` pinned models.
         """
+
+    def tell(
+        self, name: str, kind: str, gain: float, *, user: str = "", viewer: "Viewer | None" = None
+    ) -> "Credit":
+        """Say what came of a model."""
+
+    def was_lent(self, record: Record, user: str) -> bool:
+        """Was a model lent to a user, by their id?"""
 
     def stats(self, *, viewer: "Viewer | None" = None) -> dict[str, Any]:
         """Counts over the models that may be seen."""

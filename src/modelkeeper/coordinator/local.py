@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
+from modelkeeper.coordinator.claims import LocalClaims
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.errors import (
@@ -50,6 +51,7 @@ from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
+    from modelkeeper.coordinator.upstream.upstreams import Upstreams
     from modelkeeper.meta import Query
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Weights
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
 
 
-class LocalCoordinator:
+class LocalCoordinator(LocalClaims):
     """One zoo in this process and all that can be asked of it: a `ServedCoordinator`."""
 
     def __init__(self, settings: Settings, user: str = "") -> None:
@@ -68,6 +70,12 @@ class LocalCoordinator:
         self.settings = settings
         self.zoo = Zoo(settings)
         self._me = Viewer("", name=user or login(), all=True)
+        self._upstreams = self._read_upstreams() if settings.upstreams else None
+
+    def _read_upstreams(self) -> "Upstreams":
+        from modelkeeper.coordinator.upstream.upstreams import Upstreams
+
+        return Upstreams(self.zoo, self.settings, self.upload_folder)
 
     def close(self) -> None:
         """Let go of the zoo."""
@@ -84,6 +92,7 @@ class LocalCoordinator:
         dry_run: bool = False,
         runners_up: bool = False,
         seconds: float = math.inf,
+        via: Sequence[str] = (),
     ) -> LocalLoan:
         """Find a parent for a model, and plan what it lends.
 
@@ -94,6 +103,7 @@ class LocalCoordinator:
             dry_run: Do not count the parent as used.
             runners_up: Look for more candidates than the choice needs, to explain it.
             seconds: After so many it ends with what it has found and planned; the answer then says so.
+            via: The coordinators that it came through: see `upstream`.
         """
         from modelkeeper.coordinator.candidates import Request
         from modelkeeper.coordinator.search import Clock, Search
@@ -106,9 +116,16 @@ class LocalCoordinator:
         request = Request(graph, prepared, query, viewer, runners_up, dry_run, asker=viewer or self._me)
         search = Search(self.zoo, self.settings, request, clock)
         warnings: list[str] = []
+        upstreams = self._upstreams if self._upstreams is not None and self._upstreams.may_ask(via) else None
         for _ in range(ATTEMPTS):
             pool = search.find()
-            choice, lenders = search.settle(pool, search.choose(pool))
+            choice = search.choose(pool)
+            if upstreams is not None and search.expects(choice) <= self.settings.upstream_below:
+                more = upstreams.bring(request, search.least(choice), clock, warnings, via)
+                upstreams = None
+                if more:
+                    continue  # with one more to choose from
+            choice, lenders = search.settle(pool, choice)
             if lenders is None:
                 break
             parents = [pool.records[candidate.id] for candidate in lenders.candidates]

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from modelkeeper.coordinator.base import ServedCoordinator
-from modelkeeper.coordinator.wire import UploadRequest, UploadState
+from modelkeeper.coordinator.wire import Told, UploadRequest, UploadState
 from modelkeeper.errors import (
     CorruptWeights,
     InvalidMeta,
@@ -21,6 +21,7 @@ from modelkeeper.errors import (
 )
 from modelkeeper.meta import checked
 from modelkeeper.policy.admission import Admission
+from modelkeeper.policy.credit import CHECKED, Credit
 from modelkeeper.server.graphs import read_graph
 from modelkeeper.server.limits import BodyRoom, FairThreads, Rates, Turns
 from modelkeeper.server.loans import Loans
@@ -149,6 +150,20 @@ class Service:
             most = None
         user = holder.user.name
         return self.coordinator.pin(record.id, pinned, user=user, viewer=holder.viewer, most=most)
+
+    def tell(self, identity: str, told: Told, holder: Holder) -> Credit:
+        """Note what somebody says came of a model.
+
+        Raises:
+            NotAllowed: It was not lent to them, so they cannot know.
+        """
+        record = self.coordinator.show(identity, holder.viewer)
+        user = holder.user.id if self.settings.auth else told.user
+        lent = not self.settings.auth or holder.may(ADMIN) or self.coordinator.was_lent(record, user)
+        if told.kind != CHECKED and not lent:  # who may see a model may check it
+            problem = f"model {record.id} was not lent to you"
+            raise NotAllowed(problem, "Who started from it can say what came of it.")
+        return self.coordinator.tell(record.id, told.kind, told.gain, user=user, viewer=holder.viewer)
 
     def named(self, holder: Holder) -> str | None:
         """Whose uploads the holder may see; None: where there are no users, everyone's."""

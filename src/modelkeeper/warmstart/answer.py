@@ -51,12 +51,12 @@ class Parent(Struct, frozen=True, kw_only=True):
     value: float | None = None
     data: str = ""
     framework: str = ""
-    owner: str = ""
+    owner: str = ""  # who claims that it is so good
     project: str = ""
     licence: str = ""
     signer: str = ""  # id of the key that signed it; "": nobody did
     signed_by: str = ""  # whose key that is; "": none that is trusted
-    known: str = ""  # what is known of its claim; "": nothing
+    claim: str = ""  # who has checked that, and what came of starts from it
 
     @property
     def full_name(self) -> str:
@@ -64,7 +64,7 @@ class Parent(Struct, frozen=True, kw_only=True):
         return f"{self.owner}/{self.name}" if self.owner else self.name
 
     @property
-    def claim(self) -> str:
+    def quality(self) -> str:
         """How good its owner says that it is; "": nothing is said."""
         if self.value is None:
             return ""
@@ -128,7 +128,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     @property
     def claims(self) -> tuple[dict[str, str], ...]:
         """Of each parent: who says what of it, and what is known of that."""
-        fields = ("id", "name", "owner", "project", "signed_by", "licence", "claim", "known")
+        fields = ("id", "name", "owner", "project", "signed_by", "licence", "quality", "claim")
         return tuple({name: getattr(parent, name) for name in fields} for parent in self.parents)
 
     @property

@@ -86,13 +86,13 @@ def _warm(answer: Answer) -> Iterator[RenderableType]:
 
 def _claim(parent: Parent) -> str:
     """Who says what of a parent, and what is known of that."""
-    said = f"claims {parent.claim}" if parent.claim else "says nothing of how good it is"
+    said = f"claims {parent.quality}" if parent.quality else "says nothing of how good it is"
     of = f" for project {parent.project}" if parent.project else ""
     signed = "not signed"
     if parent.signer:
         signed = f"signed by {parent.signed_by}" if parent.signed_by else "signed by a key that nobody trusts"
     licence = f"licence {parent.licence}" if parent.licence else "no licence is given"
-    known = parent.known or "nobody has checked it"
+    known = parent.claim or "claim not checked"
     return f"{parent.owner}{of} {said}; {signed}, {licence}; {known}."
 
 

@@ -199,7 +199,7 @@ class CatalogReader:
         return [by_key[key] for key in sorted(by_key)]
 
     def expect_gone(self, without_graph: Collection[int], without_state: Collection[int]) -> None:
-        """Note as damaged what of these keys is not gone: models without a graph, or in no state there is."""
+        """Note as damaged what of these keys is not gone: models without a graph, or in no known state."""
         for key, record in self.with_keys([*without_graph, *without_state]).items():
             if key in without_state or record.state == ACTIVE:
                 _log.warning("the graph of model %s is missing in the catalog: modelkeeper verify", record.id)
@@ -271,14 +271,21 @@ class CatalogReader:
             return now, [(int(key), state, graph) for key, state, graph in connection.execute(chosen)]
 
     def peers(
-        self, task: str, data: str, metric: str, viewer: Viewer | None = None
+        self,
+        task: str,
+        data: str,
+        metric: str,
+        viewer: Viewer | None = None,
+        *,
+        without: Collection[str] = (),
     ) -> list[tuple[str, float]]:
         """The values of one metric of the models of a task on a data set that the viewer may see, and whose.
 
-        Of the stored ones that are trained to their end: others say little of what can be reached.
+        Of the stored ones that are trained to their end: others say little of what can be reached. Those
+        with the ids `without` are left out.
         """
         owner = sa.case((models.c.owner_id != "", models.c.owner_id), else_=models.c.owner)
-        chosen = sa.select(owner, models.c.value).where(
+        chosen = sa.select(models.c.id, owner, models.c.value).where(
             models.c.task == task,
             models.c.data == data,
             models.c.metric == metric,
@@ -288,7 +295,8 @@ class CatalogReader:
             *visible(viewer),
         )
         with self.database.reading() as connection:
-            return [(owner, float(value)) for owner, value in connection.execute(chosen)]
+            rows = connection.execute(chosen)
+            return [(whose, float(value)) for identity, whose, value in rows if identity not in without]
 
     def words(self, wanted: Filter) -> tuple[dict[str, int], dict[str, int]]:
         """The tasks and the tags of the models that pass a filter, each with how many have it."""

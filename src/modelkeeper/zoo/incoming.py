@@ -149,6 +149,7 @@ def drafted(
         similarity=said.similarity,
         run=said.run,
         finished=said.finished,
+        origin=said.origin,
         created=now,
         last_used=now,
     )

@@ -141,6 +141,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     similarity: float | None = None
     run: str = ""  # 16 hexadecimal digits; a later version of the same run takes the place of this one
     finished: bool = True
+    origin: str = ""  # the zoo that it comes from, if it was registered elsewhere first
     licence: str = ""  # an SPDX expression; "": nobody says what others may do with it
 
     @property
@@ -188,6 +189,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()  # each of them
     text: str | None = None  # somewhere in its name
     restrictions: tuple[Restriction, ...] = ()  # each of them
+    origin: str | None = None  # the zoo that it came from
 
 
 def new_id() -> str:

@@ -66,7 +66,7 @@ def shown(connection: sa.Connection, records: list[Record], viewer: Viewer | Non
 def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
     """What is true of the models that pass a filter."""
     conditions = [models.c.state.in_(wanted.states), *visible(wanted.viewer)]
-    exact = {name: getattr(wanted, name) for name in ("task", "data")}
+    exact = {name: getattr(wanted, name) for name in ("task", "data", "origin")}
     conditions += [models.c[name] == value for name, value in exact.items() if value is not None]
     conditions += passing_all(wanted.restrictions)
     conditions += [models.c.key.in_(sa.select(tags.c.key).where(tags.c.tag == tag)) for tag in wanted.tags]

@@ -28,7 +28,8 @@ from modelkeeper.errors import (
 from modelkeeper.graph import Graph
 from modelkeeper.logs import logger
 from modelkeeper.policy.admission import Admission, admit
-from modelkeeper.policy.quality import Metric
+from modelkeeper.policy.credit import TRAINED, Outcome
+from modelkeeper.policy.quality import Metric, Peers, zscore
 from modelkeeper.policy.retention import DAY, retain
 from modelkeeper.settings import Verdict
 from modelkeeper.zoo import bounds
@@ -191,6 +192,7 @@ class Zoo(ZooReader):
         """Note a new model's twins and make room for it. Which models went?"""
         try:
             self._find_twins(record, prepared)
+            self._note_gain(record)
             return self.make_room()
         except ModelKeeperError as problem:  # the model is in; the next registration makes up for this
             _log.warning("after registering %s: %s", record.id, problem)
@@ -200,11 +202,11 @@ class Zoo(ZooReader):
         """Is somebody's model with this value far below its peers?"""
         if metric is None:
             return Admission("admitted", "how good it is, is not known")
-        peers = self.catalog.peers(task, data, metric.name)
+        owners, values = self.peers(task, data, metric.name)
         return admit(
             metric,
-            [value for _, value in peers],
-            [whose for whose, _ in peers],
+            values,
+            owners,
             owner=owner,
             threshold=self.settings.admission_threshold,
             minimum_peers=max(1, self.settings.minimum_peers),
@@ -220,6 +222,33 @@ class Zoo(ZooReader):
         matches = self.index().search(prepared, floor=NEAR, among=peers).matches[:MOST_TWINS]
         near = {match.key: match.similarity for match in matches}
         self.catalog.set_twins(better_twins(record, near, self.catalog.with_keys(near).values()))
+
+    def _note_gain(self, record: Record) -> None:
+        """Say of a new model's parents what came of starting from them, by its place among its peers.
+
+        Nobody praises himself; and where there are users, only who was lent a model can have started from it.
+        """
+        if record.value is None or not record.finished or not record.parents:
+            return
+        owners, values = self.peers(record.task, record.data, record.metric, but=record.id)
+        peers = Peers.of(values, record.lower_is_better, owners)
+        z = zscore(Metric(record.metric, record.value, record.lower_is_better), peers)
+        if peers.number < max(1, self.settings.minimum_peers) or -1 <= z < 0:  # a little below: nobody knows
+            return
+        gain = z / (1 + abs(z)) or 0.01
+        for parent in self.catalog.with_ids(record.parents).values():
+            known = not record.owner_id or self.outcomes.was_lent(parent.id, record.owner_id)
+            if known and parent.voice != record.voice:
+                self.outcomes.add(
+                    Outcome(
+                        parent=parent.id,
+                        user=record.voice,
+                        kind=TRAINED,
+                        gain=gain,
+                        at=record.created,
+                        child=record.id,
+                    )
+                )
 
     # -- staying --------------------------------------------------------------------------------
 
@@ -280,7 +309,8 @@ class Zoo(ZooReader):
         for _ in range(10):  # while others register, the picture may be old by the time it is drawn
             clock = self.catalog.clock()
             records = self.catalog.find(Filter(states=STORED))
-            chosen = retain(items(records, time.time()), capacity, half_life=self.settings.half_life * DAY)
+            valued = items(records, time.time(), self.outcomes.credits(records))
+            chosen = retain(valued, capacity, half_life=self.settings.half_life * DAY)
             reasons = {eviction.id: eviction.reason for eviction in chosen.evicted}
             pinned = {record.id for record in records if record.pinned}
             retired = self.freeing(

@@ -17,7 +17,8 @@ from modelkeeper.logs import logger
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.forks import renew_after_fork
-from modelkeeper.zoo.records import DAMAGED, Event, Record
+from modelkeeper.zoo.outcomes import Outcomes
+from modelkeeper.zoo.records import DAMAGED, Event, Record, Viewer
 from modelkeeper.zoo.reserve import Reserve
 from modelkeeper.zoo.rights import make_home
 from modelkeeper.zoo.unusable import zoo_unusable
@@ -46,6 +47,7 @@ class ZooReader:
                 text = problem.strerror or str(problem)
                 raise zoo_unusable(str(settings.folder), text, advice, problem) from problem
         self.catalog = Catalog(settings.catalog_place)
+        self.outcomes = Outcomes(self.catalog)
         self._opening = threading.Lock()
         self._blobs: Blobs | None = None
         self._follower: Follower | None = None
@@ -94,6 +96,14 @@ class ZooReader:
     def index(self) -> "Index":
         """The search index, with all that any process has registered up to now."""
         return self.follower.index()
+
+    def peers(
+        self, task: str, data: str, metric: str, viewer: Viewer | None = None, *, but: str = ""
+    ) -> tuple[list[str], list[float]]:
+        """What is claimed of the models of a task on a data set, and by whom, but for what was refuted."""
+        without = {*self.outcomes.refuted(task, data), but}
+        said = self.catalog.peers(task, data, metric, viewer, without=without)
+        return [whose for whose, _ in said], [value for _, value in said]
 
     # -- lending ---------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from modelkeeper.coordinator.remote.calls import PAUSES, Calls
 from modelkeeper.coordinator.remote.downloads import download
 from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.coordinator.remote.spool import Entry, Spool
-from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, Counts, QueryRequest, UploadState
+from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, Counts, QueryRequest, Told, UploadState
 from modelkeeper.errors import (
     CoordinatorUnreachable,
     CorruptWeights,
@@ -39,6 +39,7 @@ from modelkeeper.errors import (
 )
 from modelkeeper.graph import Graph, from_json, to_json
 from modelkeeper.meta import Query, narrowed
+from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.weights import Array
 from modelkeeper.zoo.gc import Swept
@@ -290,6 +291,15 @@ class RemoteCoordinator:
         meant = self.show(name)
         record = self._calls.ask("PUT" if pinned else "DELETE", f"/models/{meant.id}/pin", Record)
         return msgspec.structs.replace(record, notes=meant.notes)
+
+    def tell(self, name: str, kind: str, gain: float, *, user: str = "") -> Credit:
+        """Say what came of a model."""
+        body = msgspec.json.encode(Told(kind=kind, gain=gain, user=user))
+        return self._calls.ask("POST", f"/models/{self.show(name).id}/outcomes", Credit, body=body)
+
+    def credit(self, record: Record) -> Credit:
+        """How far what is claimed of a model is believed."""
+        return self._calls.ask("GET", f"/models/{record.id}/credit", Credit)
 
     def gc(
         self,

@@ -154,7 +154,7 @@ class Spool:
             make_home(self.folder)
             self.sweep()
             make_folder(scratch)
-            with _locked(scratch):
+            with locked(scratch):
                 size, checksum = _write(scratch / _WEIGHTS, stream(header, without_nan(tensors)))
                 graph_json = to_json(graph)
                 if sign is not None and not signature:
@@ -233,7 +233,7 @@ def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
+def locked(folder: Path) -> Iterator[bool]:
     """Was nobody else's lock on a folder? While the block runs, it is locked, also if it is renamed."""
     try:
         import fcntl
@@ -258,5 +258,5 @@ def _abandoned(folder: Path, age: float) -> bool:
         import fcntl  # noqa: F401
     except ImportError:
         return age > FORGOTTEN
-    with _locked(folder) as free:
+    with locked(folder) as free:
         return free
