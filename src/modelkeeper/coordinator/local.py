@@ -110,8 +110,7 @@ class LocalCoordinator(LocalClaims):
         from modelkeeper.matching import prepare
         from modelkeeper.policy.selection import Choice
 
-        clock = Clock(seconds)
-        prepared = prepare(graph)
+        clock, prepared = Clock(seconds), prepare(graph)
         clock("prepare")
         request = Request(graph, prepared, query, viewer, runners_up, dry_run, asker=viewer or self._me)
         search = Search(self.zoo, self.settings, request, clock)
