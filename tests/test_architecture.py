@@ -45,6 +45,7 @@ ORDER = (
     "client",
     "integrations",
     "importing",
+    "sharing",
     "cli",
     "testing",
     "__main__",

@@ -40,6 +40,7 @@ EXAMPLES = [
     errors.InvalidSignature("0123", "signed was something else: weights", "Do not use it."),
     errors.InvalidKey("/keys/ada.pem", "others may read it", "Make it yours alone."),
     errors.InvalidBackup("/backups/zoo", "it is not whole", "Make another."),
+    errors.InvalidBundle("bundle.json", "names a model twice", "Ask who made it."),
     errors.CoordinatorUnreachable("http://10.0.0.7", "Connection refused", "Check its address."),
     errors.NotAllowed("this needs the scope write", "Ask for one."),
     errors.NotAuthenticated("the token is not valid", "Give another."),

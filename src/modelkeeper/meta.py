@@ -18,7 +18,7 @@ from msgspec import Struct
 from modelkeeper.errors import InvalidMeta, NotFinite
 from modelkeeper.faults import warn
 from modelkeeper.plugins import POLICIES
-from modelkeeper.policy.quality import number, primary
+from modelkeeper.policy.quality import Metric, number, primary
 from modelkeeper.zoo.bounds import MAX_METRICS, check, check_metric, kept
 from modelkeeper.zoo.licences import checked_licence
 from modelkeeper.zoo.look_alikes import misleading
@@ -26,6 +26,7 @@ from modelkeeper.zoo.records import (
     MAX_PARENTS,
     MAX_TAGS,
     VISIBILITIES,
+    Record,
     Registration,
     checked_name,
     is_id,
@@ -227,6 +228,32 @@ def checked(registration: Registration) -> Registration:
     )
     check(again)
     return again
+
+
+def retold(record: Record, **here: Any) -> Registration:
+    """What is said of a model that another zoo had, with what this one says of it instead.
+
+    Raises:
+        InvalidMeta: It cannot be so: records come from outside.
+    """
+    metric, near = None, record.similarity
+    if record.value is not None:
+        metric = Metric(record.metric, record.value, record.lower_is_better)
+    said = Registration(
+        name=record.name,
+        metric=metric,
+        metrics=record.metrics,
+        data=record.data,
+        fold=record.fold,
+        task=record.task,
+        tags=record.tags,
+        parent=record.parent,
+        more_parents=record.more_parents,
+        similarity=near if near is not None and 0 <= near <= 1 else None,
+        finished=record.finished,
+        licence=record.licence,
+    )
+    return checked(msgspec.structs.replace(said, **here))
 
 
 def _known(meta: Mapping[str, Any] | None, known: tuple[str, ...]) -> Mapping[str, Any]:

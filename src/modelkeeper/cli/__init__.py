@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from modelkeeper.cli import accounts, describing, importing, keeping, querying, serving
+from modelkeeper.cli import accounts, describing, importing, keeping, querying, recovering, serving, sharing
 from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting, ModelKeeperError, ModelRefused
 from modelkeeper.text import printable
 
@@ -85,8 +85,10 @@ for _command in (
     *keeping.COMMANDS,
     *querying.COMMANDS,
     *importing.COMMANDS,
+    *sharing.COMMANDS,
     *describing.COMMANDS,
     *serving.COMMANDS,
     *accounts.COMMANDS,
+    *recovering.COMMANDS,
 ):
     main.add_command(_command)

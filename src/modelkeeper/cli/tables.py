@@ -18,8 +18,10 @@ from modelkeeper.coordinator.base import Lineage
 from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
 from modelkeeper.policy.credit import Credit
 from modelkeeper.text import ago, count, enumeration, one_line, size
+from modelkeeper.zoo.backup import BackedUp, Restored
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
+from modelkeeper.zoo.verify import Report
 from modelkeeper.zoo.zoo import Registered
 
 MOST_SHOWN = 200  # lines of an import
@@ -180,6 +182,45 @@ def swept(result: Swept) -> RenderableType:
             "failed": "; ".join(result.failed) or "nothing",
         }
     )
+
+
+def backed_up(result: BackedUp) -> RenderableType:
+    """What a backup did."""
+    left_out = [f"{model}: {problem}" for model, problem in result.left_out.items()]
+    return _list(
+        {
+            "snapshot": result.snapshot,
+            "models": f"{result.models:,} ({size(result.bytes)})",
+            "files copied": f"{result.copied:,} ({size(result.copied_bytes)})",
+            "older files deleted": f"{result.pruned:,}",
+            "left out": one_line("; ".join(left_out)) or "nothing",
+        }
+    )
+
+
+def restored(result: Restored) -> RenderableType:
+    """What restoring did."""
+    return _list(
+        {
+            "snapshot": result.snapshot,
+            "models": f"{result.models:,} ({size(result.bytes)})",
+            "models whose files are missing": ", ".join(result.missing) or "0",
+        }
+    )
+
+
+def report(found: Report) -> RenderableType:
+    """What was looked at in a zoo, and what is wrong."""
+    looked = {
+        "records": f"{found.records:,}",
+        "graphs": f"{found.graphs:,}",
+        "weights": f"{found.weights:,} ({size(found.bytes)})",
+        "programs": f"{found.programs:,}",
+    }
+    if found.whole:
+        return _list(looked | {"result": "all is what was registered"})
+    shown = [Text(one_line(problem)) for problem in found.problems[:MOST_SHOWN]]
+    return Group(_list(looked | {"result": f"{len(found.problems):,} problems"}), *shown)
 
 
 def stats(counts: Mapping[str, Any]) -> RenderableType:

@@ -126,6 +126,19 @@ class Coordinator(Protocol):
     def signature(self, record: Record) -> bytes | None:
         """What somebody signed of a model, or None."""
 
+    def graph_bytes(self, record: Record) -> bytes:
+        """The graph of a model as JSON, as it was registered."""
+
+    def program(self, record: Record) -> bytes | None:
+        """The program that a model was registered with, or None."""
+
+    def weights_bytes(self, record: Record, start: int = 0) -> Iterator[bytes]:
+        """The safetensors file of a model from a byte on, piece by piece.
+
+        Raises:
+            CorruptWeights: It is missing, or not as long as it was.
+        """
+
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
 
@@ -154,6 +167,13 @@ class Coordinator(Protocol):
 
     def credit(self, record: Record) -> "Credit":
         """How far what is claimed of a model is believed, and how many found what."""
+
+    def publish(self, name: str, published: bool = True, *, user: str = "") -> Record:
+        """Let partners of other organisations see a model, or no longer.
+
+        Raises:
+            InvalidMeta: It has no licence.
+        """
 
     def gc(
         self, *, grace: float | None = None, verify: bool = False, progress: Progress | None = None
@@ -293,6 +313,11 @@ class ServedCoordinator(Coordinator, Protocol):
     def was_lent(self, record: Record, user: str) -> bool:
         """Was a model lent to a user, by their id?"""
 
+    def publish(
+        self, name: str, published: bool = True, *, user: str = "", viewer: "Viewer | None" = None
+    ) -> Record:
+        """Let partners of other organisations see a model, or no longer."""
+
     def stats(self, *, viewer: "Viewer | None" = None) -> dict[str, Any]:
         """Counts over the models that may be seen."""
 
@@ -311,16 +336,3 @@ class ServedCoordinator(Coordinator, Protocol):
 
     def kept_by(self, owner_id: str) -> tuple[int, int]:
         """How many models a user keeps, by their id, and how many bytes of weights."""
-
-    def graph_bytes(self, record: Record) -> bytes:
-        """The graph of a model as JSON, as it was registered."""
-
-    def program(self, record: Record) -> bytes | None:
-        """The program that a model was registered with, or None."""
-
-    def weights_bytes(self, record: Record, start: int = 0) -> Iterator[bytes]:
-        """The safetensors file of a model from a byte on, piece by piece.
-
-        Raises:
-            CorruptWeights: At once: it is missing, or not as long as it was.
-        """

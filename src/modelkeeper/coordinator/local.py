@@ -115,7 +115,7 @@ class LocalCoordinator(LocalClaims):
         request = Request(graph, prepared, query, viewer, runners_up, dry_run, asker=viewer or self._me)
         search = Search(self.zoo, self.settings, request, clock)
         warnings: list[str] = []
-        upstreams = self._upstreams if self._upstreams is not None and self._upstreams.may_ask(via) else None
+        upstreams = self._upstreams_for(viewer, via)
         for _ in range(ATTEMPTS):
             pool = search.find()
             choice = search.choose(pool)
@@ -143,6 +143,11 @@ class LocalCoordinator(LocalClaims):
                 self._lent(answer, viewer)
             return LocalLoan(answer, lenders.plan, sources, partial(self.zoo.program, parents[0]))
         return LocalLoan(search.answer(pool, choice, warnings=[*warnings, *self._damaged_records()]))
+
+    def _upstreams_for(self, viewer: Viewer | None, via: Sequence[str]) -> "Upstreams | None":
+        """Whom to ask besides, for a query that came this way."""
+        upstreams = None if viewer is not None and viewer.partner else self._upstreams
+        return upstreams if upstreams is not None and upstreams.may_ask(via) else None
 
     def _damaged_records(self) -> list[str]:
         """What to say of models whose records cannot be trusted, and which lend nothing for that."""
@@ -318,6 +323,16 @@ class LocalCoordinator(LocalClaims):
         self.zoo.pin(record, pinned, user, most)
         return msgspec.structs.replace(record, pinned=pinned)
 
+    def publish(
+        self, name: str, published: bool = True, *, user: str = "", viewer: Viewer | None = None
+    ) -> Record:
+        """Let partners of other organisations see a model, or no longer."""
+        record = self.show(name, viewer)
+        if record.state not in STORED:
+            raise UnknownModel(name)
+        self.zoo.publish(record, published, user)
+        return msgspec.structs.replace(record, published=published)
+
     def gc(
         self,
         *,
@@ -330,7 +345,8 @@ class LocalCoordinator(LocalClaims):
 
     def stats(self, *, viewer: Viewer | None = None) -> dict[str, Any]:
         """Counts over the zoo."""
-        return self.zoo.catalog.stats(viewer) | {"capacity": self.settings.capacity}
+        partner = viewer is not None and viewer.partner
+        return self.zoo.catalog.stats(viewer) | {"capacity": None if partner else self.settings.capacity}
 
     def log(
         self,

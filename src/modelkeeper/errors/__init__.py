@@ -31,6 +31,7 @@ ModelKeeperError
 ├── InvalidSignature     what was signed of a model does not hold, or is not what it is
 ├── InvalidKey           a key is not there, not safe, or no key
 ├── InvalidBackup        a backup is not there, not whole, or not for this place
+├── InvalidBundle        a file of models from elsewhere is not what it should be
 ├── InvalidMetric        how good a model is was not said, or cannot be so
 │   └── NotFinite        it is NaN or infinite: the training diverged
 ├── CoordinatorUnreachable  the service did not answer, or answered nonsense
@@ -72,6 +73,7 @@ from modelkeeper.errors.of_zoos import (
     CorruptWeights,
     DiskFull,
     InvalidBackup,
+    InvalidBundle,
     InvalidKey,
     InvalidMeta,
     InvalidMetric,
@@ -102,6 +104,7 @@ __all__ = [
     "CorruptWeights",
     "DiskFull",
     "InvalidBackup",
+    "InvalidBundle",
     "InvalidGraph",
     "InvalidIndex",
     "InvalidKey",

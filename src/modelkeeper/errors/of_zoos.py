@@ -241,6 +241,19 @@ class TooManyRequests(QuotaExceeded):
         return f"{super().__str__()} It may be tried again after {self.seconds} s."
 
 
+class InvalidBundle(ModelKeeperError):
+    """A file of models from elsewhere is not what it should be."""
+
+    code, status = "invalid_bundle", 422
+
+    def __init__(self, where: str, problem: str, advice: str) -> None:
+        super().__init__(where, problem, advice)
+        self.where, self.problem, self.advice = where, problem, advice
+
+    def __str__(self) -> str:
+        return f"the bundle cannot be used: {self.where} {self.problem}. {self.advice}"
+
+
 class CannotLoadFactory(ModelKeeperError):
     """A `module:factory` on the command line gave no model."""
 

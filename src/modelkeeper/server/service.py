@@ -165,6 +165,11 @@ class Service:
             raise NotAllowed(problem, "Who started from it can say what came of it.")
         return self.coordinator.tell(record.id, told.kind, told.gain, user=user, viewer=holder.viewer)
 
+    def publish(self, identity: str, published: bool, holder: Holder) -> Record:
+        """Let partners see a model that the holder may change, or no longer."""
+        record = self.owned(identity, holder)
+        return self.coordinator.publish(record.id, published, user=holder.user.name, viewer=holder.viewer)
+
     def named(self, holder: Holder) -> str | None:
         """Whose uploads the holder may see; None: where there are no users, everyone's."""
         return holder.user.id if self.settings.auth else None

@@ -135,10 +135,13 @@ class Blobs:
 
     def names(self, folder: str) -> list[str]:
         """The names of the files in a model's folder."""
-        if self._root is not None:
-            return sorted(entry.name for entry in _scan(self._root / folder))
-        found = (str(item["path"]) for batch in self._store.list(folder + "/") for item in batch)
-        return sorted(path.rpartition("/")[2] for path in found)
+        try:
+            if self._root is not None:
+                return sorted(entry.name for entry in _scan(self._root / folder))
+            found = (str(item["path"]) for batch in self._store.list(folder + "/") for item in batch)
+            return sorted(path.rpartition("/")[2] for path in found)
+        except (StoreError, OSError) as problem:
+            raise self._unreadable(f"{folder}/{WEIGHTS}", problem) from problem
 
     def weights(self, folder: str, size: int) -> Weights:
         """The tensors of a model, each read when it is asked for; local ones are mapped into memory.

@@ -121,6 +121,11 @@ class CatalogReader:
             chosen = sa.select(sa.func.count()).select_from(models).where(*passing(wanted))
             return int(connection.scalar(chosen) or 0)
 
+    def count_all(self) -> int:
+        """How many records there are, in whatever state."""
+        with self.database.reading() as connection:
+            return int(connection.scalar(sa.select(sa.func.count()).select_from(models)) or 0)
+
     def find(
         self, wanted: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
     ) -> list[Record]:
@@ -331,11 +336,12 @@ class CatalogReader:
         """Counts over all that the viewer may see."""
         seen = sa.and_(sa.true(), *visible(viewer))
         stored = models.c.state.in_(STORED) & seen
+        used = models.c.hits if viewer is None or not viewer.partner else sa.literal(0)
         total = (
             sa.func.count(),
             sa.func.coalesce(sa.func.sum(models.c.bytes), 0),
             sa.func.coalesce(sa.func.sum(models.c.parameters), 0),
-            sa.func.coalesce(sa.func.sum(models.c.hits), 0),
+            sa.func.coalesce(sa.func.sum(used), 0),
             sa.func.count(sa.distinct(models.c.fingerprint)),
         )
         with self.database.reading() as connection:
@@ -343,7 +349,7 @@ class CatalogReader:
             by_state = sa.select(models.c.state, sa.func.count()).where(seen).group_by(models.c.state)
             states = {state: int(number) for state, number in connection.execute(by_state)}
             by_task = (
-                sa.select(models.c.task, models.c.data, sa.func.count(), sa.func.sum(models.c.hits))
+                sa.select(models.c.task, models.c.data, sa.func.count(), sa.func.sum(used))
                 .where(stored)
                 .group_by(models.c.task, models.c.data)
                 .order_by(sa.func.count().desc(), models.c.task, models.c.data)
@@ -381,7 +387,8 @@ class CatalogReader:
             seen = sa.select(models.c.id).where(*visible(viewer))
             own = (events.c.user == viewer.name) & (events.c.at >= viewer.since) & (events.c.user != "")
             own &= events.c.action != ADMINISTERED  # by who has the machine, whatever they are called there
-            chosen = chosen.where(own | events.c.model.in_(seen))
+            named = events.c.model.in_(seen)
+            chosen = chosen.where(own & named if viewer.partner else own | named)
         with self.database.reading() as connection:
             rows = connection.execute(chosen.order_by(events.c.number.desc()).limit(limit))
             return [Event(**row) for row in rows.mappings()]

@@ -28,10 +28,11 @@ STATES = (ACTIVE, BARRED, EVICTED, REMOVED, REPLACED, DAMAGED)
 REGISTERED, REFUSED, LENT, PINNED, UNPINNED = "registered", "refused", "lent", "pinned", "unpinned"
 REPORTED = "reported"  # a version of a training that goes on
 REPAIRED, SWEPT = "repaired", "swept"
+PUBLISHED, UNPUBLISHED = "published", "unpublished"
 ADMINISTERED = "administered"  # users, projects and tokens
 GIVEN = "given"  # to another user
 ACTIONS = (
-    *(REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, GIVEN),
+    *(REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, PUBLISHED, UNPUBLISHED, GIVEN),
     *(REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT, ADMINISTERED),
 )
 
@@ -177,6 +178,7 @@ class Viewer(Struct, frozen=True):
     name: str = ""  # as the log has it, since the user is there
     since: float = 0.0
     all: bool = False  # administers the zoo, and so sees all
+    partner: bool = False  # of another organisation: sees what was published, and nothing else
 
 
 class Filter(Struct, frozen=True, kw_only=True):

@@ -31,6 +31,8 @@ def visible(viewer: Viewer | None) -> list[sa.ColumnElement[bool]]:
     """What is true of the models that a viewer may see."""
     if viewer is None or viewer.all:
         return []
+    if viewer.partner:
+        return [models.c.published.is_(True)]
     seen = models.c.visibility == PUBLIC
     if viewer.user:
         seen |= models.c.owner_id == viewer.user
@@ -59,8 +61,23 @@ def shown(connection: sa.Connection, records: list[Record], viewer: Viewer | Non
             )
         if record.twin in hidden:
             record = msgspec.structs.replace(record, twin="", twin_similarity=0.0)
-        reduced.append(record)
+        reduced.append(_for_partners(record) if viewer.partner else record)
     return reduced
+
+
+def _for_partners(record: Record) -> Record:
+    """A published record without what is this organisation's own: projects, and who uses it how often."""
+    return msgspec.structs.replace(
+        record,
+        owner_id="",
+        project="",
+        project_id="",
+        run="",
+        hits=0,
+        last_used=record.created,
+        pinned=False,
+        reason="",
+    )
 
 
 def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
@@ -85,7 +102,8 @@ def record_row(record: Record) -> dict[str, Any]:
 def record_of(row: sa.Row[Any]) -> Record:
     """The record of a row of FIELDS, whatever its seal."""
     values = {name: value for name, value in row._mapping.items() if name != "seal"}
-    return Record(**{**values, **{name: tuple(values[name]) for name in _LISTED}})
+    listed = {name: tuple(values[name]) for name in _LISTED if isinstance(values[name], list)}
+    return Record(**{**values, **listed})  # what is no list any more no seal holds
 
 
 def records_of(rows: Iterable[sa.Row[Any]], damaged: "dict[str, float] | None" = None) -> list[Record]:

@@ -39,12 +39,14 @@ from modelkeeper.zoo.records import (
     EVICTED,
     KEPT,
     PINNED,
+    PUBLISHED,
     REFUSED,
     REGISTERED,
     REMOVED,
     REPORTED,
     STORED,
     UNPINNED,
+    UNPUBLISHED,
     Event,
     Filter,
     Record,
@@ -261,6 +263,19 @@ class Zoo(ZooReader):
         action = PINNED if pinned else UNPINNED
         event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
         self.freeing(lambda: self.catalog.pin(record, pinned, event, most))
+
+    def publish(self, record: Record, published: bool, user: str = "") -> None:
+        """Let partners of other organisations see a model, or no longer.
+
+        Raises:
+            InvalidMeta: It has no licence: nobody knows what they may do with it.
+        """
+        if published and not record.licence:
+            advice = "register it with one first, e.g. Apache-2.0"
+            raise InvalidMeta("licence", "of the model not known", advice)
+        action = PUBLISHED if published else UNPUBLISHED
+        event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
+        self.catalog.update(record.id, event, published=published)
 
     # -- going ----------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ import msgspec
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.remote.allowance import Allowance
 from modelkeeper.coordinator.remote.calls import PAUSES, Calls
-from modelkeeper.coordinator.remote.downloads import download
+from modelkeeper.coordinator.remote.downloads import Stream, download
 from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.coordinator.remote.spool import Entry, Spool
 from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, Counts, QueryRequest, Told, UploadState
@@ -270,7 +270,22 @@ class RemoteCoordinator:
 
     def graph(self, record: Record) -> Graph:
         """The graph of a model."""
-        return from_json(bytes(self._calls.ask("GET", f"/models/{record.id}/graph", msgspec.Raw)))
+        return from_json(self.graph_bytes(record))
+
+    def graph_bytes(self, record: Record) -> bytes:
+        """The graph of a model as JSON, as it was registered."""
+        return bytes(self._calls.ask("GET", f"/models/{record.id}/graph", msgspec.Raw))
+
+    def program(self, record: Record) -> bytes | None:
+        """The program that a model was registered with, or None."""
+        return self._calls.ask("GET", f"/models/{record.id}/program", bytes | None)  # type: ignore[arg-type]
+
+    def weights_bytes(self, record: Record, start: int = 0) -> Iterator[bytes]:
+        """The safetensors file of a model from a byte on, piece by piece."""
+        path, allowance = f"/models/{record.id}/model.safetensors", Allowance(self._deadline)
+        stream = Stream(self._calls, "GET", path, most=record.bytes, start=start, allowance=allowance)
+        stream.total, stream.etag = record.bytes, f'"{record.checksum}"'
+        return iter(stream)
 
     def signature(self, record: Record) -> bytes | None:
         """What somebody signed of a model, or None."""
@@ -300,6 +315,11 @@ class RemoteCoordinator:
     def credit(self, record: Record) -> Credit:
         """How far what is claimed of a model is believed."""
         return self._calls.ask("GET", f"/models/{record.id}/credit", Credit)
+
+    def publish(self, name: str, published: bool = True, *, user: str = "") -> Record:
+        """Let partners of other organisations see a model, or no longer."""
+        path = f"/models/{self.show(name).id}/publish"
+        return self._calls.ask("PUT" if published else "DELETE", path, Record)
 
     def gc(
         self,

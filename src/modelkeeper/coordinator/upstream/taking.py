@@ -20,8 +20,7 @@ from modelkeeper.coordinator.upstream.line import Line
 from modelkeeper.errors import InvalidGraph, InvalidWeights
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.matching import Prepared, align
-from modelkeeper.meta import Query, checked
-from modelkeeper.policy.quality import Metric
+from modelkeeper.meta import Query, retold
 from modelkeeper.settings import Settings
 from modelkeeper.text import size
 from modelkeeper.weights import MAX_HEADER, Header
@@ -162,30 +161,16 @@ class Taking:
 
     def _registration(self, url: str, record: Record) -> Registration:
         """What is said of it here: what can be so of what they say, and where it comes from."""
-        metric = None
-        if record.value is not None:
-            metric = Metric(record.metric, record.value, record.lower_is_better)
         project = self._settings.upstream_project
-        near = record.similarity
         parents = record.parents if record.signer else self._foreign(url, record.parents)
-        said = Registration(
-            name=record.name,
-            metric=metric,
-            metrics=record.metrics,
-            data=record.data,
-            fold=record.fold,
-            task=record.task,
-            tags=record.tags,
+        return retold(
+            record,
             project=project,
             visibility=PROJECT if project else PUBLIC,
             parent=parents[0] if parents else "",
             more_parents=parents[1:],
-            similarity=near if near is not None and 0 <= near <= 1 else None,
-            finished=record.finished,
-            licence=record.licence,
             origin=url,
         )
-        return checked(said)
 
     def _foreign(self, url: str, parents: tuple[str, ...]) -> tuple[str, ...]:
         """Parents that are not models of this zoo's own: who signs nothing says nothing of those."""

@@ -180,3 +180,15 @@ async def pin(model: Id, service: TheService, who: Writer) -> Response:
 async def unpin(model: Id, service: TheService, who: Writer) -> Response:
     """Let retention decide about a model again."""
     return reply(await service.read(who, lambda: service.pin(model, False, who)))
+
+
+@router.put("/models/{model}/publish")
+async def publish(model: Id, service: TheService, who: Writer) -> Response:
+    """Let partners of other organisations see a model; it must have a licence."""
+    return reply(await service.read(who, lambda: service.publish(model, True, who)))
+
+
+@router.delete("/models/{model}/publish")
+async def unpublish(model: Id, service: TheService, who: Writer) -> Response:
+    """Let partners see a model no longer."""
+    return reply(await service.read(who, lambda: service.publish(model, False, who)))
