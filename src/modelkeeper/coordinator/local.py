@@ -38,7 +38,6 @@ from modelkeeper.warmstart.answer import Answer, Parent
 from modelkeeper.zoo.gc import Swept, sweep
 from modelkeeper.zoo.records import (
     ACTIVE,
-    LENT,
     STORED,
     Event,
     Filter,
@@ -149,14 +148,6 @@ class LocalCoordinator(LocalClaims):
         upstreams = None if viewer is not None and viewer.partner else self._upstreams
         return upstreams if upstreams is not None and upstreams.may_ask(via) else None
 
-    def _damaged_records(self) -> list[str]:
-        """What to say of models whose records cannot be trusted, and which lend nothing for that."""
-        damaged = self.zoo.catalog.damaged
-        if not damaged:
-            return []
-        names = enumeration(sorted(damaged)[:3])
-        return [f"{len(damaged)} records of the catalog are damaged ({names}): run `modelkeeper verify`"]
-
     def lend(
         self,
         graph: Graph,
@@ -213,14 +204,6 @@ class LocalCoordinator(LocalClaims):
         parents = tuple(Parent(id=record.id, name=record.name) for record in records)
         answer = Answer(parent=records[0].id, parents=parents)
         return LocalLoan(answer, plan, [self.zoo.weights(record) for record in records])
-
-    def _lent(self, answer: Answer, viewer: Viewer | None) -> None:
-        """Count for each parent that it lent its weights, and write it into the log."""
-        now, user = time.time(), viewer.name if viewer else ""
-        for parent in answer.parents:
-            detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
-            event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
-            self.zoo.lent(parent.id, event)
 
     # -- register and the rest ------------------------------------------------------------------
 
