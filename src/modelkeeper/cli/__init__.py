@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from modelkeeper.cli import (
+    accounts,
     describing,
     importing,
     keeping,
@@ -97,6 +98,7 @@ for _command in (
     *sharing.COMMANDS,
     *describing.COMMANDS,
     *serving.COMMANDS,
+    *accounts.COMMANDS,
     *recovering.COMMANDS,
     *trusting.COMMANDS,
 ):

@@ -1,6 +1,6 @@
 """Commands about what is in a zoo: list, show, remove, pin, sweep, count, look back."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,7 @@ from modelkeeper.cli.options import (
     opened,
     progress,
     say,
+    whose_options,
     zoo_option,
 )
 
@@ -27,7 +28,7 @@ SHOWN = 50  # lines of a table, unless more are asked for
 @click.option("--task", help="Only models for this task.")
 @click.option("--data", help="Only models trained on this data set.")
 @click.option("--tag", "tags", multiple=True, help="Only models with this tag; each of them, if several.")
-@click.option("--owner", help="Only models that this user registered.")
+@whose_options("Only models")
 @click.option("--name", "text", help="Only models whose names contain this.")
 @click.option(
     "--state",
@@ -55,13 +56,13 @@ def models(
     task: str | None,
     data: str | None,
     tags: tuple[str, ...],
-    owner: str | None,
     text: str | None,
     states: tuple[str, ...],
     sort: str,
     limit: int | None,
     zoo: str | None,
     as_json: bool,
+    **whose: Any,
 ) -> None:
     """List the models of a zoo.
 
@@ -71,8 +72,10 @@ def models(
       modelkeeper models --state evicted --json
     """
     from modelkeeper.zoo.records import STORED, Filter
+    from modelkeeper.zoo.restriction import Restriction
 
-    wanted = Filter(states=states or STORED, task=task, data=data, tags=tags, owner=owner, text=text)
+    said = (Restriction(**whose),)
+    wanted = Filter(states=states or STORED, task=task, data=data, tags=tags, text=text, restrictions=said)
     if limit is None and not as_json:
         limit = SHOWN
     with opened(zoo) as coordinator:
@@ -94,10 +97,13 @@ def models(
 def show(model: str, graph: bool, zoo: str | None, as_json: bool) -> None:
     """Show all that the zoo knows of one model.
 
-    ID is an id, the beginning of one (four letters at least), or a name: then the newest of that name.
+    ID is an id, the beginning of one (four letters at least), or a name: then the newest of that name. With
+    its owner or project it is theirs (ada/resnet20); without, it is yours, else one of your projects', else
+    another's, and it is said which.
 
     \b
       modelkeeper show resnet20
+      modelkeeper show ada/resnet20
       modelkeeper show 3fa9 --graph > resnet20.json
     """
     import msgspec
@@ -312,7 +318,9 @@ def _say(what: str, records: "list[Record]", as_json: bool) -> None:
         echo_json([record.to_dict() for record in records])
     else:
         for record in records:
-            say(f"{what} {record.name} ({record.id})")
+            say(f"{what} {record.full_name} ({record.id})")
+            for note in record.notes:
+                say(f"Note: {note}.", err=True)
 
 
 COMMANDS = (models, show, check, tree, remove, pin, unpin, gc, stats, log)

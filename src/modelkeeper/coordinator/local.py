@@ -33,13 +33,12 @@ from modelkeeper.errors import (
 )
 from modelkeeper.graph import Graph
 from modelkeeper.patience import OutOfPatience, waiting
-from modelkeeper.settings import Settings
+from modelkeeper.settings import Settings, login
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer, Parent
 from modelkeeper.zoo.gc import Swept, sweep
 from modelkeeper.zoo.records import (
     ACTIVE,
-    LENT,
     STORED,
     Event,
     Filter,
@@ -48,6 +47,7 @@ from modelkeeper.zoo.records import (
     Viewer,
     is_id,
 )
+from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
@@ -65,10 +65,11 @@ ATTEMPTS = 8  # parents to try if one turns out to be damaged
 class LocalCoordinator(LocalClaims, LocalTrust):
     """One zoo in this process and all that can be asked of it: a `ServedCoordinator`."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Open a zoo; a new home is made."""
+    def __init__(self, settings: Settings, user: str = "") -> None:
+        """Open a zoo; a new home is made. `user` is whose models a bare name means first."""
         self.settings = settings
         self.zoo = Zoo(settings)
+        self._me = Viewer("", name=user or login(), all=True)
         self._upstreams = self._read_upstreams() if settings.upstreams else None
 
     def _read_upstreams(self) -> "Upstreams":
@@ -109,10 +110,9 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         from modelkeeper.matching import prepare
         from modelkeeper.policy.selection import Choice
 
-        clock = Clock(seconds)
-        prepared = prepare(graph)
+        clock, prepared = Clock(seconds), prepare(graph)
         clock("prepare")
-        request = Request(graph, prepared, query, viewer, runners_up, dry_run)
+        request = Request(graph, prepared, query, viewer, runners_up, dry_run, asker=viewer or self._me)
         search = Search(self.zoo, self.settings, request, clock)
         warnings: list[str] = []
         upstreams = self._upstreams_for(viewer, via)
@@ -149,14 +149,6 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         upstreams = None if viewer is not None and viewer.partner else self._upstreams
         return upstreams if upstreams is not None and upstreams.may_ask(via) else None
 
-    def _damaged_records(self) -> list[str]:
-        """What to say of models whose records cannot be trusted, and which lend nothing for that."""
-        damaged = self.zoo.catalog.damaged
-        if not damaged:
-            return []
-        names = enumeration(sorted(damaged)[:3])
-        return [f"{len(damaged)} records of the catalog are damaged ({names}): run `modelkeeper verify`"]
-
     def lend(
         self,
         graph: Graph,
@@ -173,10 +165,13 @@ class LocalCoordinator(LocalClaims, LocalTrust):
 
         Raises:
             TooLongToPlan: That was not enough.
-            UnknownModel: One of them is not there, or not any more.
+            UnknownModel: One of them is not there, or not any more, or may not lend.
             CorruptWeights: The file of one is damaged.
         """
-        records = [self.show(parent, viewer) for parent in parents]
+        records = [self.zoo.catalog.get(parent, viewer) for parent in parents]
+        allowed = Restriction.of(self.settings)
+        if allowed and (barred := set(parents) - self.zoo.catalog.names.passing(parents, allowed)):
+            raise UnknownModel(sorted(barred)[0])
         for record in records:
             if record.state != ACTIVE:
                 raise UnknownModel(record.id)
@@ -211,14 +206,6 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         answer = Answer(parent=records[0].id, parents=parents)
         return LocalLoan(answer, plan, [self.zoo.weights(record) for record in records])
 
-    def _lent(self, answer: Answer, viewer: Viewer | None) -> None:
-        """Count for each parent that it lent its weights, and write it into the log."""
-        now, user = time.time(), viewer.name if viewer else ""
-        for parent in answer.parents:
-            detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
-            event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
-            self.zoo.lent(parent.id, event)
-
     # -- register and the rest ------------------------------------------------------------------
 
     def register(
@@ -239,7 +226,9 @@ class LocalCoordinator(LocalClaims, LocalTrust):
 
         Raises:
             UnknownModel: No model is called as one of its parents is said to be.
+            InvalidMeta: It is named as if it were somebody else's.
         """
+        self.zoo.catalog.names.expect_own(registration.name, owner, registration.project)
         if not all(map(is_id, registration.parents)):
             named = (name if is_id(name) else self.show(name).id for name in registration.parents)
             first, *more = dict.fromkeys(named)
@@ -266,15 +255,18 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         offset: int = 0,
     ) -> list[Record]:
         """Records, the newest first unless another order is asked for."""
-        return self.zoo.catalog.find(wanted or Filter(), order=order, limit=limit, offset=offset)
+        wanted, catalog = wanted or Filter(), self.zoo.catalog
+        records = catalog.find(wanted, order=order, limit=limit, offset=offset)
+        return catalog.names.noted(records, wanted.viewer)
 
     def count(self, wanted: Filter | None = None) -> int:
         """How many records there are."""
         return self.zoo.catalog.count(wanted or Filter())
 
     def show(self, name: str, viewer: Viewer | None = None) -> Record:
-        """The model with this id, the only one whose id begins so, or the newest of this name."""
-        return self.zoo.catalog.get(name, viewer)
+        """The model with this id, the newest of this name, or the only one whose id begins so."""
+        record = self.zoo.catalog.get(name, viewer or self._me)
+        return self.zoo.catalog.names.noted([record], viewer)[0]
 
     def graph(self, record: Record) -> Graph:
         """The graph of a model."""
@@ -354,7 +346,7 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         """Who may use a service of this zoo, and for what."""
         from modelkeeper.zoo.accounts import Accounts
 
-        return Accounts(self.zoo.catalog)
+        return Accounts(self.zoo.catalog, by=self._me.name)
 
     def ready(self) -> None:
         """Return if the catalog answers.

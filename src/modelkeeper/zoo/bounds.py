@@ -59,7 +59,7 @@ def check(registration: Registration, owner: str = "", framework: str = "") -> N
         checked_name("tags", tag, empty=False)
     if len(said.tags) > MAX_TAGS:
         raise InvalidMeta("tags", f"{len(said.tags)} names", f"at most {MAX_TAGS}")
-    if said.visibility not in VISIBILITIES:
+    if said.visibility and said.visibility not in VISIBILITIES:
         raise InvalidMeta(
             "visibility", repr(said.visibility)[:80], f"choose one of {', '.join(VISIBILITIES)}"
         )

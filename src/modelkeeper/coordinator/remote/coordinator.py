@@ -49,13 +49,14 @@ from modelkeeper.errors import (
     UnknownModel,
 )
 from modelkeeper.graph import Graph, from_json, to_json
-from modelkeeper.meta import Query
+from modelkeeper.meta import Query, narrowed
 from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.weights import Array, open_file
 from modelkeeper.zoo.audit import Audited
 from modelkeeper.zoo.gc import Swept
-from modelkeeper.zoo.records import Event, Filter, Record, Registration
+from modelkeeper.zoo.records import Event, Filter, Record, Registration, is_id
+from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.signatures import Sign
 from modelkeeper.zoo.trust import TrustedKey
 from modelkeeper.zoo.zoo import Registered
@@ -78,11 +79,14 @@ class RemoteCoordinator:
         timeout: float = 10.0,
         spool: str | Path | None = None,
         deadline: float = 300.0,
+        allowed: Restriction | None = None,
     ) -> None:
         """`url` as `address` gives it; `spool` is where models wait that could not be sent.
 
         A step may take `timeout`, and all steps of a query or a registration `deadline`: see `allowance`.
+        Only models that are `allowed` may lend, whatever a query asks for.
         """
+        self._allowed = allowed or Restriction()
         self.url = url
         self.spool = Spool.of(spool)
         self._calls, self._token, self._deadline = Calls(url, token, timeout), token, deadline
@@ -97,10 +101,13 @@ class RemoteCoordinator:
         self, graph: Graph, query: Query, *, dry_run: bool = False, runners_up: bool = False
     ) -> RemoteLoan:
         """Find a parent for a model, and plan what it lends."""
+        query = narrowed(query, self._allowed)
         raw = msgspec.Raw(to_json(graph))
         request = QueryRequest(graph=raw, query=query, dry_run=dry_run, runners_up=runners_up)
         allowance, body = Allowance(self._deadline), msgspec.json.encode(request)
         answer = self._calls.ask("POST", "/query", Answer, body=body, allowance=allowance)
+        if not (answer.cold or answer.restricted) and Restriction.of(query):
+            self._calls.refuse("a parent without a word of who may lend: it may be too old to restrict that")
         return RemoteLoan(answer, self._calls, graph, query, allowance)
 
     # -- register -------------------------------------------------------------------------------
@@ -125,6 +132,10 @@ class RemoteCoordinator:
             InvalidSignature: It was signed, but not as what it is.
             CoordinatorUnreachable, ZooUnusable, NotAllowed, QuotaExceeded: It waits in the spool.
         """
+        if not all(map(is_id, registration.parents)):
+            named = (name if is_id(name) else self.show(name).id for name in registration.parents)
+            first, *more = dict.fromkeys(named)
+            registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
         entry = self.spool.keep(
             self.url,
             graph,
@@ -267,7 +278,7 @@ class RemoteCoordinator:
         return f"{self.url}{PREFIX}/models/{record.id}"
 
     def show(self, name: str) -> Record:
-        """The model with this id, the only one whose id begins so, or the newest of this name."""
+        """The model with this id, the newest of this name, or the only one whose id begins so."""
         return self._calls.ask("GET", "/find", Record, params={"name": name})
 
     def graph(self, record: Record) -> Graph:
@@ -299,12 +310,15 @@ class RemoteCoordinator:
 
     def remove(self, name: str, *, user: str = "") -> Record:
         """Take a model out of the zoo. Its record stays, for those who descend from it."""
-        return self._calls.ask("DELETE", f"/models/{self.show(name).id}", Record)
+        meant = self.show(name)
+        gone = self._calls.ask("DELETE", f"/models/{meant.id}", Record)
+        return msgspec.structs.replace(gone, notes=meant.notes)
 
     def pin(self, name: str, pinned: bool = True, *, user: str = "") -> Record:
         """Keep a model whatever it is worth, or no longer."""
-        path = f"/models/{self.show(name).id}/pin"
-        return self._calls.ask("PUT" if pinned else "DELETE", path, Record)
+        meant = self.show(name)
+        record = self._calls.ask("PUT" if pinned else "DELETE", f"/models/{meant.id}/pin", Record)
+        return msgspec.structs.replace(record, notes=meant.notes)
 
     def tell(self, name: str, kind: str, gain: float, *, user: str = "") -> Credit:
         """Say what came of a model."""
@@ -382,8 +396,11 @@ class RemoteCoordinator:
 
 
 def _filters(wanted: Filter) -> dict[str, Any]:
-    given = {"task": wanted.task, "data": wanted.data, "owner": wanted.owner, "text": wanted.text}
+    given = {"task": wanted.task, "data": wanted.data, "text": wanted.text}
     params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    for each in wanted.restrictions:
+        params |= {"owner": list(each.owners), "project": list(each.projects), "licence": list(each.licences)}
+        params |= {"signed": True} if each.signed else {}
     return params | {"tag": list(wanted.tags), "state": list(wanted.states)}
 
 
