@@ -70,12 +70,11 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         self.settings = settings
         self.zoo = Zoo(settings)
         self._me = Viewer("", name=user or login(), all=True)
-        self._upstreams = self._read_upstreams() if settings.upstreams else None
+        self._upstreams: Upstreams | None = None
+        if settings.upstreams:
+            from modelkeeper.coordinator.upstream import upstreams
 
-    def _read_upstreams(self) -> "Upstreams":
-        from modelkeeper.coordinator.upstream.upstreams import Upstreams
-
-        return Upstreams(self.zoo, self.settings, self.upload_folder)
+            self._upstreams = upstreams.Upstreams(self.zoo, settings, self.upload_folder)
 
     def close(self) -> None:
         """Let go of the zoo."""
@@ -115,14 +114,13 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         request = Request(graph, prepared, query, viewer, runners_up, dry_run, asker=viewer or self._me)
         search = Search(self.zoo, self.settings, request, clock)
         warnings: list[str] = []
-        upstreams = self._upstreams_for(viewer, via)
+        upstreams = self._upstreams
         for _ in range(ATTEMPTS):
             pool = search.find()
             choice = search.choose(pool)
             if upstreams is not None and search.expects(choice) <= self.settings.upstream_below:
-                more = upstreams.bring(request, search.least(choice), clock, warnings, via)
-                upstreams = None
-                if more:
+                ask, upstreams = upstreams.bring, None
+                if ask(request, search.least(choice), clock, warnings, via):
                     continue  # with one more to choose from
             choice, lenders = search.settle(pool, choice)
             if lenders is None:
@@ -143,11 +141,6 @@ class LocalCoordinator(LocalClaims, LocalTrust):
                 self._lent(answer, viewer)
             return LocalLoan(answer, lenders.plan, sources, partial(self.zoo.program, parents[0]))
         return LocalLoan(search.answer(pool, choice, warnings=[*warnings, *self._damaged_records()]))
-
-    def _upstreams_for(self, viewer: Viewer | None, via: Sequence[str]) -> "Upstreams | None":
-        """Whom to ask besides, for a query that came this way."""
-        upstreams = None if viewer is not None and viewer.partner else self._upstreams
-        return upstreams if upstreams is not None and upstreams.may_ask(via) else None
 
     def lend(
         self,

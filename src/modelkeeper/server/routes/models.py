@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from modelkeeper.coordinator.wire import MAX_LISTED, Told
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.server.bodies import STREAMED, read_json, reply, stream_reply, takes, wanted_range
-from modelkeeper.server.dependencies import Id, Reader, TheService, Writer
+from modelkeeper.server.dependencies import Colleague, Id, Reader, TheService, Writer
 from modelkeeper.zoo.blobs import WEIGHTS
 from modelkeeper.zoo.records import SORTABLE, STORED, Filter, Record, checked_name
 from modelkeeper.zoo.restriction import Restriction
@@ -157,14 +157,14 @@ async def remove(model: Id, service: TheService, who: Writer) -> Response:
 
 
 @router.get("/models/{model}/credit")
-async def credit(model: Id, service: TheService, who: Reader) -> Response:
+async def credit(model: Id, service: TheService, who: Colleague) -> Response:
     """How far what is claimed of a model is believed: how many checked it, or started from it."""
     coordinator = service.coordinator
     return reply(await service.read(who, lambda: coordinator.credit(coordinator.show(model, who.viewer))))
 
 
 @router.post("/models/{model}/outcomes", openapi_extra=takes(Told))
-async def tell(model: Id, request: Request, service: TheService, who: Reader) -> Response:
+async def tell(model: Id, request: Request, service: TheService, who: Colleague) -> Response:
     """Say what came of a start from a model, or of checking it."""
     told = await read_json(request, Told)
     return reply(await service.read(who, lambda: service.tell(model, told, who)))
