@@ -29,11 +29,7 @@ FIRST_USER = "admin"
 
 def first_token(coordinator: ServedCoordinator) -> str | None:
     """The token of a first administrator, if nobody has one yet. It is shown once, and nowhere kept."""
-    accounts = coordinator.accounts
-    if accounts.tokens():
-        return None
-    accounts.add_user(FIRST_USER)
-    return accounts.add_token(FIRST_USER, ADMIN, note="made at the first start")
+    return coordinator.accounts.add_first(FIRST_USER, ADMIN, note="made at the first start")
 
 
 def listen(settings: ServiceSettings) -> socket.socket:

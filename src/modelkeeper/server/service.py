@@ -31,7 +31,7 @@ from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import ADMIN, Holder
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import PROJECT, Record, Registration, is_id
-from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors
+from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors, taken
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class Service:
         owner = holder.user.id if self.settings.auth else request.owner[:200]
         if not is_id(request.id):
             raise InvalidMeta("id", repr(request.id[:80]), "give 16 hexadecimal digits")
-        done = self._registered(request.id, owner, holder)
+        done = self._registered(request.id, owner, holder, request.checksum)
         if done is not None:
             return UploadState(id=request.id, offset=request.size, size=request.size, registered=done)
         if re.fullmatch(r"[0-9a-f]{64}", request.checksum) is None:
@@ -86,7 +86,7 @@ class Service:
     def complete(self, identity: str, holder: Holder) -> UploadState:
         """Take a model that was sent into the zoo. Asking again gives the same reply."""
         owner = self.named(holder)
-        done = self._registered(identity, owner, holder)
+        done = self._registered(identity, owner, holder, self.uploads.announced_checksum(identity))
         if done is not None:
             self.uploads.forget(identity)
             return UploadState(id=identity, offset=done.record.bytes, size=done.record.bytes, registered=done)
@@ -146,13 +146,24 @@ class Service:
         """Whose uploads the holder may see; None: where there are no users, everyone's."""
         return holder.user.id if self.settings.auth else None
 
-    def _registered(self, identity: str, owner: str | None, holder: Holder) -> Registered | None:
+    def _registered(
+        self, identity: str, owner: str | None, holder: Holder, checksum: str
+    ) -> Registered | None:
+        """What became of a model that was sent before; `checksum`: of its weights, "": nobody knows any more.
+
+        Raises:
+            NotAllowed: Another user has a model with this id.
+            ModelRefused: The model with this id has other weights.
+        """
         record = self.coordinator.known([identity]).get(identity)
         if record is None:
             return None
         if self.settings.auth and owner != record.owner_id:
             raise NotAllowed(f"the id {identity} is taken", "Choose another.")
         record = self.coordinator.show(identity, holder.viewer)
+        if checksum not in ("", record.checksum):
+            self.uploads.forget(identity)
+            raise taken(record)
         return Registered(record, Admission("admitted", "it is registered already"))
 
     def gc(self, grace: float | None, verify: bool) -> Swept:

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from modelkeeper.errors import InvalidMeta, InvalidSetting
 from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.database import one_at_a_time
 from modelkeeper.zoo.records import Viewer, checked_name, new_id
 from modelkeeper.zoo.schema import members, projects, tokens, users
 
@@ -82,6 +83,20 @@ class Accounts:
         self._database = catalog.database
 
     # -- users and projects ---------------------------------------------------------------------
+
+    def add_first(self, name: str, scope: str, *, note: str = "") -> str | None:
+        """Add a user with a token, unless there is a token already. Of all who try at once, one does."""
+        with self._database.writing() as connection:
+            one_at_a_time(connection)
+            if connection.scalar(sa.select(tokens.c.id).limit(1)) is not None:
+                return None
+            known = connection.scalar(sa.select(users.c.id).where(users.c.name == name))
+            if known is None:
+                known = new_id()
+                connection.execute(users.insert(), {"id": known, "name": name, "created": time.time()})
+            token, row = _new_token(str(known), scope, note)
+            connection.execute(tokens.insert(), row)
+        return token
 
     def add_user(self, name: str, **quotas: float | None) -> User:
         """Add a user, or change the quotas of one who is there: bytes, models, rate, pins."""
@@ -159,20 +174,10 @@ class Accounts:
             raise InvalidSetting("scope", repr(scope), f"choose one of {', '.join(SCOPES)}")
         if days is not None and not 0 < days < 100_000:
             raise InvalidSetting("days", str(days), "give a number above 0")
-        holder = self._id(users, "user", user)
-        identity, secret, now = secrets.token_hex(8), secrets.token_urlsafe(32), time.time()
-        row = {
-            "id": identity,
-            "user": holder,
-            "digest": _digest(secret),
-            "scope": scope,
-            "note": checked_name("note", note),
-            "created": now,
-            "expires": None if days is None else now + days * _SECONDS,
-        }
+        token, row = _new_token(self._id(users, "user", user), scope, checked_name("note", note), days)
         with self._database.writing() as connection:
             connection.execute(tokens.insert(), row)
-        return f"mk_{identity}_{secret}"
+        return token
 
     def tokens(self) -> list[Token]:
         """What is known of all tokens, the oldest first."""
@@ -212,6 +217,14 @@ class Accounts:
         if identity is None:
             raise InvalidMeta(what, repr(name), f"add it first: modelkeeper {what} add {name}")
         return str(identity)
+
+
+def _new_token(user: str, scope: str, note: str, days: float | None = None) -> tuple[str, dict[str, Any]]:
+    """A token, and the row that knows it by its digest."""
+    identity, secret, now = secrets.token_hex(8), secrets.token_urlsafe(32), time.time()
+    expires = None if days is None else now + days * _SECONDS
+    row = {"id": identity, "user": user, "digest": _digest(secret), "scope": scope, "note": note}
+    return f"mk_{identity}_{secret}", row | {"created": now, "expires": expires}
 
 
 def _digest(secret: str) -> str:

@@ -12,14 +12,15 @@ whoever adds or retires models does so by the row that counts changes.
 import contextlib
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, overload
 
 import msgspec
 import sqlalchemy as sa
 
 from modelkeeper.zoo.catalog_reader import CatalogReader, changes_counted
-from modelkeeper.zoo.records import DAMAGED, KEPT, REPLACED, Event, Record
+from modelkeeper.zoo.leases import confirm, end_if_over
+from modelkeeper.zoo.records import DAMAGED, KEPT, REPLACED, Event, Record, model_of
 from modelkeeper.zoo.rows import FIELDS, batches, event_row, record_of, record_row, records_of, reseal
 from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
 from modelkeeper.zoo.seals import holds, seal_of_bytes
@@ -34,16 +35,22 @@ class Catalog(CatalogReader):
         graph: bytes,
         prepared: bytes,
         event: Event | None = None,
-        publish: Callable[[], None] = lambda: None,
+        *,
+        leased: bool = False,
     ) -> Record:
         """Add a record with its graph (JSON) and what the matcher made of it. Gives it its key.
 
-        `publish` puts its files in place; no model comes or goes meanwhile, nor is swept. If a record has
-        this id already, that one is returned, and nothing happens. Versions of the same run that are there
-        are replaced; whoever calls deletes their files: see `replaced_by`. A version that is not the last
-        one never replaces the last one: that is then returned.
+        Its files are there by now; with `leased`, a lease on their folder ends here (see `leases`). If a
+        record has this id already, that one is returned, and nothing happens: the first one wins. Versions
+        of the same run that are there are replaced; whoever calls deletes their files: see `replaced_by`. A
+        version that is not the last one never replaces the last one: that is then returned.
+
+        Raises:
+            ZooUnusable: The lease had run out, and somebody has swept the files.
         """
-        with self._taking_turns() as connection:
+        with self.taking_turns() as connection:
+            if leased:
+                confirm(connection, record.folder, self.database.where)
             present = self._records(connection.execute(sa.select(*FIELDS).where(models.c.id == record.id)))
             if present:
                 return present[0]
@@ -53,7 +60,6 @@ class Catalog(CatalogReader):
             if versions:
                 record = _instead_of(connection, versions, record)
             values = record_row(record)
-            publish()
             stored = connection.scalar(sa.select(graphs.c.digest).where(graphs.c.digest == record.graph))
             if stored is None:
                 row = {"digest": record.graph, "graph": zlib.compress(graph), "prepared": prepared}
@@ -93,7 +99,7 @@ class Catalog(CatalogReader):
         were pinned since stay.
         """
         gone: list[Record] = []
-        with self._taking_turns() as connection:
+        with self.taking_turns() as connection:
             if clock is not None and changes_counted(connection) != clock:
                 return None
             for batch in batches(list(reasons)):
@@ -121,7 +127,7 @@ class Catalog(CatalogReader):
     def restore(self, model: str, state: str, reason: str, event: Event) -> bool:
         """Take a damaged model back into what can be searched. Was it damaged, and is its graph there?"""
         has_graph = models.c.graph.in_(sa.select(graphs.c.digest))
-        with self._taking_turns() as connection:
+        with self.taking_turns() as connection:
             change = models.update().where(models.c.id == model, models.c.state == DAMAGED, has_graph)
             values = {"state": state, "reason": reason, "changed": _tick(connection)}
             back = connection.execute(change.values(**values)).rowcount > 0
@@ -155,7 +161,7 @@ class Catalog(CatalogReader):
                 .where(models.c.id == sa.bindparam("of"))
                 .values(twin=sa.bindparam("by"), twin_similarity=sa.bindparam("much"))
             )
-            with self._taking_turns() as connection:
+            with self.taking_turns() as connection:
                 rows = [{"of": of, "by": by, "much": much} for of, (by, much) in twins.items()]
                 connection.execute(change, rows)
                 for batch in batches(list(twins)):
@@ -170,21 +176,24 @@ class Catalog(CatalogReader):
     def sweep_graphs(self) -> int:
         """Delete graphs that no model with files has. How many were there?"""
         used = sa.select(models.c.graph).where(models.c.state.in_(KEPT))
-        with self._taking_turns() as connection:
+        with self.taking_turns() as connection:
             return connection.execute(graphs.delete().where(graphs.c.digest.not_in(used))).rowcount
 
-    @contextlib.contextmanager
-    def holding(self, model: str) -> Iterator[bool]:
-        """Are files of a model kept under this id? While the block runs, that stays so.
+    def abandoned(self, folder: str) -> bool:
+        """Does no record name the folder of a model, and is nobody writing it? Then nobody ever will.
 
-        A record that is damaged may say anything of its state: then they are.
+        A record that is damaged may have named it: then it is not abandoned.
         """
-        with self._taking_turns() as connection:
-            row = connection.execute(sa.select(*FIELDS).where(models.c.id == model)).first()
-            yield row is not None and (row.state in KEPT or not holds(record_of(row), row.seal))
+        with self.taking_turns() as connection:
+            row = connection.execute(sa.select(*FIELDS).where(models.c.id == model_of(folder))).first()
+            if row is not None:
+                record = record_of(row)
+                if not holds(record, row.seal) or (record.state in KEPT and record.folder == folder):
+                    return False
+            return end_if_over(connection, folder)
 
     @contextlib.contextmanager
-    def _taking_turns(self) -> Iterator[sa.Connection]:
+    def taking_turns(self) -> Iterator[sa.Connection]:
         """Write while nobody else adds or retires models."""
         with self.database.writing() as connection:
             connection.execute(sa.select(clock.c.value).with_for_update())  # SQLite's writers do so anyway

@@ -8,6 +8,7 @@ Nothing here decides whether it is taken in, and nobody sees it before its folde
 """
 
 import hashlib
+import secrets
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from modelkeeper.matching import Prepared
 from modelkeeper.policy.admission import Admission
 from modelkeeper.weights import Array, Header, stream, without_nan
 from modelkeeper.zoo import card
-from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, PROGRAM, WEIGHTS, Folder
+from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, PROGRAM, WEIGHTS
+from modelkeeper.zoo.folders import Folder
 from modelkeeper.zoo.records import ACTIVE, BARRED, Record, Registration, new_id
 from modelkeeper.zoo.staged import Staged
 
@@ -63,6 +65,7 @@ class Incoming:
         admitted = admission.verdict == "admitted"
         return Record(
             id=self.model_id or new_id(),
+            attempt=secrets.token_hex(8) if self.model_id else "",  # an id that others know comes again
             name=said.name,
             owner=self.owner,
             owner_id=self.owner_id,
