@@ -22,8 +22,9 @@ from modelkeeper.frontends.abilities import refuse, team_of
 from modelkeeper.lineage import Starts
 from modelkeeper.run import Described
 from modelkeeper.settings import MEMORY
+from modelkeeper.text import one_line
 from modelkeeper.tracing.describe import describe
-from modelkeeper.zoo.records import Record, Registration
+from modelkeeper.zoo.records import MAX_NAME, Record, Registration
 from modelkeeper.zoo.zoo import MAX_PROGRAM
 
 if TYPE_CHECKING:
@@ -179,6 +180,6 @@ def program_of(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
 def login() -> str:
     """Who uses this machine."""
     try:
-        return getpass.getuser()
+        return one_line(getpass.getuser())[:MAX_NAME]
     except (KeyError, OSError):  # a container without a name for its user
         return "unknown"

@@ -9,15 +9,17 @@ a worse parent.
 
 import contextlib
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidMeta, NotFinite
+from modelkeeper.faults import warn
 from modelkeeper.plugins import POLICIES
 from modelkeeper.policy.quality import number, primary
+from modelkeeper.zoo.bounds import MAX_METRICS, check, check_metric, kept
 from modelkeeper.zoo.records import (
     MAX_PARENTS,
     MAX_TAGS,
@@ -25,7 +27,6 @@ from modelkeeper.zoo.records import (
     VISIBILITIES,
     Registration,
     checked_name,
-    is_id,
 )
 
 EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
@@ -103,13 +104,16 @@ def read_training(meta: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[
     return asked, given
 
 
-def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bool = True) -> Registration:
-    """A registration from what the user wrote.
+def read_registration(
+    meta: Mapping[str, Any] | None, name: str, *, measured: bool = True, tell: Callable[[str], None] = warn
+) -> Registration:
+    """A registration from what the user wrote. Of metrics it holds as many as a record has room for.
 
     Args:
         meta: What the user wrote.
         name: What the model is called if `meta` does not say it.
         measured: Must it say how good the model is?
+        tell: Is told that some metrics are left out.
 
     Raises:
         InvalidMeta: A key is unknown, or a value cannot be so.
@@ -125,14 +129,25 @@ def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bo
             metrics[key] = given[key]
     chosen = primary(metrics) if measured or metrics else None
     numbers = _numbers(metrics)
+    if chosen:
+        check_metric(chosen.name)
+    if chosen and "metric" in metrics:
+        numbers[chosen.name] = chosen.value
+    fitting = kept(numbers, chosen.name if chosen else "")
+    if len(fitting) < len(numbers):
+        left_out = next(name for name in numbers if name not in fitting)
+        tell(
+            f"Of {len(numbers):,} metrics {len(fitting):,} are kept: a record has room for {MAX_METRICS} "
+            f"with names of one line. Left out is, among others, {left_out[:80]!r}"
+        )
     parents = _parents(given)
     visibility = given.get("visibility") or PUBLIC
     if visibility not in VISIBILITIES:
         raise InvalidMeta("visibility", repr(visibility), f"choose one of {', '.join(VISIBILITIES)}")
-    return Registration(
+    registration = Registration(
         name=checked_name("name", given.get("name") or name, empty=False),
         metric=chosen,
-        metrics=numbers | ({chosen.name: chosen.value} if chosen and "metric" in metrics else {}),
+        metrics=fitting,
         data=_text(given, "data"),
         fold=_fold(given),
         task=_text(given, "task"),
@@ -142,6 +157,8 @@ def read_registration(meta: Mapping[str, Any] | None, name: str, *, measured: bo
         parent=parents[0] if parents else "",
         more_parents=parents[1:],
     )
+    check(registration)
+    return registration
 
 
 def checked(registration: Registration) -> Registration:
@@ -159,12 +176,12 @@ def checked(registration: Registration) -> Registration:
         "visibility": registration.visibility,
         "parent": (registration.parent, *more) if more else registration.parent,
     }
-    again = read_registration(meta, registration.name, measured=False)
-    if registration.run and not is_id(registration.run):
-        raise InvalidMeta("run", repr(registration.run)[:80], "give 16 hexadecimal digits, or none")
-    return msgspec.structs.replace(
+    again = read_registration(meta, registration.name, measured=False, tell=lambda left_out: None)
+    again = msgspec.structs.replace(
         again, similarity=registration.similarity, run=registration.run, finished=registration.finished
     )
+    check(again)
+    return again
 
 
 def _known(meta: Mapping[str, Any] | None, known: tuple[str, ...]) -> Mapping[str, Any]:

@@ -19,10 +19,10 @@ What a part must be able to do, its own package says: `policy.selection.base`, `
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from modelkeeper.errors import InvalidSetting
+from modelkeeper.lasting import cached_property
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -137,6 +137,7 @@ class ServiceSettings(_Read, frozen=True, kw_only=True):
     rate: float = 100.0  # requests per second that a user may make, unless told otherwise
     quota_bytes: int | None = None  # of weights that a user may keep, unless told otherwise
     quota_models: int | None = None  # likewise
+    quota_pins: int = 10  # models that a user may pin, unless told otherwise
     query_time: float = 30.0  # seconds after which a search answers with what it has
     shutdown: float = 60.0  # seconds that requests under way get when the service is told to stop
     connections: int = 1000  # that may be open; of which one address gets a quarter, one user half
@@ -205,7 +206,9 @@ def _flag(name: str, text: str) -> bool:
 _READERS: dict[str, Callable[[str, str], Any]] = {
     "auth": _flag,
     **dict.fromkeys(("capacity", "quota_bytes", "body_memory"), parse_bytes),
-    **dict.fromkeys(("threads", "minimum_peers", "port", "quota_models", "connections"), _count),
+    **dict.fromkeys(
+        ("threads", "minimum_peers", "port", "quota_models", "quota_pins", "connections"), _count
+    ),
     **dict.fromkeys(
         (
             "minimum_similarity",

@@ -105,6 +105,9 @@ class _Entry(Struct):
         return Spec(dtype, self.shape, begin, end)
 
 
+_entries = msgspec.json.Decoder(_Entry)  # made here, where just one thread comes by
+
+
 class Header(Struct, frozen=True, dict=True):
     """Where each tensor of a file lies."""
 
@@ -163,7 +166,7 @@ class Header(Struct, frozen=True, dict=True):
             if _names(text) != len(raw):
                 raise InvalidWeights("file", "a name stands twice in its header")
             metadata = msgspec.json.decode(raw.pop(METADATA, b"{}"), type=dict[str, str])
-            entries = {name: msgspec.json.decode(entry, type=_Entry) for name, entry in raw.items()}
+            entries = {name: _entries.decode(entry) for name, entry in raw.items()}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
             raise InvalidWeights("file", f"its header is no safetensors header: {problem}") from problem
         at, specs = 0, {}

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import httpx
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from modelkeeper.cli import main
 from modelkeeper.coordinator.remote import Spool
+from modelkeeper.server.upload_store import MOST_OPEN
 from tests.helpers.service import Team, network, team, tensors, told
 
 GRAPH = network()
@@ -88,3 +91,26 @@ def test_a_token_goes_where_it_belongs(
 def test_what_is_no_address_is_said(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["sync", "--spool", str(tmp_path), "--to", "some/folder"])
     assert result.exit_code != 0
+
+
+def test_what_dead_clients_began_does_not_block_what_waits(
+    keeper: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After crashes 32 unfinished uploads of one user blocked `sync`: "32 models are being sent already"."""
+    monkeypatch.setattr("modelkeeper.server.upload_store.IDLE", 0.5)
+    spool, token = tmp_path / "waiting", keeper.token("ada")
+    monkeypatch.setenv("MODELKEEPER_SPOOL", str(spool))
+    monkeypatch.setenv("MODELKEEPER_TOKEN", token)
+    sent = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+    weights = tensors(GRAPH)
+    for number in range(MOST_OPEN):
+        entry = Spool(tmp_path / "dead").keep(
+            keeper.url, GRAPH, told(f"dead {number}"), weights.items(), "", ""
+        )
+        body = msgspec.json.encode(entry.waiting.request)
+        reply = httpx.post(f"{keeper.url}/v1/uploads", content=body, headers=sent)
+        assert reply.status_code == 200
+    Spool(spool).keep(keeper.url, GRAPH, told("mine"), weights.items(), "", "", token=token)
+    code, [row] = sync()
+    assert (code, row["result"]) == (0, "registered")
+    assert Spool(spool).entries() == []

@@ -15,6 +15,7 @@ from modelkeeper.frontends.torch import describe
 from modelkeeper.graph import Graph
 from modelkeeper.matching import align
 from modelkeeper.meta import Query
+from modelkeeper.patience import OutOfPatience
 from modelkeeper.policy.quality import Metric
 from modelkeeper.policy.selection import Candidate
 from modelkeeper.settings import Settings
@@ -163,3 +164,16 @@ def test_a_second_parent_that_cannot_be_read_is_taken_out(coordinator: LocalCoor
     alone = answer(coordinator)
     assert [parent.name for parent in alone.parents] == ["first"]
     assert any("second could not be read" in warning for warning in alone.warnings)
+
+
+def test_without_time_to_plan_for_two_one_lends(
+    coordinator: LocalCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        zoos.register(coordinator, SMALL, name, 0.9)
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        raise OutOfPatience
+
+    monkeypatch.setattr("modelkeeper.coordinator.search.side_by_side", late)
+    assert len(answer(coordinator).parents) == 1

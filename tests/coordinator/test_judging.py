@@ -1,5 +1,6 @@
 """Who gets a plan before a policy decides: the most promising, and nobody who could not win."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,3 +69,15 @@ def test_nobody_is_lost() -> None:
     pool = [candidate(f"m{number}", number / 10) for number in range(11)]
     judged = judge(pool, BENEFIT, "F", Plans(small="m1 m9", exact="m9").planner)
     assert sorted(each.id for each in judged) == sorted(each.id for each in pool)
+
+
+def test_nobody_is_planned_once_time_is_over() -> None:
+    plans = Plans(exact="m0", small="m0", few=True)
+    given = plans.planner.plan
+    late = dataclasses.replace(
+        plans.planner, plan=lambda candidate: given(candidate) if len(plans.given) < 1 else None
+    )
+    judged = judge([candidate(f"m{number}", 0.5 + number / 20) for number in range(5)], BENEFIT, "F", late)
+    assert {each.id: each.exact for each in judged} == {
+        "m0": True, "m1": None, "m2": None, "m3": None, "m4": None,
+    }  # fmt: skip

@@ -58,9 +58,9 @@ class Team:
 
 
 @contextlib.contextmanager
-def team(folder: Path, **settings: Any) -> Iterator[Team]:
+def team(folder: Path, *, capacity: int | None = None, **settings: Any) -> Iterator[Team]:
     """A service with auth in a thread."""
-    local = LocalCoordinator(Settings(home=str(folder / "zoo")))
+    local = LocalCoordinator(Settings(home=str(folder / "zoo"), capacity=capacity))
     with serving(local, ServiceSettings(port=0, **settings)) as url:
         found = Team(local, url, folder / "spool")
         yield found

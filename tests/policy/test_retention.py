@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkeeper.errors import InvalidSetting
-from modelkeeper.policy.retention import DAY, HALF_LIFE, Item, Retention, retain, worth
+from modelkeeper.policy.retention import DAY, HALF_LIFE, Item, Retention, fair_shares, retain, worth
 
 ages = st.floats(0, 1e12)
 unit = st.floats(0, 1)
@@ -114,6 +114,71 @@ def test_of_twins_the_better_one_stays() -> None:
         Item(id="alone", bytes=100, standing=0.2),
     ]
     assert retain(twins, 200).kept == {"better", "alone"}
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 10**12)), st.integers(0, 10**12))
+def test_shares_are_max_min_fair(demands: dict[str, int], capacity: int) -> None:
+    """All that is asked for or there is given; who gets less than asked gets as much as anyone."""
+    shares = fair_shares(demands, capacity)
+    assert sum(shares.values()) == min(capacity, sum(demands.values()))
+    assert all(0 <= shares[owner] <= demands[owner] for owner in demands)
+    short = [shares[owner] for owner in demands if shares[owner] < demands[owner]]
+    if short:
+        assert max(shares.values()) - min(short) <= 1
+
+
+@st.composite
+def shared_zoos(draw: st.DrawFn) -> list[Item]:
+    owners = st.sampled_from(["ann", "bob", "eve"])
+    return [msgspec.structs.replace(item, owner=draw(owners)) for item in draw(zoos())]
+
+
+@given(shared_zoos(), st.floats(0, 1.2))
+def test_nobody_within_a_fair_share_gives_way(zoo: list[Item], part: float) -> None:
+    capacity = int(sum(item.bytes for item in zoo) * part)
+    asked = dict.fromkeys({item.owner for item in zoo}, 0)
+    for item in zoo:
+        asked[item.owner] += item.bytes
+    shares, result = fair_shares(asked, capacity), retain(zoo, capacity)
+    if len(asked) > 1:
+        assert result.bytes_kept <= capacity
+        for item in zoo:
+            if asked[item.owner] <= shares[item.owner]:
+                assert item.id in result.kept
+    if len(asked) == 1:
+        assert result == retain([msgspec.structs.replace(item, owner="") for item in zoo], capacity)
+    gone = {each.id for each in result.evicted}
+    assert gone == {item.id for item in zoo} - result.kept
+    room = capacity - result.bytes_kept
+    if not any(item.pinned for item in zoo):
+        assert all(item.bytes > room for item in zoo if item.id in gone)  # no room is left unused
+
+
+@given(shared_zoos(), st.floats(0, 1), st.integers(1, 20), st.integers(1, 10**11))
+def test_pins_of_one_take_nothing_from_the_fair_share_of_another(
+    zoo: list[Item], part: float, number: int, size: int
+) -> None:
+    """However much somebody pins, others keep at least what one more owner's fair share leaves them."""
+    capacity = int(sum(item.bytes for item in zoo) * part)
+    flood = [Item(id=f"x{at}", bytes=size, pinned=True, owner="mallory", hits=99) for at in range(number)]
+    kept = retain([*zoo, *flood], capacity).kept
+    asked = {owner: sum(item.bytes for item in zoo if item.owner == owner) for owner in ("ann", "bob", "eve")}
+    fair = capacity // 4
+    for owner, demand in asked.items():
+        if 0 < demand <= fair:
+            assert {item.id for item in zoo if item.owner == owner} <= kept
+
+
+def test_the_attack_pins_of_one_do_not_push_out_another() -> None:
+    ann = [Item(id=f"a{number}", bytes=10, owner="ann", age=9 * DAY) for number in range(6)]
+    eve = [Item(id=f"e{number}", bytes=10, owner="eve", pinned=True, standing=1.0) for number in range(9)]
+    result = retain([*ann, *eve], 100)
+    assert {item.id for item in ann} >= result.kept - {item.id for item in eve}
+    assert len(result.kept & {item.id for item in ann}) == 5
+    assert len(result.kept & {item.id for item in eve}) == 5
+    assert {each.reason for each in result.evicted if each.id.startswith("e")} == {
+        "its owner keeps more than a fair share of the room (50 B): pinned, and beyond the share"
+    }
 
 
 def test_reasons_in_words() -> None:

@@ -49,7 +49,8 @@ def test_the_numbers_tell_what_happened(keeper: Team) -> None:
     ada.query(GRAPH, asked)
     record = ada.register(GRAPH, told(), tensors(GRAPH).items()).record
     dict(ada.query(GRAPH, asked).weights())
-    text = httpx.get(f"{keeper.url}/metrics", headers=ada._calls._headers).text
+    scraper = {"authorization": f"Bearer {keeper.token('prometheus', 'metrics')}"}
+    text = httpx.get(f"{keeper.url}/metrics", headers=scraper).text
     numbers = {
         line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
         for line in text.splitlines()

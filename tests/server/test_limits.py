@@ -4,15 +4,21 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from starlette.requests import ClientDisconnect
 
+from modelkeeper.coordinator.local import LocalCoordinator
+from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.errors import TooManyRequests
+from modelkeeper.graph import Graph
+from modelkeeper.meta import Query
 from modelkeeper.server.limits import BodyRoom, FairThreads
-from tests.helpers.service import Team, team
+from tests.helpers.service import Team, network, team, tensors, told
 from tests.server.test_connections import HEAD, opened, turned_away
 
 
@@ -121,3 +127,30 @@ def test_memory_is_given_back(tmp_path: Path) -> None:
         for _ in range(5):
             reply = httpx.post(f"{keeper.url}/v1/query", content=b"{" * 10**6, headers=sent, timeout=30)
             assert reply.status_code in (422, 429)
+
+
+def test_heavy_queries_of_one_user_keep_nobody_else_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """290 queries that took 3 s each: others were told that there are too many."""
+    release, heavy, answered = threading.Event(), threading.Semaphore(0), LocalCoordinator.query
+
+    def query(self: LocalCoordinator, graph: Graph, asked: Query, **more: Any) -> LocalLoan:
+        if asked.data == "heavy":
+            heavy.release()
+            release.wait(60)
+        return answered(self, graph, asked, **more)
+
+    monkeypatch.setattr(LocalCoordinator, "query", query)
+    with team(tmp_path, rate=10_000.0) as keeper:
+        ada, mallory = keeper.join("ada"), keeper.join("mallory", "read")
+        with ThreadPoolExecutor(40) as pool:
+            waiting = [pool.submit(mallory.query, network(), Query(data="heavy")) for _ in range(40)]
+            try:
+                assert heavy.acquire(timeout=30), "one of them is being answered, and the others wait"
+                for _ in range(5):
+                    assert ada.query(network(), Query()).answer.cold
+                ada.register(network(), told(), tensors(network()).items())
+            finally:
+                release.set()
+            assert all(each.result().answer.cold in (True, False) for each in waiting)

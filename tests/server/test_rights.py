@@ -17,7 +17,7 @@ from modelkeeper.server.guard import OPEN
 from modelkeeper.server.serve import first_token
 from modelkeeper.settings import ServiceSettings
 from modelkeeper.weights import Array
-from modelkeeper.zoo.accounts import Accounts
+from modelkeeper.zoo.accounts import SCOPES, Accounts
 from tests.helpers.service import Team, network, team, tensors, told
 
 GRAPH = network()
@@ -92,6 +92,47 @@ def test_scopes_include_those_before_them(keeper: Team) -> None:
         with pytest.raises(NotAllowed, match="needs the scope admin"):
             weak.gc()
     admin.gc()
+
+
+def test_metrics_need_a_right_of_their_own(keeper: Team) -> None:
+    """With a token of scope read they told that private models exist."""
+    ada = keeper.join("ada")
+    ada.register(GRAPH, told("hidden", visibility="private"), tensors(GRAPH).items())
+    tokens = {scope: keeper.token("bob", scope) for scope in SCOPES}
+    assert tokens.keys() == {"read", "write", "admin", "metrics"}
+    for scope, token in tokens.items():
+        reply = httpx.get(f"{keeper.url}/metrics", headers={"authorization": f"Bearer {token}"})
+        assert reply.status_code == (200 if scope in ("metrics", "admin") else 403), scope
+        assert ("modelkeeper_models 1.0" in reply.text) is (scope in ("metrics", "admin"))
+
+
+def test_a_token_for_metrics_may_do_nothing_else(keeper: Team) -> None:
+    sent = {"authorization": f"Bearer {keeper.token('prometheus', 'metrics')}"}
+    with httpx.Client(base_url=keeper.url, headers=sent) as client:
+        for method, path in every_route(keeper):
+            if path not in (*OPEN, "/metrics", "/openapi.json"):
+                status = client.request(method, path, params={"name": "x"}).status_code
+                assert status == 403, f"{method} {path} -> {status}"
+
+
+def test_counts_are_of_what_may_be_seen(keeper: Team) -> None:
+    ada, bob = keeper.join("ada"), keeper.join("bob", "read")
+    ada.register(GRAPH, told("open"), tensors(GRAPH).items())
+    ada.register(GRAPH, told("hidden", visibility="private", data="secret"), tensors(GRAPH, 1).items())
+    mine, others = ada.stats(), bob.stats()
+    assert (mine["models"], others["models"]) == (2, 1)
+    assert others["bytes"] * 2 == mine["bytes"]
+    assert others["states"] == {"active": 1}
+    assert "secret" not in str(others)
+    assert (ada.count(), bob.count()) == (2, 1)
+
+
+def test_groups_that_are_counted_one_by_one_are_few(keeper: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modelkeeper.zoo.catalog_reader.MOST_GROUPS", 2)
+    ada = keeper.join("ada")
+    for number in range(3):
+        ada.register(GRAPH, told(data=f"data {number}"), tensors(GRAPH).items())
+    assert (ada.stats()["models"], len(ada.stats()["groups"])) == (3, 2)
 
 
 def test_the_owner_is_who_the_token_says(keeper: Team) -> None:

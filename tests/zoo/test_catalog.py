@@ -221,9 +221,9 @@ def test_peers_are_of_the_same_task_data_and_metric(catalog: Catalog) -> None:
     assert (
         sorted(catalog.peers(*which))
         == sorted(catalog.peers(*which, Viewer(hidden.owner)))
-        == [0.5, 0.7, 0.9]
+        == [(hidden.voice, 0.5), (hidden.voice, 0.7), (hidden.voice, 0.9)]
     )
-    assert sorted(catalog.peers(*which, Viewer("nobody"))) == [0.5, 0.7]
+    assert sorted(value for _, value in catalog.peers(*which, Viewer("nobody"))) == [0.5, 0.7]
 
 
 def test_graphs_are_shared_and_swept(catalog: Catalog) -> None:

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 import torch
@@ -28,6 +29,7 @@ from modelkeeper.frontends.torch import describe
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Prepared, prepare
 from modelkeeper.zoo import migrations, schema
+from modelkeeper.zoo.bounds import kept
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import Filter
 from modelkeeper.zoo.rows import record_row
@@ -263,6 +265,35 @@ def test_lines_of_a_catalog_with_one_parent_are_followed(old_zoo: Path, url: str
         assert {record.name: record for record in catalog.find(Filter())} == made
         assert catalog.children([made["net8"].id]) == [made["net12"]]
         assert made["net12"].parents == (made["net8"].id,)
+
+
+def test_what_was_said_beyond_all_bounds_is_cut_down(old_zoo: Path, url: str) -> None:
+    """Metrics of 14 MB, with names that break lines, as earlier releases took them."""
+    engine = sa.create_engine(url)
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    with closing(Catalog(_catalog(old_zoo))) as catalog:
+        record, *others = catalog.find(Filter())
+    said = {f"metric {number} {'x' * 60}": 0.5 for number in range(20_000)}
+    said |= {"# Heading\n\nof its own": 1.0, "accuracy": 0.9, "train_accuracy": 0.95}
+    hostile = msgspec.structs.replace(record, metrics=said, metric="accuracy", value=0.9)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0004")
+        models = sa.Table("models", sa.MetaData(), autoload_with=connection)
+        for each in (hostile, *others):
+            values = {name: value for name, value in record_row(each).items() if name in models.c}
+            connection.execute(models.insert().values(**values, key=each.key, changed=1))
+    engine.dispose()
+    with closing(Catalog(url)) as catalog:
+        found = {each.id: each for each in catalog.find(Filter())}
+        assert len(found) == 1 + len(others), "the records hold, sealed as they are now"
+        metrics = found[record.id].metrics
+        assert (metrics["accuracy"], metrics["train_accuracy"]) == (0.9, 0.95)
+        assert kept(metrics) == metrics
+        assert len(metrics) > 50
+        for each in others:
+            assert found[each.id] == each
 
 
 def _as_python(column: "sa.Column[Any]", value: Any) -> Any:

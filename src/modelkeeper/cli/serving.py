@@ -141,11 +141,18 @@ def user() -> None:
 @click.argument("name")
 @click.option("--bytes", "size", metavar="SIZE", help="How much weight they may keep, e.g. 20GB.")
 @click.option("--models", type=click.IntRange(0), help="How many models they may keep.")
+@click.option("--pins", type=click.IntRange(0), help="How many models they may pin.")
 @click.option("--rate", type=float, help="How many requests per second they may make.")
 @home_option
 @catalog_option
 def add_user(
-    name: str, size: str | None, models: int | None, rate: float | None, home: str | None, catalog: str | None
+    name: str,
+    size: str | None,
+    models: int | None,
+    pins: int | None,
+    rate: float | None,
+    home: str | None,
+    catalog: str | None,
 ) -> None:
     """Add the user NAME, or change the quotas of one who is there.
 
@@ -154,7 +161,8 @@ def add_user(
     """
     from modelkeeper.settings import parse_bytes
 
-    given = {"bytes": None if size is None else parse_bytes("bytes", size), "models": models, "rate": rate}
+    kept = None if size is None else parse_bytes("bytes", size)
+    given = {"bytes": kept, "models": models, "pins": pins, "rate": rate}
     quotas = {key: value for key, value in given.items() if value is not None}
     with _accounts(home, catalog) as accounts:
         say(f"{accounts.add_user(name, **quotas).name} is a user.")
@@ -274,10 +282,10 @@ def token() -> None:
 @click.argument("user_name", metavar="USER")
 @click.option(
     "--scope",
-    type=click.Choice(("read", "write", "admin")),
+    type=click.Choice(("read", "write", "admin", "metrics")),
     default="write",
     show_default=True,
-    help="What it may be used for; each includes those before it.",
+    help="What it may be used for: read, write and admin include those before them, metrics nothing else.",
 )
 @click.option("--days", type=float, help="After how many days it expires. Default: never.")
 @click.option("--note", default="", help="What it is for, e.g. the name of a machine.")

@@ -12,7 +12,7 @@ from modelkeeper.warmstart.advice import Advice, advise, lent_share
 from modelkeeper.warmstart.answer import Answer, Parent, Rival
 
 MOST_RIVALS = 20  # runners-up in an answer
-CUT_SHORT = "the search took too long and was cut short: there may be a better parent"
+CUT_SHORT = "the query took too long and was cut short: there may be a better parent"
 
 
 def answer(

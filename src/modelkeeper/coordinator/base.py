@@ -170,10 +170,11 @@ class ServedCoordinator(Coordinator, Protocol):
         """Who may use a service of it, and for what."""
 
     def ready(self) -> None:
-        """Return if the catalog answers.
+        """Return if the catalog and the store answer.
 
         Raises:
-            ZooUnusable: It does not.
+            StoreSilent: The store does not, in time.
+            ZooUnusable: The catalog does not, or the store is not the one that it belongs to.
         """
 
     def upload_folder(self) -> Path:
@@ -199,12 +200,14 @@ class ServedCoordinator(Coordinator, Protocol):
         viewer: "Viewer | None" = None,
         *,
         plan: "Decisions | None" = None,
+        seconds: float = math.inf,
     ) -> ServedLoan:
         """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
-        With the plan that `query` made for just these, none is made.
+        With the plan that `query` made for just these, none is made; else one within so many seconds.
 
         Raises:
+            TooLongToPlan: That was not enough.
             UnknownModel: One of them is not there, or not any more.
             CorruptWeights: The file of one is damaged.
         """
@@ -236,9 +239,19 @@ class ServedCoordinator(Coordinator, Protocol):
         """Take a model out of the zoo."""
 
     def pin(
-        self, name: str, pinned: bool = True, *, user: str = "", viewer: "Viewer | None" = None
+        self,
+        name: str,
+        pinned: bool = True,
+        *,
+        user: str = "",
+        viewer: "Viewer | None" = None,
+        most: int | None = None,
     ) -> Record:
-        """Keep a model whatever it is worth, or no longer."""
+        """Keep a model whatever it is worth, or no longer.
+
+        Raises:
+            QuotaExceeded: Its owner would have more than `most` pinned models.
+        """
 
     def stats(self, *, viewer: "Viewer | None" = None) -> dict[str, Any]:
         """Counts over the models that may be seen."""

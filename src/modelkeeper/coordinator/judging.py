@@ -24,7 +24,7 @@ class Planner:
 
     fits: Callable[[Candidate], bool]  # is it small enough to be contained in the child?
     architecture: Callable[[Candidate], Hashable]  # candidates of which this is the same share a plan
-    plan: Callable[[Candidate], Plan]
+    plan: Callable[[Candidate], Plan | None]  # None: there is no time left to make one
     normed: bool  # has the child batch norms?
     few: bool  # is the zoo so small that time does not matter?
 
@@ -33,7 +33,8 @@ def judge(candidates: Iterable[Candidate], policy: Policy, data: str, planner: P
     """Add what a plan says (exact, rewired) to the most promising candidates.
 
     First those no larger than the child: a parent that it contains is exact however little of the child
-    it fills. Who could not win gets no plan; of many models nobody does once one is good ENOUGH.
+    it fills. Who could not win gets no plan; of many models nobody does once one is good ENOUGH, and of any
+    nobody does once time is over.
     """
     ranked = sorted(candidates, key=lambda candidate: -policy.benefit(candidate, data))
     smaller = [candidate for candidate in ranked if planner.fits(candidate)]
@@ -64,7 +65,8 @@ class _Judging:
             if architecture not in self.planned and len(self.planned) == most:
                 break
             self.planned.add(architecture)
-            self._judge(candidate)
+            if not self._judge(candidate):
+                break
 
     def _could_win(self, candidate: Candidate) -> bool:
         """Is it open whether it is better than the best so far?"""
@@ -73,10 +75,14 @@ class _Judging:
         at_best = msgspec.structs.replace(candidate, exact=self.planner.fits(candidate))
         return self.policy.benefit(at_best, self.data) > self.best
 
-    def _judge(self, candidate: Candidate) -> None:
+    def _judge(self, candidate: Candidate) -> bool:
+        """Add what a plan says; False: there was no time to make one."""
         plan = self.planner.plan(candidate)
+        if plan is None:
+            return False
         judged = msgspec.structs.replace(
             candidate, exact=plan.exact, rewired=plan.rewired, normed=self.planner.normed
         )
         self.judged[candidate.id] = judged
         self.best = max(self.best, self.policy.benefit(judged, self.data))
+        return True

@@ -22,8 +22,15 @@ import msgspec
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
-from modelkeeper.errors import CorruptWeights, InvalidWeights, UnknownModel, UnreadableWeights
+from modelkeeper.errors import (
+    CorruptWeights,
+    InvalidWeights,
+    TooLongToPlan,
+    UnknownModel,
+    UnreadableWeights,
+)
 from modelkeeper.graph import Graph
+from modelkeeper.patience import OutOfPatience, waiting
 from modelkeeper.settings import Settings
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer, Parent
@@ -83,7 +90,7 @@ class LocalCoordinator:
             viewer: Whose eyes it is seen with. Default: everything is seen.
             dry_run: Do not count the parent as used.
             runners_up: Look for more candidates than the choice needs, to explain it.
-            seconds: After so many a search ends with what it has found; the answer then says so.
+            seconds: After so many it ends with what it has found and planned; the answer then says so.
         """
         from modelkeeper.coordinator.candidates import Request
         from modelkeeper.coordinator.search import Clock, Search
@@ -98,8 +105,7 @@ class LocalCoordinator:
         warnings: list[str] = []
         for _ in range(ATTEMPTS):
             pool = search.find()
-            choice = search.choose(pool)
-            lenders = search.lenders(pool, choice)
+            choice, lenders = search.settle(pool, search.choose(pool))
             if lenders is None:
                 break
             parents = [pool.records[candidate.id] for candidate in lenders.candidates]
@@ -135,12 +141,14 @@ class LocalCoordinator:
         viewer: Viewer | None = None,
         *,
         plan: "Decisions | None" = None,
+        seconds: float = math.inf,
     ) -> LocalLoan:
         """What parents that are known by their ids lend to a model: the weights that `query` found, again.
 
-        With the plan that `query` made for just these, none is made.
+        With the plan that `query` made for just these, none is made; else one within so many seconds.
 
         Raises:
+            TooLongToPlan: That was not enough.
             UnknownModel: One of them is not there, or not any more.
             CorruptWeights: The file of one is damaged.
         """
@@ -148,7 +156,13 @@ class LocalCoordinator:
         for record in records:
             if record.state != ACTIVE:
                 raise UnknownModel(record.id)
-        return self._loan_of(records, graph, query, plan)
+        until = time.monotonic() + seconds
+        try:
+            with waiting(lambda: time.monotonic() > until):
+                return self._loan_of(records, graph, query, plan)
+        except OutOfPatience:
+            names = enumeration([record.name for record in records])
+            raise TooLongToPlan(names, f"{seconds:g}") from None
 
     def _loan_of(
         self, records: Sequence[Record], graph: Graph, query: "Query", plan: "Decisions | None"
@@ -245,12 +259,20 @@ class LocalCoordinator:
             raise UnknownModel(name)
         return record
 
-    def pin(self, name: str, pinned: bool = True, *, user: str = "", viewer: Viewer | None = None) -> Record:
-        """Keep a model whatever it is worth, or no longer."""
+    def pin(
+        self,
+        name: str,
+        pinned: bool = True,
+        *,
+        user: str = "",
+        viewer: Viewer | None = None,
+        most: int | None = None,
+    ) -> Record:
+        """Keep a model whatever it is worth, or no longer; no more than `most` of its owner."""
         record = self.show(name, viewer)
         if record.state not in STORED:
             raise UnknownModel(name)
-        self.zoo.pin(record, pinned, user)
+        self.zoo.pin(record, pinned, user, most)
         return msgspec.structs.replace(record, pinned=pinned)
 
     def gc(
@@ -288,12 +310,14 @@ class LocalCoordinator:
         return Accounts(self.zoo.catalog)
 
     def ready(self) -> None:
-        """Return if the catalog answers.
+        """Return if the catalog and the store answer.
 
         Raises:
-            ZooUnusable: It does not.
+            StoreSilent: The store does not, in time.
+            ZooUnusable: The catalog does not, or the store is not the one that it belongs to.
         """
         self.zoo.catalog.clock()
+        self.zoo.expect_store()
 
     def upload_folder(self) -> Path:
         """Where models lie while they are sent; on the disk of the store, if that is local."""

@@ -3,12 +3,13 @@
     search = Search(zoo, settings, Request(graph, prepared, query), clock)
     pool = search.find()                       the candidates of the zoo
     choice = search.choose(pool)               the parent among them, or a cold start
-    lenders = search.lenders(pool, choice)     it, or several side by side, and the plan
+    choice, lenders = search.settle(pool, choice)      it, or several side by side, and the plan
     search.answer(pool, choice, lenders)       all of it, for whoever asked
 
 It is apart from the coordinator so that only queries pay for importing matching and transforming.
 """
 
+import contextlib
 import math
 import time
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from modelkeeper.graph.vocabulary import BATCH_NORM
 from modelkeeper.matching import Found, Prepared, align
 from modelkeeper.matching.similarity import BUCKETS
 from modelkeeper.meta import Query
+from modelkeeper.patience import OutOfPatience, go_on, waiting
 from modelkeeper.policy.admission import least_standing
 from modelkeeper.policy.quality import Peers
 from modelkeeper.policy.selection import Candidate, Choice, Terms, policy, select
@@ -40,6 +42,8 @@ from modelkeeper.zoo.records import ACTIVE, Filter, Record
 from modelkeeper.zoo.zoo import Zoo
 
 MOST_ROUNDS = 8  # searches, if all that was found is far below its peers
+SEARCHING = 0.6  # of the time that a query may take; the rest is for plans
+NO_TIME = "there was no time left to plan what {} would lend"
 
 
 class Search:
@@ -72,7 +76,7 @@ class Search:
         self._clock("filter")
         index = self._zoo.index()
         self._clock("follow")
-        prepared, late = self._request.prepared, self._clock.late
+        prepared, late = self._request.prepared, self._clock.late_to_search
         search = partial(index.search, prepared, floor=self._terms.minimum, stop=late)
         pool = Pool(considered=len(keys))
         matched: Found | None = None
@@ -120,8 +124,9 @@ class Search:
         groups = {record.group for record in added if record.metric}
         for group in groups - pool.peers.keys():
             task, data, metric, lower_is_better = group
-            values = self._zoo.catalog.peers(task, data, metric, self._request.viewer)
-            pool.peers[group] = Peers.of(values, lower_is_better)
+            said = self._zoo.catalog.peers(task, data, metric, self._request.viewer)
+            owners, values = [whose for whose, _ in said], [value for _, value in said]
+            pool.peers[group] = Peers.of(values, lower_is_better, owners)
         for record in added:
             pool.records[record.id] = record
             pool.candidates[record.id] = as_candidate(record, similarity[record.key], pool.peers)
@@ -140,6 +145,10 @@ class Search:
         candidates = list(pool.candidates.values())
         if self._policy.plans_first:
             candidates = judge(candidates, self._policy, data, self._planner(pool))
+        if self._clock.late():  # nobody gets a plan any more: choose among those who have one
+            planned = [each for each in candidates if self._plan_key(pool.records[each.id]) in self._plans]
+            if len(planned) < len(candidates):
+                pool.proven, candidates = False, planned or candidates
         return select(
             candidates, self._policy, data=data or None, terms=self._terms, considered=pool.considered
         )
@@ -149,23 +158,54 @@ class Search:
         return Planner(
             fits=lambda candidate: records[candidate.id].parameters <= graph.parameters,
             architecture=lambda candidate: self._plan_key(records[candidate.id]),
-            plan=lambda candidate: self.plan(records[candidate.id]),
+            plan=lambda candidate: self._plan_in_time(records[candidate.id]),
             normed=any(layer.kind == BATCH_NORM for layer in graph.layers),
             few=pool.considered <= FEW,
         )
 
     def plan(self, parent: Record) -> Plan:
-        """Plan what a parent would lend; of parents with one graph this is done once."""
+        """Plan what a parent would lend; of parents with one graph this is done once.
+
+        Raises:
+            OutOfPatience: There is no time left.
+        """
         key = self._plan_key(parent)
         if key not in self._plans:
             parent_graph = self._zoo.catalog.graph(parent.graph)
             request = self._request
-            self._plans[key] = plan_from(parent, parent_graph, request.graph, request.query, request.prepared)
+            with waiting(self._clock.late):
+                go_on()
+                self._plans[key] = plan_from(
+                    parent, parent_graph, request.graph, request.query, request.prepared
+                )
             self._clock("plan")
         return self._plans[key]
 
+    def _plan_in_time(self, parent: Record) -> Plan | None:
+        try:
+            return self.plan(parent)
+        except OutOfPatience:
+            self._clock("plan")
+            return None
+
+    def settle(self, pool: Pool, choice: Choice) -> tuple[Choice, Lenders | None]:
+        """The choice and who lends; a cold start if there is no time left to plan what the chosen lends."""
+        try:
+            return choice, self.lenders(pool, choice)
+        except OutOfPatience:
+            self._clock("plan")
+            pool.proven = False
+            assert choice.parent is not None
+            return msgspec.structs.replace(
+                choice, parent=None, reason=NO_TIME.format(choice.parent.name)
+            ), None
+
     def lenders(self, pool: Pool, choice: Choice) -> Lenders | None:
-        """Who lends by which plan: the chosen parent, or several side by side; None for a cold start."""
+        """Who lends by which plan: the chosen parent, or several side by side; None for a cold start.
+
+        Raises:
+            OutOfPatience: There is no time left to plan what the chosen one lends.
+        """
         if choice.parent is None:
             return None
         chosen = pool.records[choice.parent.id]
@@ -205,7 +245,9 @@ class Search:
 
         def plan(team: Sequence[Candidate]) -> SideBySide | None:
             graphs = [self._zoo.catalog.graph(records[candidate.id].graph) for candidate in team]
-            return plan_side_by_side(graphs, graph, query, self._request.prepared)
+            with contextlib.suppress(OutOfPatience), waiting(self._clock.late):
+                return plan_side_by_side(graphs, graph, query, self._request.prepared)
+            return None
 
         def related(first: Candidate, second: Candidate) -> bool:
             lines = records[first.id].parents, records[second.id].parents
@@ -265,11 +307,15 @@ class Clock:
     def __init__(self, seconds: float = math.inf) -> None:
         self.spent: dict[str, float] = {}
         self._last = time.perf_counter()
-        self._end = self._last + seconds
+        self._end, self._found = self._last + seconds, self._last + SEARCHING * seconds
 
     def late(self) -> bool:
         """Is the time over that a query may take?"""
         return time.perf_counter() > self._end
+
+    def late_to_search(self) -> bool:
+        """Is the part of it over in which candidates are looked for?"""
+        return time.perf_counter() > self._found
 
     def __call__(self, stage: str) -> None:
         """A stage has ended: count the time since the last one."""

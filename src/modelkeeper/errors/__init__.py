@@ -16,6 +16,7 @@ ModelKeeperError
 ├── InvalidPairs         an alignment names layers that are not there, or one of them twice
 ├── CannotGather         a tensor cannot be filled from another one in the way that was asked for
 ├── TooLargeToMatch      a graph has more layers than an alignment takes
+├── TooLongToPlan        there was no time to plan what a parent lends
 ├── InvalidIndex         the files of a search index cannot be used
 ├── InvalidSetting       a setting has a value that cannot work
 ├── InvalidMeta          what was said of a model cannot be so
@@ -23,6 +24,8 @@ ModelKeeperError
 ├── UnknownModel         no model of the zoo is called that
 ├── ZooUnusable          the zoo's catalog or its store cannot be opened, read or written
 │   ├── DiskFull         there is no room for what was to be written
+│   ├── WrongStore       the store is not the one that the catalog belongs to
+│   ├── StoreSilent      the store does not answer in time
 │   ├── ReadOnlyZoo      something was to be written to a zoo that may only be read here
 │   └── CorruptCatalog   the catalog does not say what was written into it
 ├── CorruptWeights       the bytes in the store are not what was registered
@@ -59,6 +62,7 @@ from modelkeeper.errors.of_models import (
     NoProgram,
     RanksApart,
     TooLargeToMatch,
+    TooLongToPlan,
     UnknownFramework,
 )
 from modelkeeper.errors.of_zoos import (
@@ -77,9 +81,11 @@ from modelkeeper.errors.of_zoos import (
     NotFinite,
     QuotaExceeded,
     ReadOnlyZoo,
+    StoreSilent,
     TooManyRequests,
     UnknownModel,
     UnreadableWeights,
+    WrongStore,
     ZooUnusable,
 )
 
@@ -114,10 +120,13 @@ __all__ = [
     "QuotaExceeded",
     "RanksApart",
     "ReadOnlyZoo",
+    "StoreSilent",
     "TooLargeToMatch",
+    "TooLongToPlan",
     "TooManyRequests",
     "UnknownFramework",
     "UnknownModel",
     "UnreadableWeights",
+    "WrongStore",
     "ZooUnusable",
 ]

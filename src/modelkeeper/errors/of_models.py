@@ -208,6 +208,20 @@ class TooLargeToMatch(ModelKeeperError):
         )
 
 
+class TooLongToPlan(ModelKeeperError):
+    """There was no time to plan what a parent lends."""
+
+    code, status = "too_long_to_plan", 422
+
+    def __init__(self, parents: str, seconds: str) -> None:
+        super().__init__(parents, seconds)
+        self.parents, self.seconds = parents, seconds
+
+    def __str__(self) -> str:
+        advice = "Train from the model's own values, or ask with a smaller model."
+        return f"what {self.parents} would lend could not be planned within {self.seconds} s. {advice}"
+
+
 class InvalidIndex(ModelKeeperError):
     """The files of a search index cannot be used. It is made anew from the catalog."""
 

@@ -16,11 +16,11 @@ nothing downstream needs to ask whether an index is in range.
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
 
 from msgspec import Struct
 
 from modelkeeper.graph.expressions import Expression, Space
+from modelkeeper.lasting import cached_property
 
 Attribute = bool | int | float | str | tuple[int, ...]
 

@@ -90,6 +90,10 @@ class _Head(Struct):
     version: int = 0
 
 
+# Made while this is imported: two threads that first read a type at the same time crash msgspec.
+_heads, _documents = msgspec.json.Decoder(_Head), msgspec.json.Decoder(_Document)
+
+
 def to_json(graph: Graph) -> bytes:
     """The graph as bytes. The same graph always gives the same bytes."""
     pins, terms, axes, paths, forms = _Table(), _Table(), _Table(), _Table(), _Table()
@@ -132,13 +136,13 @@ def from_json(data: bytes | str) -> Graph:
     if len(data) > MAX_BYTES:
         raise InvalidGraph("document", f"{len(data):,} bytes; at most {MAX_BYTES:,}")
     try:
-        head = msgspec.json.decode(data, type=_Head)
+        head = _heads.decode(data)
         if head.format != FORMAT:
             raise InvalidGraph("document", f"its format is {head.format[:40]!r}, not {FORMAT!r}")
         if head.version not in (1, VERSION):
             advice = f"this modelkeeper reads versions 1 to {VERSION}: update it"
             raise InvalidGraph("document", f"version {head.version}; {advice}")
-        document = msgspec.json.decode(wire_v1.upgrade(data) if head.version == 1 else data, type=_Document)
+        document = _documents.decode(wire_v1.upgrade(data) if head.version == 1 else data)
     except (msgspec.DecodeError, RecursionError, UnicodeError, OverflowError) as error:
         raise InvalidGraph("document", str(error)) from error
     limit("edges", sum(len(layer.inputs) for layer in document.layers), MAX_EDGES)

@@ -70,6 +70,9 @@ class _Document(Struct, forbid_unknown_fields=True):
     notes: Raw
 
 
+_documents = msgspec.json.Decoder(_Document)  # made here, where just one thread comes by
+
+
 def upgrade(data: bytes | str) -> bytes:
     """A document of version 1 as one of version 2.
 
@@ -78,7 +81,7 @@ def upgrade(data: bytes | str) -> bytes:
         msgspec.DecodeError: It is none. What it hands on unread may still be wrong, in the same place.
         OverflowError: A number is beyond 64 bits.
     """
-    document = msgspec.json.decode(data, type=_Document)
+    document = _documents.decode(data)
     limit("spaces", len(document.spaces), MAX_TENSORS)
     limit("pins", sum(len(space.pins) for space in document.spaces), MAX_TENSORS)
     pins: dict[tuple[str, str, str], int] = {}

@@ -12,7 +12,6 @@ on structure alone: not on names, nor on the order in which layers or branches w
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from modelkeeper.graph.vocabulary import (
     UNUSED,
     read_step,
 )
+from modelkeeper.lasting import cached_property
 from modelkeeper.matching.similarity import EDGE, FIELDS, VERSION, attributes, number, shape, token
 
 # A pair of graphs takes one table cell for each pair of nodes. At the limit that is 0.3 GB and some

@@ -16,7 +16,6 @@ order, and in descending order of bounds hardly anything else is.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TypedDict
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from modelkeeper import _native
 from modelkeeper.errors import InvalidSetting
+from modelkeeper.lasting import cached_property
 from modelkeeper.matching.prepare import Prepared
 from modelkeeper.matching.segments import Segment
 from modelkeeper.matching.similarity import buckets_of, similarities

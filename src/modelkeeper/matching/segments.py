@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from modelkeeper import _native
 from modelkeeper.errors import InvalidIndex
+from modelkeeper.lasting import cached_property
 from modelkeeper.matching.prepare import Prepared
 from modelkeeper.matching.similarity import FIELDS, KNOBS, VERSION
 

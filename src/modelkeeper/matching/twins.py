@@ -12,6 +12,7 @@ must be what a search finds from prepared graphs and can bound, and that is the 
 from modelkeeper.graph import Graph
 from modelkeeper.graph.fingerprint import colour_layers
 from modelkeeper.graph.vocabulary import COMMUTATIVE
+from modelkeeper.patience import go_on
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -29,6 +30,7 @@ def twin_pairs(parent: Graph, child: Graph) -> Pairs | None:
         waiting.setdefault(parent_colours[parent_number], []).append(parent_number)
     partner: list[int] = []  # of each layer of the child: its layer of the parent
     for child_number, child_layer in enumerate(child.layers):
+        go_on()
         colour = child_colours[child_number]
         wanted = [partner[edge.source] for edge in child_layer.inputs]
         for parent_number in waiting[colour]:

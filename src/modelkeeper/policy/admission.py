@@ -7,6 +7,9 @@ task on the same data set. It is an outlier if its robust z-score (`quality.zsco
 median in units of the median deviation, with a least unit so that equal peers do not refuse a small
 difference) is below minus the threshold. Being better than all others is never a reason, and with few
 peers nobody can tell. A better metric never gets a worse verdict.
+
+Values are claims. Each owner has one voice among the peers, however many models are theirs, and one voice
+alone refuses nobody else's model: such a model is kept, and by its standing nobody should start from it.
 """
 
 from collections.abc import Sequence
@@ -14,7 +17,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidSetting
-from modelkeeper.policy.quality import Metric, zscore
+from modelkeeper.policy.quality import Metric, Peers, zscore
 from modelkeeper.settings import ADMISSIONS, Verdict
 
 THRESHOLD = 3.5  # of the robust z-score, as is usual for it: 3.5 points of accuracy among equal peers
@@ -32,7 +35,9 @@ class Admission(Struct, frozen=True):
 def admit(
     metric: Metric,
     peers: Sequence[float],
+    owners: Sequence[str] = (),
     *,
+    owner: str = "",
     threshold: float = THRESHOLD,
     minimum_peers: int = MINIMUM_PEERS,
     mode: str = "refuse",
@@ -42,6 +47,8 @@ def admit(
     Args:
         metric: How good the model is.
         peers: Values of the same metric for the same task and data set, without this model.
+        owners: Whose each of the peers is; default: everyone's.
+        owner: Whose this model is.
         threshold: How many spreads below the median make an outlier.
         minimum_peers: With fewer peers than this, everyone is admitted.
         mode: What becomes of an outlier, one of ADMISSIONS: refused, stored though it lends to nobody, or
@@ -58,11 +65,15 @@ def admit(
         raise InvalidSetting("minimum_peers", str(minimum_peers), "give at least 1")
     if ADMISSIONS[mode] == "admitted":
         return Admission("admitted", "admission is off")
-    if len(peers) < minimum_peers:
-        return Admission("admitted", f"{len(peers)} peers are too few to judge by (minimum {minimum_peers})")
-    z = zscore(metric, peers)
+    summary = Peers.of(peers, metric.lower_is_better, owners)
+    if summary.number < minimum_peers:
+        few = f"{summary.number} peers are too few to judge by (minimum {minimum_peers})"
+        return Admission("admitted", few)
+    z = zscore(metric, summary)
     side = "worse" if z < 0 else "better"
     place = f"{metric} is {abs(z):.2g} spreads {side} than the median of {len(peers)} peers"
+    if z < -threshold and owners and set(owners) == {owners[0]} != {owner}:
+        return Admission("admitted", f"{place}, but these are one owner's, and one voice refuses nobody", z)
     if z < -threshold:
         return Admission(ADMISSIONS[mode], f"{place}, more than {threshold:g}", z)
     return Admission("admitted", place if z else f"{metric} is the median of {len(peers)} peers", z)

@@ -20,13 +20,13 @@ fraction: give such a model's accuracy as a fraction.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from statistics import median, median_low
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidMetric, NotFinite
+from modelkeeper.policy import voices
 
 # What a name ends with, digits apart (map50, rouge2, ndcg@10).
 FRACTIONS = frozenset(
@@ -189,23 +189,29 @@ class Peers(Struct, frozen=True):
     Whoever judges many models by the same peers makes it once: it takes a pass over all of them.
     """
 
-    number: int
+    number: (
+        int  # of them; where some owners have more of them than others, as how many equal voices they count
+    )
     middle: float = 0.0  # their median,
     deviation: float = 0.0  # and their median distance from it
-    reached: float = 0.0  # the median of the better half: what is known to be reachable,
+    reached: float = 0.0  # what a quarter has reached: the median of the better half,
     spread: float = 0.0  # and the median distance of the better half from it
 
     @classmethod
-    def of(cls, peers: Iterable[float], lower_is_better: bool) -> "Peers":
-        """Sum peers up."""
-        values = sorted((max(-HUGE, min(HUGE, value)) for value in peers), reverse=lower_is_better)
-        if not values:
+    def of(cls, peers: Iterable[float], lower_is_better: bool, owners: Sequence[str] = ()) -> "Peers":
+        """Sum peers up. If it is said whose each is, each owner has one voice (`voices`)."""
+        given = [max(-HUGE, min(HUGE, value)) for value in peers]
+        if not given:
             return cls(0)
-        middle = median(values)
-        better = values[-max(1, len(values) // 2) :]
-        reached = better[(len(better) - 1) // 2]  # of two the worse: the best may have been lucky
-        spread = median_low(abs(value - reached) for value in better)
-        return cls(len(values), middle, median(abs(value - middle) for value in values), reached, spread)
+        weighed = voices.weights(owners) if owners else [1.0] * len(given)
+        best_first = sorted(zip(given, weighed, strict=True), reverse=not lower_is_better)
+        values, weights = [value for value, _ in best_first], [weight for _, weight in best_first]
+        middle = voices.middle(values, weights)
+        reached = values[voices.top(weights, 1 / 4) - 1]
+        half = max(1, voices.top(weights, 1 / 2) - 1)
+        spread = voices.low_middle([abs(value - reached) for value in values[:half]], weights[:half])
+        deviation = voices.middle([abs(value - middle) for value in values], weights)
+        return cls(voices.effective(weights), middle, deviation, reached, spread)
 
 
 def zscore(metric: Metric, peers: Iterable[float] | Peers) -> float:

@@ -10,7 +10,7 @@ from fastapi import Depends, Path, Request
 
 from modelkeeper.errors import NotAllowed
 from modelkeeper.server.service import Service
-from modelkeeper.zoo.accounts import ADMIN, READ, WRITE, Holder
+from modelkeeper.zoo.accounts import ADMIN, METRICS, READ, WRITE, Holder
 
 
 async def _service(request: Request) -> Service:
@@ -31,5 +31,6 @@ def _allowed(scope: str) -> Callable[[Request], Holder]:
 TheService = Annotated[Service, Depends(_service)]
 Reader = Annotated[Holder, Depends(_allowed(READ))]
 Writer = Annotated[Holder, Depends(_allowed(WRITE))]
+Scraper = Annotated[Holder, Depends(_allowed(METRICS))]
 Admin = Annotated[Holder, Depends(_allowed(ADMIN))]
 Id = Annotated[str, Path(pattern="^[0-9a-f]{16}$")]

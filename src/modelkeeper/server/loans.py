@@ -10,6 +10,7 @@ fetched the plan is kept alone: a file that is mapped into memory would take up 
 """
 
 import hashlib
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from modelkeeper.coordinator.base import ServedCoordinator, ServedLoan
 from modelkeeper.coordinator.wire import weights_key
+from modelkeeper.errors import ModelKeeperError
 from modelkeeper.meta import Query
 from modelkeeper.server.graphs import read_graph
 from modelkeeper.zoo.records import Viewer
@@ -51,6 +53,11 @@ class Recent(Generic[V]):
                 _, (_, forgotten) = self._values.popitem(last=False)
                 self._bytes -= forgotten
 
+    def drop(self, key: str) -> None:
+        """Forget a value."""
+        with self._lock:
+            self._bytes -= self._values.pop(key, (None, 0))[1]
+
     def get(self, key: str) -> V | None:
         """The value, if it is remembered."""
         with self._lock:
@@ -60,8 +67,9 @@ class Recent(Generic[V]):
 class Loans:
     """The loans of one service that were planned or sent lately."""
 
-    def __init__(self, coordinator: ServedCoordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, coordinator: ServedCoordinator, seconds: float = math.inf) -> None:
+        """A plan that must be made again may take so many seconds."""
+        self._coordinator, self._seconds = coordinator, seconds
         self._planned: Recent[Decisions] = Recent(MOST_PLANNED, MOST_PLANNED_BYTES)
         self._begun: Recent[ServedLoan] = Recent(MOST_BEGUN)
         self._checksums: Recent[str] = Recent(MOST_CHECKSUMS)
@@ -85,14 +93,19 @@ class Loans:
         loan = self._begun.get(key)  # a stream that was begun goes on, whatever became of the parents since
         if loan is None:
             plan = self._planned.get(_plan_key(parents, graph, query))
-            loan = self._coordinator.lend(read_graph(graph), query, parents, viewer, plan=plan)
+            loan = self._coordinator.lend(
+                read_graph(graph), query, parents, viewer, plan=plan, seconds=self._seconds
+            )
         self._begun.put(key, loan)
         return key, loan
 
     def stream(self, key: str, loan: ServedLoan, total: int, start: int) -> Iterator[memoryview]:
-        """The bytes of a loan from a place on; at their end their checksum is known."""
+        """The bytes of a loan from a place on; at their end their checksum is known.
+
+        A parent that is removed or damaged on the way ends the stream early; whoever goes on is told so.
+        """
         digest, at = hashlib.sha256(), 0
-        for chunk in loan.stream():
+        for chunk in self._until_lost(key, loan):
             digest.update(chunk)
             if at + len(chunk) == total:  # before its last byte leaves, so that nobody can ask too early
                 self._checksums.put(key, digest.hexdigest())
@@ -100,6 +113,13 @@ class Loans:
             for begin in range(0, len(view), PIECE):
                 yield view[begin : begin + PIECE]
             at += len(chunk)
+
+    def _until_lost(self, key: str, loan: ServedLoan) -> Iterator[memoryview | bytes]:
+        try:
+            yield from loan.stream()
+        except ModelKeeperError:
+            self._begun.drop(key)
+            raise
 
     def checksum(self, key: str) -> str | None:
         """The checksum of a stream that this process has sent to its end."""

@@ -1,5 +1,6 @@
 """What do all routes share? The coordinator, accounts, uploads, limits and counters of one service."""
 
+import logging
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -7,17 +8,19 @@ from functools import partial
 from typing import TypeVar
 
 import msgspec
+from anyio import CapacityLimiter
 
 from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.coordinator.wire import UploadRequest, UploadState
 from modelkeeper.errors import (
     CorruptWeights,
-    InvalidGraph,
     InvalidMeta,
     InvalidWeights,
     ModelRefused,
     NotAllowed,
     QuotaExceeded,
+    WrongStore,
+    ZooUnusable,
 )
 from modelkeeper.meta import checked
 from modelkeeper.policy.admission import Admission
@@ -29,13 +32,15 @@ from modelkeeper.server.upload_store import Reserved, UploadStore
 from modelkeeper.settings import ServiceSettings
 from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import ADMIN, Holder
+from modelkeeper.zoo.bounds import MAX_FRAMEWORK
 from modelkeeper.zoo.gc import Swept
-from modelkeeper.zoo.records import PROJECT, Record, Registration, is_id
+from modelkeeper.zoo.records import PROJECT, Record, Registration, checked_name, is_id
 from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors, taken
 
 T = TypeVar("T")
+_log = logging.getLogger("modelkeeper")
 
-MAX_FRAMEWORK = 40  # characters
+PROBES = 4  # threads for those who ask whether the service is ready
 READERS = 16  # threads for what takes no matching: records, counts, files
 
 
@@ -44,14 +49,29 @@ class Service:
 
     def __init__(self, coordinator: ServedCoordinator, settings: ServiceSettings) -> None:
         self.coordinator, self.settings = coordinator, settings
+        self._expect_store()
         self.accounts = coordinator.accounts
         self.rates, self.strangers, self.turns = Rates(), Rates(), Turns()
         self.matching = FairThreads(coordinator.settings.threads or os.cpu_count() or 1)
         self.reading = FairThreads(READERS)
+        self.probing = CapacityLimiter(PROBES)
         self.bodies = BodyRoom(settings.body_memory)
         self.metrics = Metrics(coordinator)
         self.uploads = UploadStore(coordinator.upload_folder(), self.turns.taken)
-        self.loans = Loans(coordinator)
+        self.loans = Loans(coordinator, settings.query_time)
+
+    def _expect_store(self) -> None:
+        """A service does not start on a wrong store; on one that is down it does, and says that in its log.
+
+        Raises:
+            WrongStore: It is not the one that the catalog belongs to.
+        """
+        try:
+            self.coordinator.ready()
+        except WrongStore:
+            raise
+        except ZooUnusable as problem:
+            _log.warning("%s", problem)
 
     async def read(self, who: Holder, work: Callable[[], T]) -> T:
         """What takes no matching, in a thread, when it is its user's turn."""
@@ -61,7 +81,7 @@ class Service:
 
     def announce(self, request: UploadRequest, holder: Holder) -> UploadState:
         """Begin, or go on with, sending a model."""
-        owner = holder.user.id if self.settings.auth else request.owner[:200]
+        owner = holder.user.id if self.settings.auth else checked_name("owner", request.owner)
         if not is_id(request.id):
             raise InvalidMeta("id", repr(request.id[:80]), "give 16 hexadecimal digits")
         done = self._registered(request.id, owner, holder, request.checksum)
@@ -71,8 +91,7 @@ class Service:
             raise InvalidMeta("checksum", repr(request.checksum[:80]), "give a SHA-256 in hexadecimal")
         self._registration(request, holder)
         graph = read_graph(bytes(request.graph))
-        if len(graph.framework) > MAX_FRAMEWORK:
-            raise InvalidGraph("framework", f"{graph.framework[:40]!r}…; at most {MAX_FRAMEWORK} characters")
+        checked_name("framework", graph.framework, longest=MAX_FRAMEWORK)
         header = Header.of(stored_tensors(graph))
         if not 8 < request.size - header.data_bytes <= MAX_HEADER:
             advice = f"its tensors have {header.data_bytes:,} bytes, and a header goes before them"
@@ -140,7 +159,11 @@ class Service:
     def pin(self, identity: str, pinned: bool, holder: Holder) -> Record:
         """Keep a model that the holder may change whatever it is worth, or no longer."""
         record = self.owned(identity, holder)
-        return self.coordinator.pin(record.id, pinned, user=holder.user.name, viewer=holder.viewer)
+        most = _first(holder.user.pins, self.settings.quota_pins)
+        if holder.may(ADMIN) or not self.settings.auth:
+            most = None
+        user = holder.user.name
+        return self.coordinator.pin(record.id, pinned, user=user, viewer=holder.viewer, most=most)
 
     def named(self, holder: Holder) -> str | None:
         """Whose uploads the holder may see; None: where there are no users, everyone's."""

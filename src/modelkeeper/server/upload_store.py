@@ -28,7 +28,7 @@ from modelkeeper.errors import InvalidWeights, QuotaExceeded, TooManyRequests, U
 from modelkeeper.zoo.blobs import UPLOAD
 from modelkeeper.zoo.folders import Written
 from modelkeeper.zoo.records import is_id
-from modelkeeper.zoo.rights import as_its_folder, make_folder
+from modelkeeper.zoo.rights import as_its_folder, make_folder, make_home
 from modelkeeper.zoo.staged import Staged
 from modelkeeper.zoo.unusable import zoo_unusable
 
@@ -52,6 +52,8 @@ class Reserved(Struct, frozen=True):
     bytes: int
 
 
+# Made while this is imported: two threads that first read a type at the same time crash msgspec.
+_announced, _reserved = msgspec.json.Decoder(Announced), msgspec.json.Decoder(Reserved)
 Check = Callable[[Sequence[Reserved]], None]  # may one user have all of these under way? Raises if not
 
 
@@ -63,7 +65,8 @@ class UploadStore:
         self._folder, self._in_use = folder, in_use
         self._hashes: dict[str, tuple[int, Any]] = {}  # by id: how much was hashed, and the hash
         self._announcing = threading.Lock()
-        folder.mkdir(parents=True, exist_ok=True)
+        make_home(folder.parent)
+        make_folder(folder, exist_ok=True)
 
     def begin(self, owner: str, request: UploadRequest, check: Check = lambda reserved: None) -> int:
         """Announce a model, and reserve room for it. How many bytes of it are there already?
@@ -166,7 +169,7 @@ class UploadStore:
 
     def _reserved(self, identity: str) -> Reserved | None:
         with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError):
-            return msgspec.json.decode((self._place(identity) / _RESERVED).read_bytes(), type=Reserved)
+            return _reserved.decode((self._place(identity) / _RESERVED).read_bytes())
         announced = self._read(identity)  # as an older version announced it
         return None if announced is None else Reserved(identity, announced.owner, announced.request.size)
 
@@ -261,7 +264,7 @@ class UploadStore:
     def _read(self, identity: str) -> Announced | None:
         try:
             text = (self._place(identity) / _REQUEST).read_bytes()
-            return msgspec.json.decode(text, type=Announced)
+            return _announced.decode(text)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 

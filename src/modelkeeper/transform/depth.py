@@ -28,6 +28,7 @@ from modelkeeper.graph.vocabulary import (
     SCALE,
     read_step,
 )
+from modelkeeper.patience import go_on
 from modelkeeper.transform.gates import Gate, find_gates
 from modelkeeper.transform.windows import keeps_places
 
@@ -49,6 +50,9 @@ class Depth:
         self._graph, self._matched = child, matched
         self._ancestors = ancestors(child)
         self._readers = consumers(child)
+        self._unread = self._joined_unread()
+        self._silencers: dict[int, int] = {}  # a new layer -> the one whose zero makes it zero
+        self._find_silencers()
         self.layers: dict[int, Inserted] = {}
         self.silent: set[int] = set()  # nodes of branches that add nothing
         self.doubled: set[str] = set()  # tensors that make up for gates which are half open
@@ -78,17 +82,26 @@ class Depth:
 
     def joined_unread(self, number: int) -> bool:
         """Does all that a new layer makes go into concatenations, the new parts of which are not read?"""
-        readers = self._readers[number]
-        return bool(readers) and all(
-            self._graph.layers[reader].kind == CONCAT
-            or (reader not in self._matched and self.joined_unread(reader))
-            for reader in readers
-        )
+        return number in self._unread
+
+    def _joined_unread(self) -> set[int]:
+        """All layers of which that is so; from the last one on, as each asks those that read it."""
+        unread: set[int] = set()
+        for number in reversed(range(len(self._graph.layers))):
+            readers = self._readers[number]
+            if readers and all(
+                self._graph.layers[reader].kind == CONCAT
+                or (reader not in self._matched and reader in unread)
+                for reader in readers
+            ):
+                unread.add(number)
+        return unread
 
     # -- deciding -------------------------------------------------------------------------------
 
     def _add(self, number: int, layer: Layer) -> None:
         """Decide for a new sum: if one of its two branches is new, that branch starts as zero."""
+        go_on()
         branches = self._branches(layer)
         unmatched = [all(node not in self._matched for node in branch) for branch in branches]
         weights = [sum(bool(self._graph.layers[node].tensors) for node in branch) for branch in branches]
@@ -149,15 +162,18 @@ class Depth:
 
     def _normed_again(self, number: int, kind: str) -> bool:
         """Is all that a norm makes normalised once more? Then to leave that norm out changes nothing."""
-        for reader in self._readers[number]:
-            layer = self._graph.layers[reader]
-            if reader in self.silent:
-                continue
-            if layer.kind == kind and all(not edge.via for edge in layer.inputs):
-                continue
-            if layer.kind == ADD and reader in self._main and self._normed_again(reader, kind):
-                continue
-            return False
+        todo, seen = [number], {number}
+        while todo:
+            for reader in self._readers[todo.pop()]:
+                layer = self._graph.layers[reader]
+                if reader in self.silent or reader in seen:
+                    continue
+                if layer.kind == kind and all(not edge.via for edge in layer.inputs):
+                    continue
+                if layer.kind != ADD or reader not in self._main:
+                    return False
+                seen.add(reader)
+                todo.append(reader)
         return True
 
     def _pass(self, number: int, inserted: Inserted) -> None:
@@ -173,22 +189,31 @@ class Depth:
 
     def _branches(self, layer: Layer) -> list[list[int]]:
         """The nodes on each operand's way, behind the node where the ways part."""
+        return [_numbers(way) for way in self._ways(layer)]
+
+    def _ways(self, layer: Layer) -> list[int]:
+        """The same as bits, of which there are soon many: who only counts them need not list them."""
         up = [self._ancestors[edge.source] | 1 << edge.source for edge in layer.inputs]
-        fork = (up[0] & up[1]).bit_length() - 1
-        return [[n for n in range(fork + 1, len(self._graph.layers)) if way >> n & 1] for way in up]
+        fork = (up[0] & up[1]).bit_length()
+        return [way >> fork << fork for way in up]
 
     def _silencer(self, edge: Edge) -> int | None:
         """A layer whose zero makes all that arrives over this edge zero."""
         if not all(read_step(step).has("keeps_zero") for step in edge.via):
             return None
-        layer = self._graph.layers[edge.source]
-        if edge.source in self._matched:
-            return None
-        if layer.kind in NORMS or layer.kind in PROJECTIONS or layer.kind == SCALE:
-            return edge.source
-        if layer.kind == MULTIPLY:  # a gate may be anything: what it gates is zero
-            return next((n for n in map(self._silencer, layer.inputs) if n is not None), None)
-        return None
+        return self._silencers.get(edge.source)
+
+    def _find_silencers(self) -> None:
+        """Find who silences each new layer; in order, as each asks those that feed it."""
+        for number, layer in enumerate(self._graph.layers):
+            if number in self._matched:
+                continue
+            if layer.kind in NORMS or layer.kind in PROJECTIONS or layer.kind == SCALE:
+                self._silencers[number] = number
+            elif layer.kind == MULTIPLY:  # a gate may be anything: what it gates is zero
+                fed_by = (n for n in map(self._silencer, layer.inputs) if n is not None)
+                if (silencer := next(fed_by, None)) is not None:
+                    self._silencers[number] = silencer
 
     def _neighbour(self, number: int, branch: list[int]) -> dict[int, int]:
         """For each node of a branch, its counterpart in the nearest matched branch of the same make."""
@@ -203,8 +228,12 @@ class Depth:
             key=lambda sum_number: (abs(sum_number - number), sum_number),
         )
         for add in nearest_sums:
-            for candidate in self._branches(self._graph.layers[add]):
-                whole = len(candidate) == len(branch) and all(node in self._matched for node in candidate)
+            go_on()
+            for way in self._ways(self._graph.layers[add]):
+                if way.bit_count() != len(branch):
+                    continue
+                candidate = _numbers(way)
+                whole = all(node in self._matched for node in candidate)
                 if whole and [signature(self._graph, node) for node in candidate] == branch_make:
                     return dict(zip(branch, candidate, strict=True))
         return {}
@@ -240,3 +269,8 @@ def ancestors(graph: Graph) -> list[int]:
             bits |= sets[edge.source] | 1 << edge.source
         sets.append(bits)
     return sets
+
+
+def _numbers(bits: int) -> list[int]:
+    """The numbers in a set of bits, in order."""
+    return [number for number, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"]

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from modelkeeper.graph import Atom, Concat, Edge, Graph, Layer, Tensor, consumers, leaves
 from modelkeeper.graph.vocabulary import MAKERS, PROJECTIONS, SCALE, SUMS, kind_of, read_step
+from modelkeeper.patience import go_on
 
 MEANS, ZEROS = "the mean", "zero"
 _FILLS = {"mean": MEANS, "zero": ZEROS, "": ""}
@@ -108,6 +109,7 @@ class _Walk:
         """Check that everything on this space is a maker, a reader, a sum or a norm, or raise a problem."""
         state: dict[int, str] = {}  # made: the new unit is what it should be; normed: out of a norm
         for number, layer in enumerate(self._graph.layers):
+            go_on()
             arriving = {edge: state[edge.source] for edge in layer.inputs if edge.source in state}
             if not arriving and not self._on_space(layer):
                 continue

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from modelkeeper.graph import Edge, Graph, consumers
 from modelkeeper.graph.vocabulary import MULTIPLY, NORMS, PROJECTIONS, read_step
+from modelkeeper.patience import go_on
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ def find_gates(graph: Graph, matched: Mapping[int, int], ancestors: list[int]) -
     for number, layer in enumerate(graph.layers):
         if number in matched or layer.kind != MULTIPLY or len(layer.inputs) != 2:
             continue
+        go_on()
         for main in (0, 1):
             gated, gate = layer.inputs[main], layer.inputs[1 - main]
             if gated.source not in matched or not _opens_half(graph, gate, matched):

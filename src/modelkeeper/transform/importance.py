@@ -20,7 +20,6 @@ choose it. ResNets of half the width start at 14 % (by absolute weights 11 %), w
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ import numpy as np
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Product, Tensor, leaves
 from modelkeeper.graph.structure import consumers
 from modelkeeper.graph.vocabulary import BATCH_NORM
+from modelkeeper.lasting import cached_property
 from modelkeeper.transform.units import Index, Shares
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from modelkeeper.graph import Axis, Graph, Layer, Tensor
 from modelkeeper.graph.vocabulary import BATCH_NORM, COUNT, NORMS, OUTPUT, SCALE
+from modelkeeper.patience import go_on
 from modelkeeper.transform.compose import Composite, Composites, find_composites
 from modelkeeper.transform.depth import Depth, Inserted
 from modelkeeper.transform.epsilon import find_epsilons
@@ -50,6 +51,7 @@ class Lending:
         self.pairs: dict[str, TensorPair] = {}
         self.fresh: dict[str, str] = {}  # tensors that have a partner but stay as they are
         for parent_number, child_number in sorted(pairs, key=lambda pair: pair[1]):
+            go_on()
             for name, pair in pair_tensors(parent.layers[parent_number], child.layers[child_number]).items():
                 problem = _head_problem(pair, same_task) if child_number in heads else ""
                 if problem:
@@ -92,6 +94,7 @@ class Lending:
         entries: dict[str, Entry] = {}
         for number, layer in enumerate(self.child.layers):
             for tensor in layer.tensors:
+                go_on()
                 if tensor.stored and tensor.name not in entries:
                     entries[tensor.name] = self._entry(number, layer, tensor)
         return tuple(entries.values())
@@ -265,8 +268,12 @@ def _heads(graph: Graph) -> set[int]:
     """The layers that make the outputs: the last ones with a weight on each way."""
     last_weighted: set[int] = set()
     todo = [edge.source for layer in graph.layers if layer.kind == OUTPUT for edge in layer.inputs]
+    seen: set[int] = set()  # or sums of sums would be asked once for each way that leads to them
     while todo:
         number = todo.pop()
+        if number in seen:
+            continue
+        seen.add(number)
         layer = graph.layers[number]
         if any(tensor.role == "weight" for tensor in layer.tensors):
             last_weighted.add(number)

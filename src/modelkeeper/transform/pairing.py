@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Layer, Product, Tensor, leaves
 from modelkeeper.graph.vocabulary import PARAMETER
+from modelkeeper.patience import go_on
 
 Pairs = Sequence[tuple[int, int]]  # aligned layers: number in the parent, number in the child
 
@@ -45,6 +46,7 @@ def pair_tensors(parent: Layer, child: Layer) -> dict[str, TensorPair]:
     tensor_pairs: dict[str, TensorPair] = {}
     waiting = [tensor for tensor in parent.tensors if tensor.stored]
     for child_tensor in child.tensors:
+        go_on()
         for parent_tensor in waiting:
             used = parent_tensor.live and child_tensor.live
             if (bare or parent_tensor.role == child_tensor.role) and (
@@ -144,6 +146,7 @@ class Partners:
         free = set(range(len(parent_parts)))
         numbers: list[int | None] = []
         for place, child_part in enumerate(child_parts):
+            go_on()
             wanted = {self.of(space) for space in spaces_of(child_part)}
             number = next(
                 (n for n in sorted(free) if wanted and set(spaces_of(parent_parts[n])) == wanted),

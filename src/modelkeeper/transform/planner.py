@@ -27,6 +27,7 @@ from modelkeeper.graph.vocabulary import (
 )
 from modelkeeper.matching import Alignment
 from modelkeeper.matching.twins import twin_pairs
+from modelkeeper.patience import go_on
 from modelkeeper.transform.lending import FROZEN, Lending, with_statistics
 from modelkeeper.transform.pairing import Pairs, spaces_of
 from modelkeeper.transform.plan import Entry, Plan
@@ -147,6 +148,7 @@ def _doubts(lending: Lending, entries: Iterable[Entry]) -> Iterable[str]:
             ):
                 yield f"the parent's {tensor.name} is not used"
     for number, layer in enumerate(lending.child.layers):
+        go_on()
         if number in lending.partner:
             yield from _flow(lending, number, layer)
         elif layer.kind not in ENDS and not lending.depth.harmless(number):
@@ -221,6 +223,7 @@ def _written(value: object) -> str:
 def _statistics(lending: Lending) -> Iterable[str]:
     """Doubts about statistics: spaces over which one is taken together must grow by the same multiple."""
     for name, pair in lending.pairs.items():
+        go_on()
         for child_axis, _ in pair.axis_pairs():
             ratios = set()
             for child_space in spaces_of(child_axis.of):

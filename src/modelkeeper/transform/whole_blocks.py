@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from modelkeeper.graph import Graph, consumers
 from modelkeeper.graph.vocabulary import NORMS, PROJECTIONS
+from modelkeeper.patience import go_on
 from modelkeeper.transform.depth import ancestors, signature
 from modelkeeper.transform.pairing import Pairs
 
@@ -135,6 +136,7 @@ class _Settling:
 
     def _may_move(self, parent_number: int, child_old: int, child_new: int) -> bool:
         """Is a pair as good with another of the child's layers, which has no partner?"""
+        go_on()
         now, then = (self._edges(parent_number, child_number) for child_number in (child_old, child_new))
         return _as_good(now=(now,), then=(then,)) and self._in_order(parent_number, child_new)
 

@@ -28,7 +28,11 @@ from modelkeeper.zoo.database import one_at_a_time
 from modelkeeper.zoo.records import Viewer, checked_name, new_id
 from modelkeeper.zoo.schema import members, projects, tokens, users
 
-READ, WRITE, ADMIN = SCOPES = ("read", "write", "admin")  # each includes those before it
+READ, WRITE, ADMIN = _RISING = ("read", "write", "admin")  # each includes those before it
+METRICS = (
+    "metrics"  # counts over everything, for a scraper: it includes nothing else, and ADMIN alone includes it
+)
+SCOPES = (*_RISING, METRICS)
 _TOKEN = re.compile(r"mk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _SECONDS = 86400.0
 
@@ -65,7 +69,9 @@ class Holder(Struct, frozen=True, kw_only=True):
 
     def may(self, scope: str) -> bool:
         """Does the token's scope include this one?"""
-        return SCOPES.index(self.scope) >= SCOPES.index(scope)
+        if METRICS in (scope, self.scope):
+            return self.scope in (scope, ADMIN)
+        return _RISING.index(self.scope) >= _RISING.index(scope)
 
     @property
     def viewer(self) -> Viewer | None:

@@ -23,6 +23,7 @@ from typing import Any
 
 from modelkeeper.errors import InvalidBackup
 from modelkeeper.zoo.files import open_regular
+from modelkeeper.zoo.rights import as_its_folder, make_folder, make_home
 from modelkeeper.zoo.unusable import zoo_unusable
 
 if sys.platform != "win32":
@@ -49,9 +50,10 @@ class Archive:
             ZooUnusable: It cannot be written to.
         """
         try:
+            make_home(self.folder)
             for folder in (self._files, self._snapshots, self.folder / "tmp"):
-                folder.mkdir(parents=True, exist_ok=True)
-            with (self.folder / "lock").open("w") as lock:
+                make_folder(folder, exist_ok=True)
+            with open(self.folder / "lock", "w", opener=as_its_folder) as lock:
                 if sys.platform != "win32":
                     try:
                         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,7 +91,7 @@ class Archive:
             checksum = digest.hexdigest()
             _to_disk(file)
             if not self.has(checksum, size):
-                self.path(checksum).parent.mkdir(exist_ok=True)
+                make_folder(self.path(checksum).parent, exist_ok=True)
                 scratch.replace(self.path(checksum))
                 _sync(self.path(checksum).parent)
         return checksum, size
@@ -180,7 +182,7 @@ class Archive:
     def _new(self) -> Iterator[tuple[Path, Any]]:
         scratch = self.folder / "tmp" / secrets.token_hex(8)
         try:
-            with scratch.open("xb") as file:
+            with open(scratch, "xb", opener=as_its_folder) as file:
                 yield scratch, file
         finally:
             scratch.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ from modelkeeper.zoo.archive import FORMAT, Archive
 from modelkeeper.zoo.blobs import PROGRAM, WEIGHTS
 from modelkeeper.zoo.dump import dump, load
 from modelkeeper.zoo.records import KEPT, Filter, Record, folder_of, model_of
-from modelkeeper.zoo.store_identity import own, remember
+from modelkeeper.zoo.store_identity import FACT, own
 from modelkeeper.zoo.zoo_reader import ZooReader
 
 ROUNDS = 5  # after which models that come all the time are left to the next backup
@@ -253,7 +253,8 @@ def restore(folder: Path, settings: Settings, *, at: str = "", progress: Progres
         kept = [line["row"] for line in rows if line["table"] == "models" and line["row"]["state"] in KEPT]
         with zoo.catalog.database.writing() as connection:
             load(connection, str(header["schema"]), rows)
-            remember(connection, store)
+            if store:
+                connection.execute(schema.facts.insert().values(name=FACT, value=store))
     finally:
         zoo.close()
     missing = tuple(row["id"] for row in kept if row["id"] not in models)

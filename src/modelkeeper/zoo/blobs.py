@@ -18,6 +18,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,13 @@ from obstore.exceptions import BaseError as StoreError
 from obstore.store import LocalStore
 
 from modelkeeper.errors import CorruptWeights, ModelKeeperError, UnreadableWeights, ZooUnusable
+from modelkeeper.stepping_out import stepped_out
 from modelkeeper.weights import Weights, map_file
 from modelkeeper.zoo import verified
 from modelkeeper.zoo.files import is_of_file, open_regular
 from modelkeeper.zoo.folders import STAGING, Folder, LocalFolder, RemoteFolder, create_file
 from modelkeeper.zoo.records import model_of
+from modelkeeper.zoo.rights import make_folder, make_home
 from modelkeeper.zoo.stores import Store, open_store
 from modelkeeper.zoo.unusable import zoo_unusable
 
@@ -102,9 +105,10 @@ class Blobs:
                         doomed = self._root / folder  # there is not even room for another name
                     shutil.rmtree(doomed)
             else:
-                paths = [item["path"] for batch in self._store.list(folder + "/") for item in batch]
-                if paths:
-                    self._store.delete(paths)
+                with self._waiting():
+                    paths = [item["path"] for batch in self._store.list(folder + "/") for item in batch]
+                    if paths:
+                        self._store.delete(paths)
         except (StoreError, OSError) as problem:
             raise self._failed(f"deleting {folder}", problem) from problem
 
@@ -118,7 +122,8 @@ class Blobs:
             if self._root is not None:  # without obstore, whose threads do not survive a fork
                 with open_regular(self._root / path) as file:
                     return file.read()
-            return bytes(self._store.get(path).bytes())
+            with self._waiting():
+                return bytes(self._store.get(path).bytes())
         except (NotFoundError, FileNotFoundError) as problem:
             raise FileNotFoundError(path) from problem
         except (StoreError, OSError) as problem:
@@ -144,6 +149,15 @@ class Blobs:
         except (StoreError, OSError) as problem:
             raise self._failed(f"writing {path}", problem) from problem
 
+    def ask(self) -> None:
+        """Return when the store has answered anything."""
+        with contextlib.suppress(FileNotFoundError):
+            self.read(f"{MODELS}/none")
+
+    def _waiting(self) -> AbstractContextManager[None]:
+        """What waits for a store that is not on this machine takes nobody's place."""
+        return contextlib.nullcontext() if self._root is not None else stepped_out()
+
     def names(self, folder: str) -> list[str]:
         """The names of the files in a model's folder."""
         if self._root is not None:
@@ -166,7 +180,8 @@ class Blobs:
                     if actual == size:
                         return map_file(file)
             else:
-                actual = self._store.head(path)["size"]
+                with self._waiting():
+                    actual = self._store.head(path)["size"]
                 if actual == size:
                     return Weights(lambda offset, length: self._range(path, offset, length), size)
         except (NotFoundError, FileNotFoundError, ValueError) as problem:
@@ -189,9 +204,12 @@ class Blobs:
                     while piece := file.read(2**20):
                         yield piece
             else:
-                size = self._store.head(path)["size"]
+                with self._waiting():
+                    size = self._store.head(path)["size"]
                 for at in range(start, size, PIECE):
-                    yield bytes(self._store.get_range(path, start=at, length=min(PIECE, size - at)))
+                    with self._waiting():
+                        piece = bytes(self._store.get_range(path, start=at, length=min(PIECE, size - at)))
+                    yield piece
         except (NotFoundError, FileNotFoundError) as problem:
             raise CorruptWeights(_model_at(path), f"{path} is missing") from problem
         except (StoreError, OSError) as problem:
@@ -276,7 +294,8 @@ class Blobs:
         if not length:
             return b""
         try:
-            return self._store.get_range(path, start=offset, length=length)
+            with self._waiting():
+                return self._store.get_range(path, start=offset, length=length)
         except (NotFoundError, FileNotFoundError) as problem:  # it was removed while it was read
             raise CorruptWeights(_model_at(path), f"{path} is missing") from problem
         except (StoreError, OSError) as problem:
@@ -286,8 +305,9 @@ class Blobs:
 def _make_folders(root: Path) -> None:
     """Make what a store consists of; one that may only be read has it."""
     try:
+        make_home(root)
         for name in (MODELS, STAGING):
-            (root / name).mkdir(parents=True, exist_ok=True)
+            make_folder(root / name, exist_ok=True)
     except OSError:
         if not (root / MODELS).is_dir():
             raise

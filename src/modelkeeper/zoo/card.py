@@ -8,8 +8,9 @@
 
 import json
 from datetime import UTC, datetime
+from string import punctuation
 
-from modelkeeper.text import enumeration
+from modelkeeper.text import enumeration, one_line
 from modelkeeper.zoo.records import Record
 
 
@@ -57,5 +58,5 @@ def _yaml(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text of users as text: no markup of theirs becomes markup of ours."""
-    return "".join(f"\\{letter}" if letter in "\\`*_{}[]<>()#+-.!|&" else letter for letter in text)
+    """Text of users as text: one line, and no markup of theirs becomes markup of ours."""
+    return "".join(f"\\{letter}" if letter in punctuation else letter for letter in one_line(text))

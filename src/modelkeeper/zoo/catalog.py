@@ -12,17 +12,18 @@ whoever adds or retires models does so by the row that counts changes.
 import contextlib
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, overload
 
 import msgspec
 import sqlalchemy as sa
 
+from modelkeeper.errors import QuotaExceeded
 from modelkeeper.zoo.catalog_reader import CatalogReader, changes_counted
 from modelkeeper.zoo.leases import confirm, end_if_over
 from modelkeeper.zoo.records import DAMAGED, KEPT, REPLACED, Event, Record, model_of
 from modelkeeper.zoo.rows import FIELDS, batches, event_row, record_of, record_row, records_of, reseal
-from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
+from modelkeeper.zoo.schema import clock, events, facts, graphs, models, parents, tags
 from modelkeeper.zoo.seals import holds, seal_of_bytes
 
 
@@ -48,7 +49,7 @@ class Catalog(CatalogReader):
         Raises:
             ZooUnusable: The lease had run out, and somebody has swept the files.
         """
-        with self.taking_turns() as connection:
+        with self._taking_turns() as connection:
             if leased:
                 confirm(connection, record.folder, self.database.where)
             present = self._records(connection.execute(sa.select(*FIELDS).where(models.c.id == record.id)))
@@ -88,24 +89,37 @@ class Catalog(CatalogReader):
     def retire(self, reasons: Mapping[str, str], state: str, user: str = "") -> list[Record]: ...
     @overload
     def retire(
-        self, reasons: Mapping[str, str], state: str, user: str = "", *, clock: int
+        self,
+        reasons: Mapping[str, str],
+        state: str,
+        user: str = "",
+        *,
+        clock: int,
+        pinned: Collection[str] = (),
     ) -> list[Record] | None: ...
     def retire(
-        self, reasons: Mapping[str, str], state: str, user: str = "", *, clock: int | None = None
+        self,
+        reasons: Mapping[str, str],
+        state: str,
+        user: str = "",
+        *,
+        clock: int | None = None,
+        pinned: Collection[str] = (),
     ) -> list[Record] | None:
         """Take models (id -> reason) out of what can be searched; their records stay. Which were there?
 
         With `clock`, nothing happens if a model came or went since it showed that (None), and those that
-        were pinned since stay.
+        were pinned since stay; `pinned` are the ids of those that go though they were pinned before.
         """
         gone: list[Record] = []
-        with self.taking_turns() as connection:
+        with self._taking_turns() as connection:
             if clock is not None and changes_counted(connection) != clock:
                 return None
             for batch in batches(list(reasons)):
                 among = models.c.id.in_(batch) & models.c.state.in_(KEPT) & (models.c.state != state)
                 if clock is not None:
-                    among &= models.c.pinned.is_(False)
+                    known = [identity for identity in batch if identity in pinned]
+                    among &= models.c.pinned.is_(False) | models.c.id.in_(known)
                 gone += self._records(connection.execute(sa.select(*FIELDS).where(among)))
             if gone:
                 now, changed = time.time(), _tick(connection)
@@ -127,7 +141,7 @@ class Catalog(CatalogReader):
     def restore(self, model: str, state: str, reason: str, event: Event) -> bool:
         """Take a damaged model back into what can be searched. Was it damaged, and is its graph there?"""
         has_graph = models.c.graph.in_(sa.select(graphs.c.digest))
-        with self.taking_turns() as connection:
+        with self._taking_turns() as connection:
             change = models.update().where(models.c.id == model, models.c.state == DAMAGED, has_graph)
             values = {"state": state, "reason": reason, "changed": _tick(connection)}
             back = connection.execute(change.values(**values)).rowcount > 0
@@ -143,6 +157,27 @@ class Catalog(CatalogReader):
             reseal(connection, models.c.id == model)
             if event is not None:
                 connection.execute(events.insert(), event_row(event))
+
+    def pin(self, record: Record, pinned: bool, event: Event, most: int | None = None) -> None:
+        """Keep a model whatever it is worth, or no longer.
+
+        Raises:
+            QuotaExceeded: Its owner would have more than `most` pinned models.
+        """
+        with self._taking_turns() as connection:
+            of_owner = models.c.owner_id == record.owner_id
+            if not record.owner_id:
+                of_owner &= models.c.owner == record.owner
+            others = sa.select(sa.func.count()).where(
+                of_owner, models.c.pinned.is_(True), models.c.state.in_(KEPT), models.c.id != record.id
+            )
+            count = int(connection.scalar(others) or 0)
+            if pinned and most is not None and count >= most:
+                advice = "Unpin some, or ask an administrator for more."
+                raise QuotaExceeded(f"{count} models are pinned, {most} are allowed", advice)
+            connection.execute(models.update().where(models.c.id == record.id).values(pinned=pinned))
+            reseal(connection, models.c.id == record.id)
+            connection.execute(events.insert(), event_row(event))
 
     def lent(self, model: str, at: float, event: Event | None = None) -> None:
         """Count that a model lent its weights."""
@@ -161,7 +196,7 @@ class Catalog(CatalogReader):
                 .where(models.c.id == sa.bindparam("of"))
                 .values(twin=sa.bindparam("by"), twin_similarity=sa.bindparam("much"))
             )
-            with self.taking_turns() as connection:
+            with self._taking_turns() as connection:
                 rows = [{"of": of, "by": by, "much": much} for of, (by, much) in twins.items()]
                 connection.execute(change, rows)
                 for batch in batches(list(twins)):
@@ -176,7 +211,7 @@ class Catalog(CatalogReader):
     def sweep_graphs(self) -> int:
         """Delete graphs that no model with files has. How many were there?"""
         used = sa.select(models.c.graph).where(models.c.state.in_(KEPT))
-        with self.taking_turns() as connection:
+        with self._taking_turns() as connection:
             return connection.execute(graphs.delete().where(graphs.c.digest.not_in(used))).rowcount
 
     def abandoned(self, folder: str) -> bool:
@@ -184,7 +219,7 @@ class Catalog(CatalogReader):
 
         A record that is damaged may have named it: then it is not abandoned.
         """
-        with self.taking_turns() as connection:
+        with self._taking_turns() as connection:
             row = connection.execute(sa.select(*FIELDS).where(models.c.id == model_of(folder))).first()
             if row is not None:
                 record = record_of(row)
@@ -192,8 +227,18 @@ class Catalog(CatalogReader):
                     return False
             return end_if_over(connection, folder)
 
+    def note_fact(self, name: str, value: str, *, unless_known: bool = False) -> str:
+        """Write down what the catalog knows of itself; `unless_known`: the first decides. What holds now?"""
+        with self._taking_turns() as connection:
+            known = connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
+            if known is not None and unless_known:
+                return str(known)
+            connection.execute(facts.delete().where(facts.c.name == name))
+            connection.execute(facts.insert().values(name=name, value=value))
+        return value
+
     @contextlib.contextmanager
-    def taking_turns(self) -> Iterator[sa.Connection]:
+    def _taking_turns(self) -> Iterator[sa.Connection]:
         """Write while nobody else adds or retires models."""
         with self.database.writing() as connection:
             connection.execute(sa.select(clock.c.value).with_for_update())  # SQLite's writers do so anyway

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+MOST_GROUPS = 1_000  # tasks and data sets that are counted one by one: anybody may invent one
 NEWEST = 2_000  # models whose names are compared with one that is not there
 
 
@@ -252,12 +253,15 @@ class CatalogReader:
             )
             return now, [(int(key), state, graph) for key, state, graph in connection.execute(chosen)]
 
-    def peers(self, task: str, data: str, metric: str, viewer: Viewer | None = None) -> list[float]:
-        """The values of one metric of the models of a task on a data set that the viewer may see.
+    def peers(
+        self, task: str, data: str, metric: str, viewer: Viewer | None = None
+    ) -> list[tuple[str, float]]:
+        """The values of one metric of the models of a task on a data set that the viewer may see, and whose.
 
         Of the stored ones that are trained to their end: others say little of what can be reached.
         """
-        chosen = sa.select(models.c.value).where(
+        owner = sa.case((models.c.owner_id != "", models.c.owner_id), else_=models.c.owner)
+        chosen = sa.select(owner, models.c.value).where(
             models.c.task == task,
             models.c.data == data,
             models.c.metric == metric,
@@ -267,7 +271,7 @@ class CatalogReader:
             *visible(viewer),
         )
         with self.database.reading() as connection:
-            return [float(value) for value in connection.execute(chosen).scalars()]
+            return [(owner, float(value)) for owner, value in connection.execute(chosen)]
 
     def words(self, wanted: Filter) -> tuple[dict[str, int], dict[str, int]]:
         """The tasks and the tags of the models that pass a filter, each with how many have it."""
@@ -318,6 +322,7 @@ class CatalogReader:
                 .where(stored)
                 .group_by(models.c.task, models.c.data)
                 .order_by(sa.func.count().desc(), models.c.task, models.c.data)
+                .limit(MOST_GROUPS)
             )
             groups = [
                 {"task": task, "data": data, "models": number, "hits": int(used)}

@@ -11,6 +11,7 @@ Whatever goes wrong with a database is a `ZooUnusable` that names it.
 """
 
 import contextlib
+import os
 import sqlite3
 import threading
 import time
@@ -25,6 +26,7 @@ from modelkeeper.errors import CorruptCatalog, ReadOnlyZoo, ZooUnusable
 from modelkeeper.zoo import schema
 from modelkeeper.zoo.forks import passing, renew_after_fork
 from modelkeeper.zoo.read_only import BUSY, ReadOnly, may_write
+from modelkeeper.zoo.rights import as_its_folder
 from modelkeeper.zoo.unusable import CORRUPT_ADVICE, cannot_open, zoo_unusable
 
 _inherited: list[
@@ -214,6 +216,10 @@ def _open_engine(place: str | Path, file: Path | None, source: ReadOnly | None) 
 
 
 def _connect(file: Path) -> sqlite3.Connection:
+    """A connection to a file; a new one, and those that SQLite puts beside it, are as their folder says."""
+    if not os.path.exists(file):
+        with contextlib.suppress(OSError):  # what the matter is, SQLite says
+            os.close(as_its_folder(str(file), os.O_RDWR | os.O_CREAT))
     return sqlite3.connect(file, timeout=BUSY, check_same_thread=False)
 
 

@@ -20,7 +20,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from modelkeeper.stepping_out import stepped_out
 from modelkeeper.weights import CHUNK
+from modelkeeper.zoo.rights import as_its_folder, make_folder
 from modelkeeper.zoo.stores import Store
 
 STAGING = "staging"
@@ -60,11 +62,11 @@ class LocalFolder(Folder):
     def __init__(self, root: Path, folder: str) -> None:
         self._final = root / folder
         self._staged = root / STAGING / f"{self._final.name}-{secrets.token_hex(4)}"
-        self._staged.mkdir()
+        make_folder(self._staged)
 
     def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> Written:
         digest, size = hashlib.sha256(), 0
-        with (self._staged / name).open("xb") as file:
+        with open(self._staged / name, "xb", opener=as_its_folder) as file:
             for chunk in chunks:
                 file.write(chunk)
                 digest.update(chunk)
@@ -111,7 +113,8 @@ class RemoteFolder(Folder):
                 size += len(chunk)
                 yield chunk
 
-        self._store.put(f"{self._folder}/{name}", watched())
+        with stepped_out():
+            self._store.put(f"{self._folder}/{name}", watched())
         return Written(size, digest.hexdigest())
 
     def publish(self, *, replace: bool = False) -> None:
@@ -135,7 +138,7 @@ def create_file(root: Path, path: str, content: bytes) -> None:
     """Write a file below the root of a local store, whole and on the disk, unless there is one."""
     scratch = root / STAGING / f"new-{secrets.token_hex(8)}"
     try:
-        with scratch.open("xb") as file:
+        with open(scratch, "xb", opener=as_its_folder) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -5,16 +5,23 @@
 
 A forked child has the thread that forked, and the locks of all. One that another thread held is held for ever
 there: those of SQLite and SQLAlchemy cannot be replaced, so a fork waits until nobody is inside of them; our
-own are replaced by whoever has them. Workers of data loaders, Ray and multiprocessing fork.
+own are replaced by whoever has them. A module that another thread is importing would never be imported in
+the child, so a fork waits for that, too. Workers of data loaders, Ray and multiprocessing fork.
 """
 
 import contextlib
+import importlib
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
+
+try:
+    import _imp  # CPython's own; elsewhere nobody waits for imports
+except ImportError:
+    _imp = None  # type: ignore[assignment]
 
 PATIENCE = 5.0  # seconds after which a fork waits no longer; a writer may itself wait for others
 T = TypeVar("T")
@@ -63,11 +70,28 @@ def _before() -> None:
     gate, end = _gate, time.monotonic() + PATIENCE
     gate.changed.acquire()  # held across the fork, so that it is free of others in the child
     gate.forking += 1
-    while gate.inside > getattr(_here, "depth", 0) and time.monotonic() < end:
-        gate.changed.wait(max(0.0, end - time.monotonic()))
+    while True:
+        while gate.inside > getattr(_here, "depth", 0) and time.monotonic() < end:
+            gate.changed.wait(max(0.0, end - time.monotonic()))
+        if _imp is None:
+            return
+        _imp.acquire_lock()  # held across the fork, too: nobody begins to import
+        if not _others_import() or time.monotonic() >= end:
+            return
+        _imp.release_lock()
+        gate.changed.wait(0.002)
+
+
+def _others_import() -> bool:
+    """Is another thread in the middle of importing a module? Python holds a lock for each such module."""
+    bootstrap = getattr(importlib, "_bootstrap", None)
+    locks = [lock() for lock in list(getattr(bootstrap, "_module_locks", {}).values())]
+    return any(getattr(lock, "owner", None) not in (None, threading.get_ident()) for lock in locks)
 
 
 def _in_parent() -> None:
+    if _imp is not None:
+        _imp.release_lock()
     _gate.forking -= 1
     _gate.changed.notify_all()
     _gate.changed.release()
@@ -75,6 +99,8 @@ def _in_parent() -> None:
 
 def _in_child() -> None:
     global _gate
+    if _imp is not None:
+        _imp.release_lock()
     _gate = _Gate(getattr(_here, "depth", 0))
     for reference, renew in _renewals:
         if (owner := reference()) is not None:

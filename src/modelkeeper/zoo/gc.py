@@ -139,7 +139,7 @@ def _state_again(zoo: Zoo, record: Record) -> tuple[str, str]:
     """The state of a repaired model and why: whether it may lend is decided anew."""
     if record.value is not None:
         metric = Metric(record.metric, record.value, record.lower_is_better)
-        admission = zoo.judge(metric, record.task, record.data)
+        admission = zoo.judge(metric, record.task, record.data, record.voice)
         if admission.verdict != "admitted":
             return BARRED, admission.reason
     return ACTIVE, ""

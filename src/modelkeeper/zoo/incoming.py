@@ -12,11 +12,11 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import msgspec
 
 from modelkeeper.graph import Graph, to_json
+from modelkeeper.lasting import cached_property
 from modelkeeper.matching import Prepared
 from modelkeeper.policy.admission import Admission
 from modelkeeper.weights import Array, Header, stream, without_nan

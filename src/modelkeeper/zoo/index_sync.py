@@ -23,6 +23,7 @@ from modelkeeper.errors import InvalidGraph, InvalidIndex, ZooUnusable
 from modelkeeper.matching import Index, Prepared, prepare
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import ACTIVE
+from modelkeeper.zoo.rights import give_to_folder, make_folder, make_home
 
 SAVE_AFTER = 256  # changes, or an eighth of the zoo if that is more
 _log = logging.getLogger("modelkeeper")
@@ -90,7 +91,12 @@ class Follower:
             older = self._folders()
             if older and older[0][0] >= self._seen:
                 return  # another process has saved as much
+            make_home(self._folder.parent)
+            make_folder(self._folder, exist_ok=True)
+            make_folder(scratch)
             self._index.save(scratch)
+            for path in scratch.iterdir():
+                give_to_folder(path)
             scratch.rename(self._folder / _name(self._seen, scratch))
         except OSError as problem:  # it was only to save time
             if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another has just saved it

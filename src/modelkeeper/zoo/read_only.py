@@ -19,7 +19,7 @@ BUSY = 60.0  # seconds to wait for other writers
 
 def may_write(path: Path) -> bool:
     """May this process write to a database: is it not there yet, or can it and its folder be written to?"""
-    there = path.exists()
+    there = os.path.exists(path)  # one that may not even be looked for is not there; SQLite says why
     return not there or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
 
 

@@ -95,6 +95,11 @@ class Record(Struct, frozen=True, kw_only=True):
         return folder_of(self.id, self.attempt)
 
     @property
+    def voice(self) -> str:
+        """Whose it is, as far as that is known: where there are users their id, else a name."""
+        return self.owner_id or self.owner
+
+    @property
     def group(self) -> tuple[str, str, str, bool]:
         """Models of which this is the same are peers: they are judged by each other."""
         return self.task, self.data, self.metric, self.lower_is_better

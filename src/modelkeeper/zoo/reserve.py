@@ -12,6 +12,8 @@ import os
 import shutil
 from pathlib import Path
 
+from modelkeeper.zoo.rights import as_its_folder
+
 SIZE = 2**20  # bytes: a transaction that retires some hundred models
 PLENTY = 32 * SIZE  # it is made while so much is free
 SHORT = SIZE // 16  # with less than this, whatever fails may fail for that
@@ -27,14 +29,14 @@ class Reserve:
 
     def keep(self) -> None:
         """Make the file if it is not there and there is plenty of room; otherwise later."""
-        if self._folder is None or (self._folder / NAME).exists():
+        if self._folder is None or os.path.exists(self._folder / NAME):
             return
         with contextlib.suppress(OSError):  # it is for bad days; today goes on without it
             if shutil.disk_usage(self._folder).free < PLENTY:
                 return
             scratch = self._folder / f"{NAME}-{os.getpid()}"
             try:
-                with scratch.open("xb") as file:
+                with open(scratch, "xb", opener=as_its_folder) as file:
                     file.write(os.urandom(SIZE))  # what a file system can neither compress nor leave out
                 scratch.replace(self._folder / NAME)
             finally:

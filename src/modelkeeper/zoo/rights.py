@@ -3,6 +3,7 @@
     make_home(path)                               a folder that is not there yet is its owner's alone
     make_folder(path)                             one inside of a zoo, as the folder says that it lies in
     open(path, "xb", opener=as_its_folder)        a file likewise
+    give_to_folder(path)                          a file that is there, likewise
 
 A zoo that a group shares lies in a folder that the group may write to, or whose group is passed on (`chmod
 g+rwxs`): the group may then read and write what lies in it. What the umask says does not matter.
@@ -20,12 +21,13 @@ OWNER = 0o700
 def make_home(path: Path) -> None:
     """Make a folder, and those above it, for its owner alone; one that is there stays as it is."""
     for folder in (*reversed(path.parents), path):
-        if not folder.is_dir():
-            try:
-                folder.mkdir(mode=OWNER)
-            except FileExistsError:
-                if not folder.is_dir():  # another process may have made it meanwhile, but this is a file
-                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+        if folder.is_dir():
+            continue
+        try:
+            folder.mkdir(mode=OWNER)
+        except FileExistsError:
+            if not folder.is_dir():  # else another process was quicker
+                raise NotADirectoryError(errno.ENOTDIR, "it is no folder", str(folder)) from None
 
 
 def make_folder(path: Path, *, exist_ok: bool = False) -> None:
@@ -50,6 +52,11 @@ def as_its_folder(path: str, flags: int) -> int:
             with contextlib.suppress(PermissionError):  # it was there, and is somebody else's
                 os.fchmod(handle, rights)
     return handle
+
+
+def give_to_folder(path: Path) -> None:
+    """Let those see a file who may write to the folder that it lies in, and nobody else."""
+    path.chmod(_rights_below(path.parent) & 0o666)
 
 
 def _rights_below(folder: Path) -> int:

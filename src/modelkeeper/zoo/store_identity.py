@@ -1,6 +1,6 @@
 """Is this the store that the catalog belongs to? A marker in the store, whose text the catalog remembers.
 
-    expect_own(catalog, blobs)     or ZooUnusable: whatever is missing here says nothing
+    expect_own(catalog, blobs)     or WrongStore: whatever is missing here says nothing
 
 A coordinator that was given another store finds no file of any model there. Before a missing file is
 believed, and before anything is swept, the marker is compared. It is written once, when a catalog first uses
@@ -13,14 +13,14 @@ import secrets
 
 import sqlalchemy as sa
 
-from modelkeeper.errors import CorruptWeights, InvalidWeights, UnreadableWeights, ZooUnusable
+from modelkeeper.errors import CorruptWeights, InvalidWeights, UnreadableWeights, WrongStore
 from modelkeeper.zoo.blobs import Blobs
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import STORED, Filter
 from modelkeeper.zoo.schema import facts
 
 MARKER = "modelkeeper-store"
-_FACT = "store"
+FACT = "store"
 LOOKED_AT = 16  # models of a catalog that remembers no store, to see whether this one is its
 
 
@@ -28,7 +28,8 @@ def expect_own(catalog: Catalog, blobs: Blobs) -> None:
     """Return if the store is the catalog's; a catalog without one takes a store that no other has.
 
     Raises:
-        ZooUnusable: The store is another one, or does not answer.
+        WrongStore: It is another one.
+        ZooUnusable: It does not answer.
     """
     known, found = _remembered(catalog), _marker(blobs)
     if known and not known.startswith("?"):
@@ -40,23 +41,16 @@ def expect_own(catalog: Catalog, blobs: Blobs) -> None:
     if found and found != known.removeprefix("?"):
         problem = "this store is not the one that the catalog belongs to: it belongs to another catalog"
         advice = f"Give each catalog a store of its own. If that one is lost, delete {MARKER} in the store."
-        raise ZooUnusable(blobs.url, problem, advice)
-    identity = _propose(catalog, secrets.token_hex(16))
+        raise WrongStore(blobs.url, problem, advice)
+    proposed = f"?{secrets.token_hex(16)}"  # of several processes that start at once, one decides
+    identity = catalog.note_fact(FACT, proposed, unless_known=True).removeprefix("?")
     if not found:
         _expect_files(catalog, blobs, identity)
-    blobs.create(MARKER, identity.encode())
-    found = _marker(blobs)
+        blobs.create(MARKER, identity.encode())
+        found = _marker(blobs)
     if found != identity:
         raise _wrong(blobs, identity, found)
-    with catalog.taking_turns() as connection:
-        remember(connection, found)
-
-
-def remember(connection: sa.Connection, identity: str) -> None:
-    """Write down which store is the catalog's; "": that is not known."""
-    connection.execute(facts.delete().where(facts.c.name == _FACT))
-    if identity:
-        connection.execute(facts.insert().values(name=_FACT, value=identity))
+    catalog.note_fact(FACT, identity)
 
 
 def own(catalog: Catalog) -> str:
@@ -65,18 +59,9 @@ def own(catalog: Catalog) -> str:
     return "" if known.startswith("?") else known
 
 
-def _propose(catalog: Catalog, identity: str) -> str:
-    """What the store shall be called: of several processes that start at once, one decides."""
-    with catalog.taking_turns() as connection:
-        known = connection.scalar(sa.select(facts.c.value).where(facts.c.name == _FACT))
-        if known is None:
-            connection.execute(facts.insert().values(name=_FACT, value=f"?{identity}"))
-    return str(known or identity).removeprefix("?")
-
-
 def _remembered(catalog: Catalog) -> str:
     with catalog.database.reading() as connection:
-        return str(connection.scalar(sa.select(facts.c.value).where(facts.c.name == _FACT)) or "")
+        return str(connection.scalar(sa.select(facts.c.value).where(facts.c.name == FACT)) or "")
 
 
 def _marker(blobs: Blobs) -> str:
@@ -101,8 +86,8 @@ def _expect_files(catalog: Catalog, blobs: Blobs, identity: str) -> None:
         raise _wrong(blobs, identity, "")
 
 
-def _wrong(blobs: Blobs, known: str, found: str) -> ZooUnusable:
+def _wrong(blobs: Blobs, known: str, found: str) -> WrongStore:
     has = f"{MARKER} says {found[:40]!r}" if found else f"there is no {MARKER} in it"
     problem = f"this store is not the one that the catalog belongs to: {has}"
     advice = f"Give the right one (--blobs). If it is, write {known} into {MARKER} in it."
-    return ZooUnusable(blobs.url, problem, advice)
+    return WrongStore(blobs.url, problem, advice)

@@ -90,7 +90,7 @@ def open_store(url: str) -> Store | Path:
 
 
 def _deadlines() -> "ClientConfig":
-    """How long obstore waits for an answer. What the environment says besides is said again: this hides it."""
+    """How long obstore waits for an answer; and what the environment says, which this would hide."""
     plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes", "on", "y")
     return {"timeout": DEADLINE, "connect_timeout": timedelta(seconds=5), "allow_http": plain}
 

@@ -16,11 +16,14 @@ from modelkeeper.zoo.records import Record
 def items(records: Sequence[Record], now: float) -> Iterator[Item]:
     """The stored models of a zoo as retention sees them, at a time."""
     present = {record.id for record in records}
-    groups: dict[tuple[str, str, str, bool], list[float]] = {}
+    groups: dict[tuple[str, str, str, bool], list[tuple[float, str]]] = {}
     for record in records:
         if record.value is not None:
-            groups.setdefault(record.group, []).append(record.value)
-    peers = {group: Peers.of(values, group[-1]) for group, values in groups.items()}
+            groups.setdefault(record.group, []).append((record.value, record.voice))
+    peers = {
+        group: Peers.of([value for value, _ in said], group[-1], [voice for _, voice in said])
+        for group, said in groups.items()
+    }
     for record in records:
         place = 0.5
         if record.value is not None:
@@ -35,6 +38,7 @@ def items(records: Sequence[Record], now: float) -> Iterator[Item]:
             last_used_age=now - record.last_used if record.hits else None,
             pinned=record.pinned,
             cover=1 - record.twin_similarity if record.twin in present else 1.0,
+            owner=record.voice,
         )
 
 

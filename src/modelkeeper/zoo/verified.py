@@ -14,6 +14,8 @@ import os
 import time
 from pathlib import Path
 
+from modelkeeper.zoo.rights import as_its_folder, make_folder
+
 TRUSTED = 24 * 3600.0  # seconds for which a note counts
 SETTLED = 0.1  # seconds; within one tick of the clock two writes leave the same time
 
@@ -33,8 +35,9 @@ def remember(note: Path, checksum: str, path: Path, seen: str) -> None:
     """Note that a file has this checksum, if it is as it was `seen`; in a folder that is not ours, do not."""
     if seen and state(path) == seen:
         with contextlib.suppress(OSError):  # without a note the file is compared again, that is all
-            note.parent.mkdir(exist_ok=True)
-            note.write_text(f"{checksum} {seen}\n")
+            make_folder(note.parent, exist_ok=True)
+            with open(note, "w", opener=as_its_folder) as file:
+                file.write(f"{checksum} {seen}\n")
 
 
 def holds(note: Path, checksum: str, path: Path) -> bool:

@@ -31,6 +31,7 @@ from modelkeeper.policy.admission import Admission, admit
 from modelkeeper.policy.quality import Metric
 from modelkeeper.policy.retention import DAY, retain
 from modelkeeper.settings import Verdict
+from modelkeeper.zoo import bounds
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
@@ -105,7 +106,7 @@ class Zoo(ZooReader):
         ids say whose it is.
 
         Raises:
-            InvalidMeta: `model_id` is no id, or the program is too long.
+            InvalidMeta: `model_id` is no id, or too much is said of it: see `bounds`.
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
             TooLargeToMatch: The graph has more layers than an alignment takes.
@@ -117,6 +118,9 @@ class Zoo(ZooReader):
 
         if model_id and not is_id(model_id):
             raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+        bounds.check(registration, owner, graph.framework)
+        if not all(map(is_id, registration.parents)):
+            raise InvalidMeta("parent", repr(registration.parents)[:80], "give ids of models")
         self.catalog.database.expect_writable()
         self.reserve.keep()
         if len(program) > MAX_PROGRAM:
@@ -148,7 +152,7 @@ class Zoo(ZooReader):
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
         """
         said, capacity = incoming.registration, self.settings.capacity
-        admission = self.judge(said.metric, said.task, said.data)
+        admission = self.judge(said.metric, said.task, said.data, incoming.owner_id or incoming.owner)
         advice = "It would be of no use as a parent; the setting `admission` decides about such models."
         size = incoming.bytes_needed
         if capacity is not None and size > capacity:
@@ -204,13 +208,16 @@ class Zoo(ZooReader):
             _log.warning("after registering %s: %s", record.id, problem)
             return ()
 
-    def judge(self, metric: Metric | None, task: str, data: str) -> Admission:
-        """Is a model with this value far below its peers?"""
+    def judge(self, metric: Metric | None, task: str, data: str, owner: str = "") -> Admission:
+        """Is somebody's model with this value far below its peers?"""
         if metric is None:
             return Admission("admitted", "how good it is, is not known")
+        peers = self.catalog.peers(task, data, metric.name)
         return admit(
             metric,
-            self.catalog.peers(task, data, metric.name),
+            [value for _, value in peers],
+            [whose for whose, _ in peers],
+            owner=owner,
             threshold=self.settings.admission_threshold,
             minimum_peers=max(1, self.settings.minimum_peers),
             mode=self.settings.admission,
@@ -228,11 +235,15 @@ class Zoo(ZooReader):
 
     # -- staying --------------------------------------------------------------------------------
 
-    def pin(self, record: Record, pinned: bool, user: str = "") -> None:
-        """Keep a model whatever it is worth, or no longer."""
+    def pin(self, record: Record, pinned: bool, user: str = "", most: int | None = None) -> None:
+        """Keep a model whatever it is worth, or no longer.
+
+        Raises:
+            QuotaExceeded: Its owner would have more than `most` pinned models.
+        """
         action = PINNED if pinned else UNPINNED
         event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
-        self.freeing(lambda: self.catalog.update(record.id, event, pinned=pinned))
+        self.freeing(lambda: self.catalog.pin(record, pinned, event, most))
 
     # -- going ----------------------------------------------------------------------------------
 
@@ -282,7 +293,10 @@ class Zoo(ZooReader):
             records = self.catalog.find(Filter(states=STORED))
             chosen = retain(items(records, time.time()), capacity, half_life=self.settings.half_life * DAY)
             reasons = {eviction.id: eviction.reason for eviction in chosen.evicted}
-            retired = self.freeing(partial(self.catalog.retire, reasons, EVICTED, clock=clock))
+            pinned = {record.id for record in records if record.pinned}
+            retired = self.freeing(
+                partial(self.catalog.retire, reasons, EVICTED, clock=clock, pinned=pinned & reasons.keys())
+            )
             if retired is not None:
                 self._discard(*(record.folder for record in retired))
                 gone = [record.id for record in retired]

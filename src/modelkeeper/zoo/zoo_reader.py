@@ -21,6 +21,8 @@ from modelkeeper.zoo.forks import renew_after_fork
 from modelkeeper.zoo.leases import Leases
 from modelkeeper.zoo.records import DAMAGED, Event, Record
 from modelkeeper.zoo.reserve import Reserve
+from modelkeeper.zoo.rights import make_home
+from modelkeeper.zoo.store_watch import StoreWatch
 from modelkeeper.zoo.unusable import zoo_unusable
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class ZooReader:
         self.settings = settings
         if not settings.in_memory and not settings.catalog:
             try:
-                settings.folder.mkdir(parents=True, exist_ok=True)
+                make_home(settings.folder)
             except OSError as problem:
                 advice = "Choose another folder, or make this one yours."
                 text = problem.strerror or str(problem)
@@ -52,6 +54,7 @@ class ZooReader:
         self._follower: Follower | None = None
         self._verified: set[str] = set()
         self._verifying: dict[str, threading.Lock] = {}  # by model, so that a slow one holds up no other
+        self._watch: StoreWatch | None = None
         self._own_store = False  # has it been seen that the store is the catalog's?
         self._aside: dict[int, float] = {}  # keys of models that cannot be read here, and until when
         self._unrecorded = False  # did the last loan go unrecorded?
@@ -63,7 +66,7 @@ class ZooReader:
     def _renew(self) -> None:
         """In a forked child: threads that are not here may have held the locks, or been at the index."""
         self._opening, self._verifying = threading.Lock(), {}
-        self._blobs = self._follower = None
+        self._blobs = self._follower = self._watch = None
 
     def close(self) -> None:
         """Let go of the database."""
@@ -97,6 +100,22 @@ class ZooReader:
     def index(self) -> "Index":
         """The search index, with all that any process has registered up to now."""
         return self.follower.index()
+
+    def expect_store(self) -> None:
+        """Return if the store answers soon, and is the one that the catalog belongs to.
+
+        Raises:
+            StoreSilent: It does not answer.
+            ZooUnusable: It is another one, or cannot be used.
+        """
+        with self._opening:
+            if self._watch is None:
+                self._watch = StoreWatch(self.settings.blobs_url, self._ask_store)
+        self._watch.expect()
+
+    def _ask_store(self) -> None:
+        self.expect_own_store(again=True)
+        self.blobs.ask()
 
     def expect_own_store(self, *, again: bool = False) -> None:
         """Return if the store is the one that the catalog belongs to, by what was seen before or is now.

@@ -2,7 +2,10 @@
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import msgspec
@@ -38,3 +41,23 @@ def test_who_keeps_too_much_does_not_ask_again() -> None:
     refused = QuotaExceeded("you keep 5 models, 5 are allowed", "Remove some.")
     with answering(refused) as line, pytest.raises(QuotaExceeded):
         line.ask("GET", "/count", int)
+
+
+def test_threads_share_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of several threads that asked at once opened connections of its own, and lost all but the last."""
+    made: list[httpx.Client] = []
+    both, real = threading.Barrier(2), httpx.Client
+
+    def slow(**options: Any) -> httpx.Client:
+        made.append(real(**options))
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.3)  # for another one, who must not come
+        return made[-1]
+
+    monkeypatch.setattr("modelkeeper.coordinator.remote.calls.httpx.Client", slow)
+    line = Calls("http://keeper", "", 1.0)
+    with ThreadPoolExecutor(8) as pool:
+        clients = list(pool.map(lambda _: line.client, range(8)))
+    assert len(made) == 1
+    assert all(client is made[0] for client in clients)
+    line.close()

@@ -157,9 +157,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("replication_pad2d.default", {"self": MAPS, "padding": [1, 2, 2, 1]}),
     ("tril.default", {"self": X, "diagonal": 1}),
     ("triu.default", {"self": X}),
-    ("diagonal.default", {"self": X, "offset": 1, "dim1": 1, "dim2": 2}),
-    ("slice_scatter.default", {"self": X, "src": Y[:, :2], "dim": 1, "start": 1, "end": 3}),
-    ("select_scatter.default", {"self": X, "src": Y[:, 0], "dim": 1, "index": 2}),
     ("channel_shuffle.default", {"self": MAPS, "groups": 2}),
     ("pixel_shuffle.default", {"self": MAPS, "upscale_factor": 2}),
     ("pixel_unshuffle.default", {"self": MAPS[:, :, :6], "downscale_factor": 2}),
@@ -202,7 +199,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         "upsample_bilinear2d.vec",
         {"input": MAPS, "output_size": [9, 11], "align_corners": False, "scale_factors": None},
     ),
-    ("upsample_bilinear2d.default", {"self": MAPS, "output_size": [3, 11], "align_corners": True}),
     (
         "upsample_bicubic2d.vec",
         {"input": MAPS, "output_size": None, "align_corners": False, "scale_factors": [2.0, 1.5]},
@@ -216,7 +212,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("mm.default", {"self": X[0], "mat2": drawn(4, 5)}),
     ("matmul.default", {"self": X, "other": drawn(2, 4, 5)}),
     ("matmul.default", {"self": X, "other": ROW}),
-    ("mv.default", {"self": X[0], "vec": ROW}),
     ("addmm.default", {"self": drawn(5), "mat1": X[0], "mat2": drawn(4, 5), "beta": 2, "alpha": 0.5}),
     ("baddbmm.default", {"self": drawn(2, 3, 5), "batch1": X, "batch2": drawn(2, 4, 5)}),
     ("einsum.default", {"equation": "bij,bkj->bik", "tensors": [X, Y]}),
@@ -249,7 +244,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ),
     ("layer_norm.default", {"input": X, "normalized_shape": [4], **AFFINE}),
     ("layer_norm.default", {"input": X, "normalized_shape": [3, 4], "eps": 1e-2}),
-    ("native_layer_norm.default", {"input": X, "normalized_shape": [4], **AFFINE, "eps": 1e-5}),
     ("group_norm.default", {"input": MAPS, "num_groups": 2, **AFFINE}),
     ("rms_norm.default", {"input": X, "normalized_shape": [4], "weight": ROW, "eps": 1e-6}),
     (
@@ -359,5 +353,5 @@ def test_most_operations_of_the_list_are_carried_out() -> None:
     from modelkeeper.frontends.programs.operations import ALLOWED
 
     assert len(FUNCTIONS) > 0.9 * len(ALLOWED)
-    with pytest.raises(InvalidProgram, match=r"grid_sampler\.default"):
-        ENGINE.apply("grid_sampler.default", {})
+    with pytest.raises(InvalidProgram, match=r"im2col\.default"):
+        ENGINE.apply("im2col.default", {})

@@ -7,6 +7,7 @@ used up the time. Every call here may be made twice without harm.
 
 import os
 import re
+import threading
 import time
 from typing import Any, NoReturn, TypeVar
 
@@ -19,13 +20,24 @@ from modelkeeper.coordinator.wire import PREFIX, Problem, to_error
 from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, TooManyRequests
 from modelkeeper.settings import PORT
 from modelkeeper.text import one_line
+from modelkeeper.zoo.forks import renew_after_fork
 
 T = TypeVar("T")
 
 PAUSES = (0.1, 0.3, 0.6, 1.0)  # seconds between attempts
 MAX_REPLY = 64 * 2**20  # of JSON
 ADVICE = "Check that it runs and that its address is right."
+_making = threading.Lock()  # two threads that first read a type at the same time crash msgspec
+_decoders: dict[Any, Any] = {}
 _BUSY = frozenset({502, 503, 504})  # what proxies say while the service behind them restarts
+
+
+def _decoder(kind: type[T]) -> "msgspec.json.Decoder[T]":
+    with _making:
+        if kind not in _decoders:
+            _decoders[kind] = msgspec.json.Decoder(kind)
+        decoder: msgspec.json.Decoder[T] = _decoders[kind]
+        return decoder
 
 
 def address(uri: str) -> str:
@@ -63,20 +75,26 @@ class Calls:
         self._headers = {"authorization": f"Bearer {token}"} if token else {}
         self._client: httpx.Client | None = None
         self._process = 0
+        self._renew()
+        renew_after_fork(self, Calls._renew)
+
+    def _renew(self) -> None:
+        self._opening = threading.Lock()  # in a forked child nobody else holds it
 
     @property
     def client(self) -> httpx.Client:
         """Connections of this process."""
-        if self._client is None or self._process != os.getpid():
-            self._process = os.getpid()
-            self._client = httpx.Client(
-                base_url=self.url + PREFIX,
-                headers=self._headers,
-                timeout=self.timeout,
-                follow_redirects=False,  # a token goes nowhere else
-                limits=httpx.Limits(keepalive_expiry=30.0),
-            )
-        return self._client
+        with self._opening:
+            if self._client is None or self._process != os.getpid():
+                self._process = os.getpid()
+                self._client = httpx.Client(
+                    base_url=self.url + PREFIX,
+                    headers=self._headers,
+                    timeout=self.timeout,
+                    follow_redirects=False,  # a token goes nowhere else
+                    limits=httpx.Limits(keepalive_expiry=30.0),
+                )
+            return self._client
 
     def close(self) -> None:
         """Hang up."""
@@ -104,7 +122,7 @@ class Calls:
         with allowance or Allowance() as within:
             text = self._reply(method, path, params, body, self.within(within, timeout or self.timeout))
         try:
-            value = msgspec.json.decode(text, type=kind)
+            value = _decoder(kind).decode(text)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as problem:
             raise self.nonsense(str(problem)) from problem
         if wrong := wrong_with(value):
@@ -165,7 +183,7 @@ class Calls:
     def failure(self, status: int, text: bytes) -> ModelKeeperError:
         """The error that a reply stands for."""
         try:
-            problem = msgspec.json.decode(text, type=Problem)
+            problem = _decoder(Problem).decode(text)
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return self.unreachable(f"HTTP status {status} without a reason that modelkeeper knows")
         error = to_error(problem, status)

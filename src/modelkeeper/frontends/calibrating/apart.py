@@ -79,7 +79,7 @@ class ParentApart:
     def __init__(self, room: Room, program: Program, examples: int) -> None:
         self.program, self._room = program, room
         self._sizes: list[int] = []
-        self._shapes: dict[int, tuple[int, ...]] = {}
+        self._shapes: dict[int, tuple[int, tuple[int, ...]]] = {}  # of values, for so many examples
         self._examples = examples
 
     def ends(self, seconds: float) -> None:
@@ -119,38 +119,34 @@ class ParentApart:
         shape = self._room.call("shape", tuple[int, ...], number=number)
         if len(shape) > MAX_RANK or min(shape, default=0) < 0 or math.prod(shape) > 2**40:
             raise InvalidProgram("program", f"a value of shape {shape[:MAX_RANK]}")
-        self._shapes[number] = shape
+        self._shapes[number] = self._sizes[0], shape
         return shape
 
     def value(self, part: int, number: int) -> Array:
         """Numbers of the shape that was said, but for the size of the part."""
         place = self._room.call("value", Place, part=part, number=number)
-        return self._checked(part, place, self._shapes[number])
+        return self._checked(part, place, *self._shapes[number])
 
     def release(self, number: int) -> None:
         """By its number."""
         self._room.call("release", type(None), number=number)
 
     def output(self, part: int) -> Array:
-        """Numbers of the same shape for all parts, but for the size of the part."""
+        """Numbers whose shape follows from that of the part that was asked for first."""
         place = self._room.call("output", Place, part=part)
-        number = self.program.outputs[0]
-        known = self._shapes.get(number)
-        if known is None:
-            known = (self._sizes[0], *place.shape[1:])
-            self._shapes[number] = known
-        return self._checked(part, place, known)
+        known = self._shapes.setdefault(self.program.outputs[0], (self._sizes[part], place.shape))
+        return self._checked(part, place, *known)
 
-    def _checked(self, part: int, place: Place, first: tuple[int, ...]) -> Array:
-        """What a part gives, if its shape follows from that of the first part.
+    def _checked(self, part: int, place: Place, there: int, known: tuple[int, ...]) -> Array:
+        """What a part gives, if its shape follows from a shape that is known for so many examples.
 
-        The first axis may count examples, or places of all examples; or it has nothing to do with them.
+        An axis is as long for all parts, or grows with the number of examples, as do the sizes of programs.
         """
-        places, rest = divmod(first[0], self._sizes[0]) if first else (0, 1)
-        wanted = first if rest else (places * self._sizes[part], *first[1:])
-        array = self._room.array(place)
-        if array.shape not in (wanted, first) or array.dtype.kind not in "fiubV":
-            raise InvalidProgram(
-                "program", f"a value of shape {array.shape}, not {wanted}, or of no real numbers"
-            )
+        here, array = self._sizes[part], self._room.array(place)
+        follows = array.ndim == len(known) and all(
+            size == one or size * there == one * here for size, one in zip(array.shape, known, strict=True)
+        )
+        if not follows or array.dtype.kind not in "fiubV":
+            problem = f"a value of shape {array.shape} for {here} examples, and {known} for {there}"
+            raise InvalidProgram("program", f"{problem}, or of no real numbers")
         return array

@@ -18,13 +18,14 @@ Memory: the activations between two layers, for all examples; their number is cu
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from modelkeeper.errors import InvalidProgram, ModelKeeperError
 from modelkeeper.frontends.calibrating.apart import parent_apart
 from modelkeeper.frontends.calibrating.examples import FEWEST, Examples
 from modelkeeper.frontends.calibrating.fits import Fitting
@@ -34,6 +35,7 @@ from modelkeeper.frontends.calibrating.side_by_side import CHUNK, Models
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, FitPlanner, FitTask, FittedLayer, Progress
 from modelkeeper.frontends.programs.names import vocabulary_name
 from modelkeeper.frontends.programs.passes import try_out
+from modelkeeper.text import first_line
 from modelkeeper.weights import Array
 
 STEPS, BATCH = 100, 64  # as long as so many training steps on so many examples, if no other limit is given
@@ -76,6 +78,7 @@ def calibrate(
     began = time.perf_counter()
     with (
         _lent(models, budget) as lent,
+        _believed(models.foreign),
         np.errstate(all="ignore"),
     ):  # what is not finite is found, and not used
         job = _prepare(models, lent, planner, examples, budget)
@@ -116,6 +119,19 @@ def _lent(models: Models, budget: Budget) -> AbstractContextManager[Lent]:
     held = {name: engine.tensor(array) for name, array in tensors.items()}
     memory = 2 * budget.memory if models.foreign else None
     return nullcontext(ParentRun(engine, models.parent, held, inputs, memory=memory))
+
+
+@contextmanager
+def _believed(foreign: bool) -> Iterator[None]:
+    """What a foreign parent says of itself was checked, but may still not go with the child."""
+    try:
+        yield
+    except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as problem:
+        if not foreign or isinstance(problem, ModelKeeperError):
+            raise
+        raise InvalidProgram(
+            "program", f"what it gives does not go with the child: {first_line(problem)}"
+        ) from problem
 
 
 def _try_out(models: Models, lent: Lent, examples: Examples, budget: Budget) -> tuple[_Cost, float]:

@@ -10,10 +10,12 @@ Whatever goes wrong in a step is the program's fault, and raises InvalidProgram.
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from modelkeeper.errors import InvalidProgram, ModelKeeperError
+from modelkeeper.frontends.programs.argument_checks import check_arguments
+from modelkeeper.frontends.programs.costs import LARGEST_ITEM, cost, elements
 from modelkeeper.frontends.programs.operations import Parameter, Signature, signature
 from modelkeeper.frontends.programs.program import (
     DTYPES,
@@ -26,14 +28,19 @@ from modelkeeper.frontends.programs.program import (
     Item,
     Program,
     Size,
+    Step,
     references,
 )
 from modelkeeper.frontends.programs.sandbox.elsewhere import Elsewhere
+from modelkeeper.text import first_line
 from modelkeeper.weights import Array
 
-MAX_TOTAL = 2**32  # elements of all values of a pass
+MAX_TOTAL = 2**36  # elements of all values of a pass
 MAX_MEMORY = 2**33  # bytes of all values that are alive, unless told otherwise
 MAX_WORK = 2**42  # multiplications of a pass, about
+
+
+Check = Callable[[str, Mapping[str, Any]], None]  # raises ValueError for arguments that make no sense
 
 
 class Engine(Protocol):
@@ -144,19 +151,21 @@ class Pass:
         made = {name: None if value is None else engine.tensor(value) for name, value in changed.items()}
         return [engine.array(tensor) for tensor in self.results(number, made)]
 
-    def results(self, number: int, changed: Mapping[str, Any]) -> list[Any]:
-        """The results of a step, as the engine has them."""
+    def results(self, number: int, changed: Mapping[str, Any], check: "Check | None" = None) -> list[Any]:
+        """The results of a step, as the engine has them. `check`: looks at its arguments before it runs."""
         step = self.program.steps[number]
-        arguments = self.arguments(number) | dict(changed)
         where = f"step {number} ({step.operation})"
-        _check_pieces(where, _signature(step.operation), arguments)
         try:
+            arguments = self.arguments(number) | dict(changed)
+            if check is not None:
+                check(step.operation, arguments)
+            _check_pieces(where, _signature(step.operation), arguments)
             results = self._engine.apply(step.operation, arguments)
         except ModelKeeperError:
             raise
         except Exception as error:
-            problem = str(error).partition("\n")[0][:300] + _unlike(self.program, self.inputs)
-            raise InvalidProgram(where, problem) from error
+            problem = str(error).partition("\n")[0][:300] or type(error).__name__
+            raise InvalidProgram(where, problem + _unlike(self.program, self.inputs)) from error
         if len(results) != step.results:
             raise InvalidProgram(where, f"it gave {len(results)} results, not {step.results}")
         return results
@@ -221,35 +230,79 @@ def check_run(
 
     def look(dry: Engine, stand_ins: Sequence[Any]) -> int:
         held = dict(zip(names, stand_ins[len(inputs) :], strict=True))
-        return _look(Pass(dry, program, held, stand_ins[: len(inputs)]), dry, memory)
+        return _Look(Pass(dry, program, held, stand_ins[: len(inputs)]), dry, memory).to_the_end()
 
-    return engine.on_shapes([*inputs, *(tensors[name] for name in names)], look)
+    try:
+        return engine.on_shapes([*inputs, *(tensors[name] for name in names)], look)
+    except ModelKeeperError:
+        raise
+    except Exception as error:
+        raise InvalidProgram("program", f"its shapes cannot be told: {first_line(error)}") from error
 
 
-def _look(dry: Pass, engine: Engine, memory: int) -> int:
-    """Run a pass on shapes to its end, and refuse what is too large; the most bytes held at once."""
-    program, total, work, peak = dry.program, 0, 0, 0
-    live = {number: engine.nbytes(tensor) for number, tensor in dry.values.items()}
-    for number, step in enumerate(program.steps):
-        results = dry.results(number, {})
-        made = sum(map(_elements, results))
-        total, work = total + made, work + made * _work(dry, number)
-        largest = max(map(_elements, results))
+class _Look:
+    """A pass on shapes alone, that refuses what is too large. All is counted as if nothing shared memory."""
+
+    def __init__(self, dry: Pass, engine: Engine, memory: int) -> None:
+        self._dry, self._engine, self._memory = dry, engine, memory
+        self._total = self._work = self._peak = 0
+        self._live = {number: engine.nbytes(tensor) for number, tensor in dry.values.items()}
+        self._held, self._outputs = sum(self._live.values()), set(dry.program.outputs)
+
+    def to_the_end(self) -> int:
+        """Run all steps; the most bytes that are held at once."""
+        for number, step in enumerate(self._dry.program.steps):
+            results = self._dry.results(number, {}, check_arguments)
+            try:
+                self._count(number, results)
+            except InvalidProgram:
+                raise
+            except Exception as error:
+                raise InvalidProgram(f"step {number} ({step.operation})", first_line(error)) from error
+            self._drop(number)
+        return self._peak
+
+    def _count(self, number: int, results: Sequence[Any]) -> None:
+        dry, step, nbytes = self._dry, self._dry.program.steps[number], self._engine.nbytes
         for place, result in enumerate(results):
-            value = program.first_values[number] + place
+            value = dry.program.first_values[number] + place
             dry.values[value] = result
-            live[value] = engine.nbytes(result)
-        peak = max(peak, sum(live.values()))
-        if largest > MAX_ELEMENTS or total > MAX_TOTAL or work > MAX_WORK or peak > memory:
+            self._live[value] = nbytes(result)
+            self._held += self._live[value]
+        taken = cost(step.operation, dry.arguments(number), results)
+        largest = max(map(elements, results))
+        item = max((nbytes(each) // max(1, elements(each)) for each in results), default=LARGEST_ITEM)
+        self._total += sum(map(elements, results))
+        self._work += taken.work
+        self._peak = max(self._peak, self._held + self._entering(step) + taken.buffers * max(4, item))
+        if (
+            largest > MAX_ELEMENTS
+            or self._total > MAX_TOTAL
+            or self._work > MAX_WORK
+            or self._peak > self._memory
+        ):
             raise InvalidProgram(
                 f"step {number} ({step.operation})",
-                f"too large for a batch of {dry.batch}: a value of {largest:,} elements, {total:,} so far, "
-                f"{work:,} multiplications, {peak:,} bytes at once. Use smaller batches",
+                f"too large for a batch of {dry.batch}: a value of {largest:,} elements, {self._total:,} so "
+                f"far, {self._work:,} multiplications, {self._peak:,} bytes at once. Use smaller batches",
             )
-        for value in references(step.arguments):
-            if program.last_use[value] <= number:
-                live.pop(value, None)
-    return peak
+
+    def _entering(self, step: Step) -> int:
+        """The bytes of constants that a step reads, at the sizes that they have for this batch."""
+        program = self._dry.program
+        first = len(program.inputs) + len(program.tensors)
+        read = {value for value in references(step.arguments) if first <= value < program.first}
+        return sum(self._engine.nbytes(self._dry.tensor(value)) for value in read)
+
+    def _drop(self, number: int) -> None:
+        """Forget what no later step reads."""
+        program = self._dry.program
+        first = program.first_values[number]
+        read = references(program.steps[number].arguments)
+        for value in {*read, *range(first, first + program.steps[number].results)}:
+            if program.last_use.get(value, -1) <= number and value not in self._outputs:
+                self._held -= self._live.pop(value, 0)
+                self._dry.values.pop(value, None)
 
 
 def try_out(
@@ -286,10 +339,6 @@ def _signature(operation: str) -> Signature:
     known = signature(operation)
     assert known is not None, operation  # a program was checked when it was built
     return known
-
-
-def _elements(tensor: Any) -> int:
-    return math.prod(int(size) for size in tensor.shape)
 
 
 def _sizes(program: Program, inputs: Sequence[Any]) -> tuple[int, int]:
@@ -344,29 +393,3 @@ def _check_pieces(where: str, schema: Signature, arguments: Mapping[str, Any]) -
     pieces = arguments.get("chunks") or axis // max(1, size if isinstance(size, int) else 1)
     if "split_sizes" not in arguments and pieces > MAX_LIST:
         raise InvalidProgram(where, f"{pieces:,} pieces; at most {MAX_LIST:,}")
-
-
-def _work(dry: Pass, number: int) -> int:
-    """About how many multiplications one element of a step's result takes."""
-    step = dry.program.steps[number]
-    given = dry.arguments(number)
-    weight = given.get("weight")
-    shape = tuple(getattr(weight, "shape", ()))
-    if len(shape) > 1 and step.operation != "embedding.default":
-        return _elements(weight) // max(1, int(min(shape[:2])))
-    kernel = given.get("kernel_size")
-    if isinstance(kernel, list):
-        return math.prod(int(size) for size in kernel)
-    name = step.operation.partition(".")[0]
-    if name in ("matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "scaled_dot_product_attention"):
-        shapes = [tuple(tensor.shape) for tensor in _tensors_in(given.values())]
-        return max((int(shape[-1]) for shape in shapes if shape), default=1)
-    return 1
-
-
-def _tensors_in(tree: Any) -> Iterator[Any]:
-    for branch in tree:
-        if isinstance(branch, list):
-            yield from _tensors_in(branch)
-        elif hasattr(branch, "shape"):
-            yield branch

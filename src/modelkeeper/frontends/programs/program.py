@@ -23,7 +23,6 @@ import itertools
 import math
 import zlib
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -32,6 +31,7 @@ from msgspec import Struct
 
 from modelkeeper.errors import InvalidProgram
 from modelkeeper.frontends.programs.operations import Parameter, signature
+from modelkeeper.lasting import cached_property
 from modelkeeper.weights import Array, dtype_of
 
 FORMAT = "modelkeeper.program"
@@ -213,13 +213,13 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
         if len(data) > MAX_BYTES:
             raise InvalidProgram("document", f"{len(data):,} bytes; at most {MAX_BYTES:,}")
         try:
-            head = msgspec.json.decode(data, type=_Head)
+            head = _heads.decode(data)
             if head.format != FORMAT or head.version != VERSION:
                 given = f"{head.format[:40]!r} version {head.version}"
                 raise InvalidProgram(
                     "document", f"it is {given}, this modelkeeper reads {FORMAT!r} {VERSION}"
                 )
-            return msgspec.json.decode(data, type=Program)
+            return _programs.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise InvalidProgram("document", str(error)) from error
 
@@ -227,6 +227,10 @@ class Program(Struct, frozen=True, dict=True, forbid_unknown_fields=True):
 class _Head(Struct):
     format: str = ""
     version: int = 0
+
+
+# Made while this is imported: two threads that first read a type at the same time crash msgspec.
+_heads, _programs = msgspec.json.Decoder(_Head), msgspec.json.Decoder(Program)
 
 
 # -- checking ---------------------------------------------------------------------------------------
@@ -243,6 +247,8 @@ def _check(program: Program) -> None:
             raise InvalidProgram(what, f"{count:,} of them; at most {most:,}")
     if not program.inputs:
         raise InvalidProgram("inputs", "it takes none")
+    if not program.outputs:
+        raise InvalidProgram("outputs", "it puts out nothing")
     for entering in (program.inputs, program.tensors, program.constants):
         for entry in entering:
             _check_shape(entry)
@@ -320,8 +326,10 @@ def _check_argument(where: str, parameter: Parameter, argument: Argument, known:
     for item in items:
         if isinstance(item, Hole) and (_meanings(item) != 1 or item.v >= known):
             raise InvalidProgram(where, f"it refers to value {item.v} of {known}, or to several things")
-        if isinstance(item, str) and (len(item) > MAX_TEXT or (parameter.dtype and item not in DTYPES)):
-            raise InvalidProgram(where, f"{item[:40]!r} is no value of it")
+        if isinstance(item, str) and len(item) > MAX_TEXT:
+            raise InvalidProgram(where, f"a text of {len(item):,} characters")
+        if parameter.dtype and item is not None and item not in DTYPES:  # a number would be taken for one
+            raise InvalidProgram(where, f"{str(item)[:40]!r} is no dtype")
         reference = isinstance(item, Hole) and item.v >= 0
         number = isinstance(item, (int, float)) or (isinstance(item, Hole) and item.sized)
         number = number and not parameter.many  # it is made a tensor of

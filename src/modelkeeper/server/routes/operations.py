@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 import modelkeeper
 from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX
 from modelkeeper.server.bodies import reply
-from modelkeeper.server.dependencies import Admin, Reader, TheService
+from modelkeeper.server.dependencies import Admin, Reader, Scraper, TheService
 
 run = anyio.to_thread.run_sync
 router = APIRouter(tags=["operations"])
@@ -56,8 +56,8 @@ async def healthz() -> Response:
 
 @probes.get("/readyz")
 async def readyz(service: TheService) -> Response:
-    """Does the catalog answer?"""
-    await run(service.coordinator.ready)
+    """Do the catalog and the store answer?"""
+    await run(service.coordinator.ready, limiter=service.probing)
     return reply({"status": "ok"})
 
 
@@ -68,7 +68,7 @@ async def version() -> Response:
 
 
 @probes.get("/metrics")
-async def metrics(service: TheService, who: Reader) -> Response:
-    """Numbers for Prometheus."""
+async def metrics(service: TheService, who: Scraper) -> Response:
+    """Numbers for Prometheus: over all models, whoever may see them, so they need a right of their own."""
     text = await service.read(who, service.metrics.text)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -25,29 +25,14 @@ def _softmax(self: Any, dim: int, dtype: str | None) -> Any:
     return ops.softmax(_cast(self, dtype), axis_of(self, dim))
 
 
-@carries_out("_softmax.default")
-def _plain_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
-    return ops.softmax(self, axis_of(self, dim))
-
-
 @carries_out("log_softmax.int")
 def _log_softmax(self: Any, dim: int, dtype: str | None) -> Any:
     return ops.log_softmax(_cast(self, dtype), axis_of(self, dim))
 
 
-@carries_out("_log_softmax.default")
-def _plain_log_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
-    return ops.log_softmax(self, axis_of(self, dim))
-
-
 @carries_out("cumsum.default")
 def _cumsum(self: Any, dim: int, dtype: str | None) -> Any:
     return ops.cumsum(_cast(self, dtype), axis_of(self, dim))
-
-
-@carries_out("cumprod.default")
-def _cumprod(self: Any, dim: int, dtype: str | None) -> Any:
-    return ops.cumprod(_cast(self, dtype), axis_of(self, dim))
 
 
 @carries_out("sum.default", "sum.dim_IntList")
@@ -141,11 +126,6 @@ def _var_mean(self: Any, dim: Any, correction: float | None, keepdim: bool) -> l
 @carries_out("logsumexp.default")
 def _logsumexp(self: Any, dim: Any, keepdim: bool) -> Any:
     return ops.logsumexp(self, _over(self, dim), keepdims=keepdim)
-
-
-@carries_out("norm.ScalarOpt_dim")
-def _norm(self: Any, p: float | None, dim: Any, keepdim: bool) -> Any:
-    return _vector_norm(self, 2 if p is None else p, dim, keepdim, None)
 
 
 @carries_out("linalg_vector_norm.default")

@@ -28,16 +28,6 @@ def _matmul(self: Any, other: Any) -> Any:
     return ops.matmul(self, other)
 
 
-@carries_out("mv.default")
-def _mv(self: Any, vec: Any) -> Any:
-    return ops.matmul(self, vec)
-
-
-@carries_out("dot.default")
-def _dot(self: Any, tensor: Any) -> Any:
-    return ops.sum(self * tensor)
-
-
 @carries_out("addmm.default")
 def _addmm(self: Any, mat1: Any, mat2: Any, beta: float, alpha: float) -> Any:
     return _scaled(self, beta) + _scaled(ops.matmul(mat1, mat2), alpha)
@@ -127,14 +117,6 @@ def _layer_norm(
     return _affine(_normed(input, _last_axes(input, normalized_shape), eps)[0], weight, bias)
 
 
-@carries_out("native_layer_norm.default")
-def _native_layer_norm(
-    input: Any, normalized_shape: list[int], weight: Any, bias: Any, eps: float
-) -> list[Any]:
-    made, mean, scale = _normed(input, _last_axes(input, normalized_shape), eps)
-    return [_affine(made, weight, bias), mean, scale]
-
-
 @carries_out("rms_norm.default")
 def _rms_norm(input: Any, normalized_shape: list[int], weight: Any, eps: float | None) -> Any:
     axes = _last_axes(input, normalized_shape)
@@ -151,21 +133,6 @@ def _grouped_norm(values: Any, groups: int, eps: float) -> tuple[Any, Any, Any]:
 @carries_out("group_norm.default")
 def _group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float, cudnn_enabled: bool) -> Any:
     return _channel_affine(_grouped_norm(input, num_groups, eps)[0], weight, bias)
-
-
-@carries_out("native_group_norm.default")
-def _native_group_norm(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    N: int,  # noqa: N803 (ATen's name)
-    C: int,  # noqa: N803
-    HxW: int,  # noqa: N803
-    group: int,
-    eps: float,
-) -> list[Any]:
-    made, mean, scale = _grouped_norm(input, group, eps)
-    return [_channel_affine(made, weight, bias), mean, scale]
 
 
 @carries_out("instance_norm.default")

@@ -26,7 +26,7 @@ def _transpose(self: Any, dim0: int, dim1: int) -> Any:
     return ops.swapaxes(self, axis_of(self, dim0), axis_of(self, dim1)) if len(self.shape) else self
 
 
-@carries_out("t.default", "numpy_T.default")
+@carries_out("t.default")
 def _t(self: Any) -> Any:
     return ops.transpose(self)
 
@@ -247,28 +247,6 @@ def _tril(self: Any, diagonal: int) -> Any:
 @carries_out("triu.default")
 def _triu(self: Any, diagonal: int) -> Any:
     return ops.triu(self, diagonal)
-
-
-@carries_out("diagonal.default")
-def _diagonal(self: Any, offset: int, dim1: int, dim2: int) -> Any:
-    return ops.diagonal(self, offset, axis_of(self, dim1), axis_of(self, dim2))
-
-
-@carries_out("slice_scatter.default")
-def _slice_scatter(self: Any, src: Any, dim: int, start: int | None, end: int | None, step: int) -> Any:
-    size = int(self.shape[axis_of(self, dim)])
-    begin, stop, _ = slice(start, end, step).indices(size)
-    if step != 1:
-        raise NotImplementedError("written into every so many units")
-    parts = [_cut(self, dim, 0, begin), ops.cast(src, self.dtype), _cut(self, dim, max(begin, stop), size)]
-    return ops.concatenate(parts, axis_of(self, dim))
-
-
-@carries_out("select_scatter.default")
-def _select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
-    axis = axis_of(self, dim)
-    at = index % int(self.shape[axis])
-    return _slice_scatter(self, ops.expand_dims(src, axis), axis, at, at + 1, 1)
 
 
 @carries_out("channel_shuffle.default")

@@ -112,23 +112,6 @@ def _apart(maps: Any, stride: Sequence[int]) -> Any:
     return maps
 
 
-@carries_out("convolution.default")
-def _convolution(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    transposed: bool,
-    output_padding: list[int],
-    groups: int,
-) -> Any:
-    if transposed:
-        return _conv_transpose(input, weight, bias, stride, padding, output_padding, groups, dilation)
-    return _conv(input, weight, bias, stride, padding, dilation, groups)
-
-
 # -- pooling ----------------------------------------------------------------------------------------
 
 
@@ -272,40 +255,11 @@ def _nearest_vec(input: Any, output_size: Any, scale_factors: Any) -> Any:
     return _resized(input, "nearest", output_size, scale_factors)
 
 
-@carries_out("upsample_nearest1d.default")
-def _nearest_1d(self: Any, output_size: list[int], scales: float | None) -> Any:
-    return _resized(self, "nearest", output_size, [scales])
-
-
-@carries_out("upsample_nearest2d.default")
-def _nearest_2d(self: Any, output_size: list[int], scales_h: float | None, scales_w: float | None) -> Any:
-    return _resized(self, "nearest", output_size, [scales_h, scales_w])
-
-
 @carries_out("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec")
 def _linear_vec(input: Any, output_size: Any, align_corners: bool, scale_factors: Any) -> Any:
     return _resized(input, "linear", output_size, scale_factors, align_corners)
 
 
-@carries_out("upsample_linear1d.default")
-def _linear_1d(self: Any, output_size: list[int], align_corners: bool, scales: float | None) -> Any:
-    return _resized(self, "linear", output_size, [scales], align_corners)
-
-
-@carries_out("upsample_bilinear2d.default")
-def _bilinear(
-    self: Any, output_size: list[int], align_corners: bool, scales_h: float | None, scales_w: float | None
-) -> Any:
-    return _resized(self, "linear", output_size, [scales_h, scales_w], align_corners)
-
-
 @carries_out("upsample_bicubic2d.vec")
 def _cubic_vec(input: Any, output_size: Any, align_corners: bool, scale_factors: Any) -> Any:
     return _resized(input, "cubic", output_size, scale_factors, align_corners)
-
-
-@carries_out("upsample_bicubic2d.default")
-def _bicubic(
-    self: Any, output_size: list[int], align_corners: bool, scales_h: float | None, scales_w: float | None
-) -> Any:
-    return _resized(self, "cubic", output_size, [scales_h, scales_w], align_corners)

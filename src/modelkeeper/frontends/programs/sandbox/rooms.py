@@ -142,7 +142,15 @@ class _Porter:
         environment |= dict.fromkeys(_SINGLE, "1") | dict(elsewhere.environment)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", _BOOT, str(theirs.fileno()), boot],
+                [
+                    sys.executable,
+                    "-I",
+                    *(["-B"] if sys.dont_write_bytecode else []),
+                    "-c",
+                    _BOOT,
+                    str(theirs.fileno()),
+                    boot,
+                ],
                 env=environment,
                 cwd="/",
                 pass_fds=[theirs.fileno()],
