@@ -48,6 +48,7 @@ SUITES = {
     "transform/test_law.py": "does a larger child compute what its parent computes, in every family?",
     "zoo/test_durability.py": "is what was acknowledged there after a crash?",
     "zoo/test_keeping.py": "which models stay when a zoo is full, from the policy to the disk?",
+    "zoo/test_replicas.py": "do several coordinators over one database and one store lose nothing?",
     "zoo/test_processes.py": "do many processes share a home without losing anything?",
 }
 

@@ -105,7 +105,7 @@ class Blobs:
                         doomed = self._root / folder  # there is not even room for another name
                     shutil.rmtree(doomed)
             else:
-                with self._waiting():
+                with self.waiting():
                     paths = [item["path"] for batch in self._store.list(folder + "/") for item in batch]
                     if paths:
                         self._store.delete(paths)
@@ -122,7 +122,7 @@ class Blobs:
             if self._root is not None:  # without obstore, whose threads do not survive a fork
                 with open_regular(self._root / path) as file:
                     return file.read()
-            with self._waiting():
+            with self.waiting():
                 return bytes(self._store.get(path).bytes())
         except (NotFoundError, FileNotFoundError) as problem:
             raise FileNotFoundError(path) from problem
@@ -154,7 +154,7 @@ class Blobs:
         with contextlib.suppress(FileNotFoundError):
             self.read(f"{MODELS}/none")
 
-    def _waiting(self) -> AbstractContextManager[None]:
+    def waiting(self) -> AbstractContextManager[None]:
         """What waits for a store that is not on this machine takes nobody's place."""
         return contextlib.nullcontext() if self._root is not None else stepped_out()
 
@@ -180,7 +180,7 @@ class Blobs:
                     if actual == size:
                         return map_file(file)
             else:
-                with self._waiting():
+                with self.waiting():
                     actual = self._store.head(path)["size"]
                 if actual == size:
                     return Weights(lambda offset, length: self._range(path, offset, length), size)
@@ -204,10 +204,10 @@ class Blobs:
                     while piece := file.read(2**20):
                         yield piece
             else:
-                with self._waiting():
+                with self.waiting():
                     size = self._store.head(path)["size"]
                 for at in range(start, size, PIECE):
-                    with self._waiting():
+                    with self.waiting():
                         piece = bytes(self._store.get_range(path, start=at, length=min(PIECE, size - at)))
                     yield piece
         except (NotFoundError, FileNotFoundError) as problem:
@@ -294,7 +294,7 @@ class Blobs:
         if not length:
             return b""
         try:
-            with self._waiting():
+            with self.waiting():
                 return self._store.get_range(path, start=offset, length=length)
         except (NotFoundError, FileNotFoundError) as problem:  # it was removed while it was read
             raise CorruptWeights(_model_at(path), f"{path} is missing") from problem

@@ -143,7 +143,7 @@ class ZooReader:
         """
         weights = self.blobs.weights(record.folder, record.bytes)
         if record.id not in self._verified:
-            with self._verifying.setdefault(record.id, threading.Lock()):
+            with self.blobs.waiting(), self._verifying.setdefault(record.id, threading.Lock()):
                 if record.id not in self._verified and not self.blobs.intact(record.folder, record.checksum):
                     raise CorruptWeights(record.id, "its checksum is not that of what was registered")
             self._verified.add(record.id)
