@@ -114,6 +114,9 @@ service: $(READY) ## what HTTP adds to a query, how fast weights travel, how muc
 soak: $(READY) ## kill a service again and again while 16 clients use it, for five minutes
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
+kills: $(READY) ## kill processes that register, remove, sweep, query and back up, 5,000 times: 20 minutes; goes on where it was stopped
+	$(BIN)/python -m benchmarks.kills $(ARGS)
+
 coverage: $(READY) $(KERAS_READY) $(HUB_READY) ## describe every real architecture there is, and count
 	$(BIN)/python -m benchmarks.coverage $(ARGS)
 	KERAS_BACKEND=jax $(KERAS_VENV)/bin/python -m benchmarks.keras_coverage --describe-only

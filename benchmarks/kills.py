@@ -85,7 +85,13 @@ def audit(home: Path, acknowledged: Path) -> tuple[dict[str, int], list[str]]:
     registered, perhaps, removed = told(acknowledged)
     coordinator = LocalCoordinator(Settings(home=str(home)))
     stored = {record.id: record for record in coordinator.models()}
-    wrong = [f"{model} was acknowledged and is lost" for model in registered.keys() - perhaps - stored.keys()]
+    lost = registered.keys() - perhaps - stored.keys()
+    left = coordinator.known(lost)
+    wrong = [
+        f"{model} was acknowledged and is lost: "
+        + (f"{left[model].state}, {left[model].reason}" if model in left else "it has no record")
+        for model in lost
+    ]
     wrong += [f"{model} was removed and is there" for model in removed & stored.keys()]
     wrong += [
         f"{model} has other bytes"
@@ -95,8 +101,8 @@ def audit(home: Path, acknowledged: Path) -> tuple[dict[str, int], list[str]]:
     ]
     swept = coordinator.gc(grace=0, verify=True)
     wrong += [f"gc: {model} is damaged" for model in (*swept.damaged, *swept.unreadable, *swept.failed)]
-    left = [path.name for path in (*home.glob("staging/*"), *home.glob("index/tmp-*"))]
-    wrong += [f"{name} was left behind" for name in left]
+    behind = [path.name for path in (*home.glob("staging/*"), *home.glob("index/tmp-*"))]
+    wrong += [f"{name} was left behind" for name in behind]
     if {folder.name for folder in (home / "models").iterdir()} != stored.keys():
         wrong.append("folders and records differ")
     coordinator.close()

@@ -16,6 +16,7 @@ PACKAGE = ROOT / "src" / "modelkeeper"
 ORDER = (
     "errors",
     "text",
+    "logs",
     "faults",
     "patience",
     "lasting",
@@ -34,6 +35,7 @@ ORDER = (
     "transform",
     "display",
     "warmstart",
+    "signing",
     "zoo",
     "meta",
     "coordinator",
@@ -44,6 +46,7 @@ ORDER = (
     "client",
     "integrations",
     "importing",
+    "sharing",
     "cli",
     "testing",
     "__main__",

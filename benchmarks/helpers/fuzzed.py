@@ -12,7 +12,7 @@ import random
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import httpx
 import msgspec
 import numpy as np
 
+from benchmarks.helpers.fuzzed_room import Shared
 from benchmarks.helpers.hostile_bytes import spoilt, spoilt_json
 from benchmarks.helpers.hostile_programs import EXAMPLES, WIDTH, hostile_program
 from modelkeeper.coordinator.local import LocalCoordinator
@@ -33,7 +34,6 @@ from modelkeeper.errors import (
     ModelKeeperError,
     UnknownModel,
 )
-from modelkeeper.frontends.fit_tasks import Budget
 from modelkeeper.frontends.programs.program import Program
 from modelkeeper.graph import from_json, to_json
 from modelkeeper.meta import Query
@@ -44,18 +44,16 @@ from modelkeeper.zoo.zoo import stored_tensors
 from tests.helpers.service import network, tensors, told
 
 One = Callable[[int], str]
-SECONDS = 5.0  # that a program may take
+SECONDS = 20.0  # that the programs of a room may take
 ID = "0123456789abcdef"
 
 
 @contextmanager
 def programs() -> Iterator[One]:
-    """Each program in a room of its own: all that is asked of a parent when its child is calibrated."""
-    from modelkeeper.frontends.calibrating.apart import parent_apart
+    """Programs in rooms, and all that is asked of a parent when its child is calibrated."""
     from modelkeeper.frontends.torch.run_program import ENGINE
 
-    inputs = [np.linspace(-2, 2, EXAMPLES * WIDTH, dtype=np.float32).reshape(EXAMPLES, WIDTH)]
-    budget = Budget(memory=2**26)
+    inputs = np.linspace(-2, 2, EXAMPLES * WIDTH, dtype=np.float32).reshape(EXAMPLES, WIDTH)
 
     def one(number: int) -> str:
         try:
@@ -64,22 +62,26 @@ def programs() -> Iterator[One]:
             return "refused when read"
         last, ran = program.outputs[0], False
         try:
-            with parent_apart(ENGINE, program, {}, inputs, budget) as parent:
-                parent.ends(SECONDS)
-                parent.try_out(EXAMPLES)
-                ran = True
-                parent.pivots(EXAMPLES, [("last", 0)])
-                parent.begin([np.arange(3), np.arange(3, EXAMPLES)])
-                parent.keep([last])
-                parent.shape(last)
-                parent.value(1, last)
-                parent.release(last)
-                parent.output(0)
+            parent = shared.parent(number, program)
+            parent.try_out(EXAMPLES)
+            ran = True
+            parent.pivots(EXAMPLES, [("last", 0)])
+            parent.begin([np.arange(3), np.arange(3, EXAMPLES)])
+            parent.keep([last])
+            parent.shape(last)
+            parent.value(1, last)
+            parent.release(last)
+            parent.output(0)
         except (InvalidProgram, CannotCalibrate) as problem:
-            return _ending(problem, ran)
+            ending = _ending(problem, ran)
+            if ending.startswith("ended"):
+                shared.close()
+            return ending
         return "ran"
 
-    yield one
+    with ExitStack() as stack:
+        shared = Shared(ENGINE, inputs, hostile_program, SECONDS, stack)
+        yield one
 
 
 def _ending(problem: ModelKeeperError, ran: bool) -> str:

@@ -13,7 +13,6 @@ since nobody else could notice it. A client can be pickled: it goes by its addre
 
 import contextlib
 import dataclasses
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -24,6 +23,7 @@ from modelkeeper.faults import WRONG_REGISTRATION, KeeperWarning, warn
 from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.frontends.abilities import materialise, team_of
 from modelkeeper.lineage import descended, name_of
+from modelkeeper.logs import logger
 from modelkeeper.meta import read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
 from modelkeeper.run import EVERY, Run, identity_of
@@ -34,7 +34,7 @@ __all__ = ["KeeperWarning", "ModelKeeperClient", "Run"]
 
 M = TypeVar("M")
 T = TypeVar("T")
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class ModelKeeperClient(Connection):
@@ -140,6 +140,7 @@ class ModelKeeperClient(Connection):
                 asked = dataclasses.replace(request, frontend=frontend)
                 outcome = start(asked, ZooSource(self.coordinator, query, dry_run), self.faults)
                 model = outcome.model
+                self._tell(outcome.gains)
                 return outcome.final
             return _helpless(trouble)
 

@@ -7,7 +7,6 @@ pickle.dumps(connection)        goes by its address; the copy opens the zoo anew
 """
 
 import getpass
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -15,16 +14,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from modelkeeper.coordinator import Coordinator, target
-from modelkeeper.errors import ZooUnusable
-from modelkeeper.faults import Faults
+from modelkeeper.errors import ModelKeeperError, ZooUnusable
+from modelkeeper.faults import Faults, warn
 from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.frontends.abilities import refuse, team_of
 from modelkeeper.lineage import Starts
+from modelkeeper.logs import logger
+from modelkeeper.policy.credit import RACED
 from modelkeeper.run import Described
 from modelkeeper.settings import MEMORY
 from modelkeeper.text import one_line
 from modelkeeper.tracing.describe import describe
+from modelkeeper.zoo.licences import unknown_licences
 from modelkeeper.zoo.records import MAX_NAME, Record, Registration
+from modelkeeper.zoo.signatures import Sign, signer_of
 from modelkeeper.zoo.zoo import MAX_PROGRAM
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SHARED = "give it a folder or the address of a coordinator instead of :memory:"
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class Connection:
@@ -56,6 +59,9 @@ class Connection:
         self._opened: Coordinator | None = None
         self._opening = threading.Lock()
         self._process = os.getpid()
+        self.sign: Sign | None = None  # what signs that which is registered
+        with self.faults.guard("Models are registered without a signature"):
+            self.sign = signer_of(self.settings, self.user)
         in_memory = self.settings.in_memory and not self._target.url
         self._starts = Starts(f"{MEMORY} {id(self)}" if in_memory else self._place)
 
@@ -108,9 +114,24 @@ class Connection:
     ) -> Record:
         """Register a model by what it is, its weights and what is said of it."""
         named = tensors.items() if isinstance(tensors, Mapping) else tensors
+        if unknown := unknown_licences(registration.licence):
+            warn(f"licence: {', '.join(unknown)} is no name that SPDX knows. See spdx.org/licenses.")
         return self.coordinator.register(
-            described.graph, registration, named, owner=self.user, program=described.program
+            described.graph,
+            registration,
+            named,
+            owner=self.user,
+            program=described.program,
+            sign=self.sign,
         ).record
+
+    def _tell(self, gains: Mapping[str, float]) -> None:
+        """Say which parents a race spoke for, and which against. That it cannot be said harms nobody."""
+        for parent, gain in gains.items():
+            try:
+                self.coordinator.tell(parent, RACED, gain, user=self.user)
+            except ModelKeeperError as problem:
+                _log.info("what a race said of %s is not noted: %s", parent, problem)
 
     def stop(self) -> None:
         """Let go of the zoo. The client can be used again; it then opens it anew."""

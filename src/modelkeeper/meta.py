@@ -18,13 +18,15 @@ from msgspec import Struct
 from modelkeeper.errors import InvalidMeta, NotFinite
 from modelkeeper.faults import warn
 from modelkeeper.plugins import POLICIES
-from modelkeeper.policy.quality import number, primary
+from modelkeeper.policy.quality import Metric, number, primary
 from modelkeeper.zoo.bounds import MAX_METRICS, check, check_metric, kept
+from modelkeeper.zoo.licences import checked_licence
 from modelkeeper.zoo.records import (
     MAX_PARENTS,
     MAX_TAGS,
     PUBLIC,
     VISIBILITIES,
+    Record,
     Registration,
     checked_name,
 )
@@ -34,7 +36,17 @@ MOST_PARENTS = 2  # that lend to one model, unless `most_parents` says otherwise
 _BOTH = ("data", "fold", "task", "tags")
 ONLY_QUERY = ("parents", "exclude", "most_parents", "minimum_similarity", "policy")
 _QUERY = (*_BOTH, *ONLY_QUERY)
-REGISTRATION_KEYS = (*_BOTH, "accuracy", "metric", "metrics", "name", "project", "visibility", "parent")
+REGISTRATION_KEYS = (
+    *_BOTH,
+    "accuracy",
+    "metric",
+    "metrics",
+    "name",
+    "project",
+    "visibility",
+    "parent",
+    "licence",
+)
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -154,6 +166,7 @@ def read_registration(
         tags=_texts(given, "tags"),
         project=_text(given, "project"),
         visibility=visibility,
+        licence=checked_licence(given.get("licence") or ""),
         parent=parents[0] if parents else "",
         more_parents=parents[1:],
     )
@@ -174,14 +187,45 @@ def checked(registration: Registration) -> Registration:
         "tags": registration.tags,
         "project": registration.project,
         "visibility": registration.visibility,
+        "licence": registration.licence,
         "parent": (registration.parent, *more) if more else registration.parent,
     }
     again = read_registration(meta, registration.name, measured=False, tell=lambda left_out: None)
     again = msgspec.structs.replace(
-        again, similarity=registration.similarity, run=registration.run, finished=registration.finished
+        again,
+        similarity=registration.similarity,
+        run=registration.run,
+        finished=registration.finished,
+        origin=checked_name("origin", registration.origin),
     )
     check(again)
     return again
+
+
+def retold(record: Record, **here: Any) -> Registration:
+    """What is said of a model that another zoo had, with what this one says of it instead.
+
+    Raises:
+        InvalidMeta: It cannot be so: records come from outside.
+    """
+    metric, near = None, record.similarity
+    if record.value is not None:
+        metric = Metric(record.metric, record.value, record.lower_is_better)
+    said = Registration(
+        name=record.name,
+        metric=metric,
+        metrics=record.metrics,
+        data=record.data,
+        fold=record.fold,
+        task=record.task,
+        tags=record.tags,
+        parent=record.parent,
+        more_parents=record.more_parents,
+        similarity=near if near is not None and 0 <= near <= 1 else None,
+        finished=record.finished,
+        licence=record.licence,
+    )
+    return checked(msgspec.structs.replace(said, **here))
 
 
 def _known(meta: Mapping[str, Any] | None, known: tuple[str, ...]) -> Mapping[str, Any]:

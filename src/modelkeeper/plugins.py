@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.lasting import cached_property
+from modelkeeper.logs import logger
+from modelkeeper.text import one_line
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -119,7 +121,7 @@ class Registry:
         import warnings
 
         text = f"the {self.what} {_source(entry)} cannot be used: {reason}"
-        warnings.warn(f"{text}. Update or uninstall that package.", RuntimeWarning, stacklevel=4)
+        warnings.warn(one_line(f"{text}. Update or uninstall that package."), RuntimeWarning, stacklevel=4)
 
     def unknown(self, name: str) -> InvalidSetting:
         """The error that there is no part of this name."""
@@ -127,11 +129,10 @@ class Registry:
 
     def broken(self, name: str, reason: str) -> InvalidSetting:
         """The error that the part of this name cannot be used; it is logged, too."""
-        import logging
 
         entry = None if name in self._added else self._entry(name)
         source = _source(entry) if entry is not None else f"{name}, added in this process,"
-        logging.getLogger("modelkeeper").warning("the %s %s cannot be used: %s", self.what, source, reason)
+        logger().warning("the %s %s cannot be used: %s", self.what, source, reason)
         others = ", ".join(other for other in self.names() if other != name)
         where = entry.value if entry is not None else "added in this process"
         return InvalidSetting(

@@ -16,7 +16,6 @@ not kept twice. Of a model that is divided among them all report, or none.
 
 import atexit
 import hashlib
-import logging
 import os
 import secrets
 import threading
@@ -32,6 +31,7 @@ from modelkeeper.errors import InvalidMetric, InvalidSetting, ModelRefused, NotF
 from modelkeeper.faults import WRONG_REGISTRATION, Faults, warn
 from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.lineage import descended, name_of
+from modelkeeper.logs import logger
 from modelkeeper.meta import read_registration
 from modelkeeper.policy.objective import Objective, by_rule
 from modelkeeper.policy.quality import Metric, number
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M")
 T = TypeVar("T")
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 EVERY = 10.0  # seconds between two versions that are written
 SHARE = 0.02  # of the time since the start is what copies may take, and so is what writing them may take
 FREE = 0.25  # seconds that they may take in any case

@@ -31,6 +31,9 @@ ADMISSIONS: dict[str, Verdict] = {  # what becomes of an outlier below its peers
 # on: in a process of their own, that has given up all that this system lets it give up. strict: only where it
 # has no files and no network. off: in the training's own process, since whoever may register is trusted.
 SANDBOXES = ("on", "strict", "off")
+# What of a model and a query travels to upstreams. coarse: kinds, widths and edges, no name and no word.
+# words: besides, data set, fold, task and tags as the query has them. full: the graph as it is.
+COARSE, WORDS, FULL = PRIVACIES = ("coarse", "words", "full")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}I": 2 ** (10 * power) for power, unit in enumerate("KMGT", start=1)}
 
@@ -82,7 +85,25 @@ class Settings(_Read, frozen=True, kw_only=True):
     deadline: float = 300.0  # in all steps of a query or a registration, and one more for each 250 kB
     patience: float = 30.0  # seconds to wait for the other processes that train the same model
     sandbox: str = "on"  # where programs of other people's models run: one of SANDBOXES
+    key: str = ""  # signs what is registered: a name in ~/.modelkeeper/keys, or a path; "": nothing is signed
+    organisation: str = ""  # that whoever signs belongs to
+    trusted: str = ""  # the file of public keys that count; "" is ~/.modelkeeper/keys/trusted
     spool: str = ""  # where models wait that could not be sent; "" is ~/.modelkeeper/spool
+    upstreams: tuple[str, ...] = ()  # zoos to ask where this one has nothing good: "URL", or "URL PUBLIC-KEY"
+    upstream_tokens: str = ""  # a file with lines "URL TOKEN", which nobody else may read
+    upstream_privacy: str = COARSE  # what travels there: one of PRIVACIES
+    upstream_below: float = (
+        0.0  # they are asked for cold starts, and where less than this benefit is expected
+    )
+    upstream_timeout: float = 5.0  # seconds to wait for them, in each step
+    upstream_pause: float = (
+        60.0  # seconds before one that failed is asked again; longer if it goes on failing
+    )
+    upstream_capacity: int | None = (
+        None  # bytes of their models to keep; None: a fifth of `capacity`, or 10 GB
+    )
+    upstream_project: str = ""  # the project that sees what comes from them; "": everyone
+    upstream_transitive: bool = False  # ask them also for queries that came through another coordinator
 
     def __post_init__(self) -> None:
         if self.capacity is not None and self.capacity <= 0:
@@ -93,10 +114,16 @@ class Settings(_Read, frozen=True, kw_only=True):
             raise InvalidSetting("admission", repr(self.admission), f"choose one of {', '.join(ADMISSIONS)}")
         if self.sandbox not in SANDBOXES:
             raise InvalidSetting("sandbox", repr(self.sandbox), f"choose one of {', '.join(SANDBOXES)}")
-        for name in ("minimum_similarity", "minimum_benefit"):
+        for name in ("minimum_similarity", "minimum_benefit", "upstream_below"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidSetting(name, str(getattr(self, name)), "give a number from 0 to 1")
-        for name in ("half_life", "admission_threshold", "timeout", "deadline", "patience"):
+        if self.upstream_privacy not in PRIVACIES:
+            advice = f"choose one of {', '.join(PRIVACIES)}"
+            raise InvalidSetting("upstream_privacy", repr(self.upstream_privacy), advice)
+        for name in (
+            *("half_life", "admission_threshold", "timeout", "deadline", "patience"),
+            *("upstream_timeout", "upstream_pause"),
+        ):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidSetting(name, str(value), "give a number above 0")
@@ -203,12 +230,18 @@ def _flag(name: str, text: str) -> bool:
     return text.lower() in ("1", "true", "yes", "on")
 
 
+def _several(name: str, text: str) -> tuple[str, ...]:
+    return tuple(" ".join(part.split()) for part in text.split(",") if part.strip())
+
+
 _READERS: dict[str, Callable[[str, str], Any]] = {
     "auth": _flag,
-    **dict.fromkeys(("capacity", "quota_bytes", "body_memory"), parse_bytes),
     **dict.fromkeys(
         ("threads", "minimum_peers", "port", "quota_models", "quota_pins", "connections"), _count
     ),
+    "upstream_transitive": _flag,
+    "upstreams": _several,
+    **dict.fromkeys(("capacity", "quota_bytes", "body_memory", "upstream_capacity"), parse_bytes),
     **dict.fromkeys(
         (
             "minimum_similarity",
@@ -219,6 +252,9 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
             "timeout",
             "deadline",
             "patience",
+            "upstream_below",
+            "upstream_timeout",
+            "upstream_pause",
         ),
         _number,
     ),

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
@@ -129,7 +130,9 @@ def test_json_is_what_the_python_objects_say(family: dict[str, str]) -> None:
         return json.loads(json.dumps(value))
 
     assert said("models") == [plain(each.to_dict()) for each in coordinator.models()]
-    assert said("show", "child") == plain(coordinator.show("child").to_dict())
+    shown = coordinator.show("child")
+    credit = msgspec.to_builtins(coordinator.credit(shown))
+    assert said("show", "child") == plain(shown.to_dict() | {"credit": credit})
     assert said("tree", "child") == plain(coordinator.tree("child").to_dict())
     assert said("stats") == plain(coordinator.stats())
     assert said("log") == [plain(each.to_dict()) for each in coordinator.log()]
@@ -166,6 +169,7 @@ def test_a_model_with_several_parents_is_registered_and_shown(family: dict[str, 
     shown = said("show", "both")
     assert (shown["parent"], shown["more_parents"]) == (family["grandchild"], [family["parent"]])
     assert f"{family['grandchild']} and {family['parent']}" in run("show", "both").stdout
+    del shown["credit"]
     below = said("tree", "parent")["descendants"]
     assert [each["record"]["name"] for each in below] == ["child", "both"]
     assert below[0]["descendants"][0]["descendants"][0] == {

@@ -2,6 +2,7 @@
 
 from modelkeeper.cli.tables import lineage, record
 from modelkeeper.coordinator.base import Lineage
+from modelkeeper.policy.credit import Credit
 from modelkeeper.zoo.records import Record
 from tests.display.test_tables import printed
 
@@ -54,5 +55,8 @@ def test_models_that_claim_to_descend_from_each_other_end() -> None:
 
 
 def test_a_record_names_all_that_it_started_from() -> None:
-    assert f"{A.id} (similarity 0.500) and {B.id}" in printed(record(C, "files"))
-    assert "its own initial values" in printed(record(A, "files"))
+    assert f"{A.id} (similarity 0.500) and {B.id}" in printed(record(C, "files", Credit()))
+    assert "its own initial values" in printed(record(A, "files", Credit(lost=1, factor=0.67)))
+    assert "67%: claim not checked; starts from it helped 0 and failed 1" in printed(
+        record(A, "files", Credit(lost=1, factor=0.67))
+    )

@@ -12,8 +12,9 @@ from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.coordinator.remote.loan import RemoteLoan
-from modelkeeper.errors import InvalidWeights, ModelRefused, UnknownModel
+from modelkeeper.errors import InvalidMeta, InvalidWeights, ModelRefused, UnknownModel
 from modelkeeper.meta import Query
+from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.loan import Loan
 from modelkeeper.zoo.records import Filter
 from tests.helpers.perceptrons import chain, computed, weights_of
@@ -225,3 +226,21 @@ def test_both_coordinators_are_what_the_protocols_say() -> None:
                 for argument, parameter in said.items():
                     assert done[argument].kind == parameter.kind, f"{implementation}.{name}: {argument}"
                     assert done[argument].default == parameter.default, f"{implementation}.{name}: {argument}"
+
+
+def test_what_came_of_a_model_is_told(coordinator: Coordinator) -> None:
+    graph = network()
+    record = coordinator.register(graph, told("first"), tensors(graph).items(), owner="ada").record
+    assert coordinator.credit(record) == Credit()
+    assert coordinator.tell(record.id, "raced", -0.5, user="bob").lost == 1
+    assert coordinator.tell(record.id, "raced", -0.5, user="ada").lost == 1  # the owner does not count
+    credit = coordinator.tell(record.id, "checked", 1.0, user="cat")
+    assert (credit.held, credit.lost, credit.factor) == (1, 1, 0.75)
+    assert coordinator.credit(record) == credit
+    found = coordinator.query(graph, ASKED).answer
+    assert found.parents[0].claim == str(credit)
+    assert found.parents[0].owner == "ada"
+    with pytest.raises(InvalidMeta, match="choose one of"):
+        coordinator.tell(record.id, "praised", 0.5, user="bob")
+    with pytest.raises(UnknownModel):
+        coordinator.tell("0" * 16, "raced", 0.5)

@@ -4,10 +4,12 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from modelkeeper.coordinator.remote import RemoteCoordinator
-from modelkeeper.errors import ModelKeeperError, QuotaExceeded, UnknownModel
+from modelkeeper.errors import ModelKeeperError, NotAllowed, QuotaExceeded, UnknownModel
+from modelkeeper.meta import Query
 from modelkeeper.zoo.records import Record
 from tests.helpers.service import network, team, tensors, told
 
@@ -63,3 +65,49 @@ def test_pins_count_against_a_quota_also_at_once(tmp_path: Path) -> None:
         more = RemoteCoordinator(there.url, token=there.token("ann"), spool=tmp_path / "s", timeout=20)
         assert more.pin(next(r for r in more.models() if not r.pinned).id).pinned
         more.close()
+
+
+def test_garbage_that_claims_to_be_perfect_sinks(tmp_path: Path) -> None:
+    """It may be the parent at first, said to be unchecked; after two users' lost races it is nobody's."""
+    asked = Query(data="digits", task="classification")
+    with team(tmp_path, rate=1000.0) as there:
+        ann, bob, eve, fay = (there.join(name) for name in ("ann", "bob", "eve", "fay"))
+        honest = _register(ann, "honest", 0.95, 1)
+        garbage = _register(eve, "garbage", 1.0, 2)
+        with pytest.raises(NotAllowed, match="was not lent to you"):
+            bob.tell(garbage.id, "raced", -0.9)
+        first = bob.query(GRAPH, asked).answer
+        assert first.parent == garbage.id
+        assert first.parents[0].owner == "eve"
+        assert first.parents[0].claim == "claim not checked"
+        assert "eve says so of garbage: claim not checked." in str(first)
+        assert not bob.tell(garbage.id, "raced", -0.9).refuted
+        second = fay.query(GRAPH, asked).answer
+        assert second.parent == honest.id  # it sank at once, but whoever wants may have it
+        by_name = msgspec.structs.replace(asked, parents=(garbage.id,))
+        assert fay.query(GRAPH, by_name).answer.parent == garbage.id
+        assert fay.tell(garbage.id, "raced", -0.9).refuted
+        eve.query(GRAPH, by_name)
+        for _ in range(50):
+            eve.tell(garbage.id, "raced", 1.0)  # nobody praises himself
+        after = bob.query(GRAPH, asked, runners_up=True).answer
+        assert after.parent == honest.id
+        assert {rival.id: rival.why for rival in after.runners_up} == {
+            garbage.id: "the claim of accuracy 1 did not hold for others"
+        }
+        named = bob.query(GRAPH, by_name).answer
+        assert named.parent == garbage.id  # whoever asks for it gets it
+        assert "refuted" in named.parents[0].claim
+
+
+def test_one_user_alone_does_not_bar_a_model(tmp_path: Path) -> None:
+    asked = Query(data="digits", task="classification")
+    with team(tmp_path, rate=1000.0) as there:
+        ann, eve = there.join("ann"), there.join("eve")
+        honest = _register(ann, "honest", 0.95, 1)
+        for _ in range(20):
+            eve.query(GRAPH, asked)
+            credit = eve.tell(honest.id, "checked", -1.0)
+        assert not credit.refuted
+        assert eve.credit(honest) == credit
+        assert ann.query(GRAPH, asked).answer.parent == honest.id

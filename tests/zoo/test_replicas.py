@@ -39,8 +39,8 @@ def replica(postgres_url: str, bucket: str, tmp_path: Path) -> Iterator[Opener]:
 
         def open_one(**more: Any) -> LocalCoordinator:
             home = str(tmp_path / new_id())
-            shared: dict[str, Any] = {"catalog": postgres_url, "blobs": bucket, "admission": "off", "threads": 1} | more
-            coordinator = LocalCoordinator(Settings(home=home, **shared))
+            shared: dict[str, Any] = {"catalog": postgres_url, "blobs": bucket, "admission": "off"}
+            coordinator = LocalCoordinator(Settings(home=home, threads=1, **(shared | more)))
             stack.callback(coordinator.close)
             return coordinator
 

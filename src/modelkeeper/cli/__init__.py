@@ -5,12 +5,15 @@ pays for what it does not use. What goes wrong on purpose (ModelKeeperError) is 
 and an exit code that scripts can use.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from modelkeeper.cli import describing, importing, keeping, querying, serving
+from modelkeeper.cli import describing, importing, keeping, querying, recovering, serving, sharing
 from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting, ModelKeeperError, ModelRefused
+from modelkeeper.text import printable
 
 # Exit codes: 0 done, 1 what was asked for failed, and
 WRONG_CALL, COLD_START, REFUSED = 2, querying.COLD_START, 4
@@ -29,13 +32,31 @@ class _Failed(click.ClickException):
 
 
 class _Group(click.Group):
-    """A group whose commands may raise ModelKeeperError: click then prints it and exits with its code."""
+    """A group whose commands may raise ModelKeeperError: click then prints it and exits with its code.
+
+    What click itself says of a wrong call holds what was typed, or what a script put there: that is cleaned.
+    """
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with _cleaned():
+            return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _cleaned():
+                return super().invoke(ctx)
         except ModelKeeperError as error:
             raise _Failed(error) from error
+
+
+@contextlib.contextmanager
+def _cleaned() -> Iterator[None]:
+    try:
+        yield
+    except click.ClickException as error:
+        said = error.format_message
+        error.format_message = lambda: printable(said())  # type: ignore[method-assign]
+        raise
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,7 +85,9 @@ for _command in (
     *keeping.COMMANDS,
     *querying.COMMANDS,
     *importing.COMMANDS,
+    *sharing.COMMANDS,
     *describing.COMMANDS,
     *serving.COMMANDS,
+    *recovering.COMMANDS,
 ):
     main.add_command(_command)

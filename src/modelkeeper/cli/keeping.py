@@ -100,18 +100,20 @@ def show(model: str, graph: bool, zoo: str | None, as_json: bool) -> None:
       modelkeeper show resnet20
       modelkeeper show 3fa9 --graph > resnet20.json
     """
+    import msgspec
+
     with opened(zoo) as coordinator:
         record = coordinator.show(model)
         if graph:
             echo_graph(coordinator.graph(record))
             return
-        files = coordinator.location(record)
+        files, credit = coordinator.location(record), coordinator.credit(record)
     if as_json:
-        echo_json(record.to_dict())
+        echo_json(record.to_dict() | {"credit": msgspec.to_builtins(credit)})
     else:
         from modelkeeper.cli import tables
 
-        console().print(tables.record(record, files))
+        console().print(tables.record(record, files, credit))
 
 
 @click.command()

@@ -229,6 +229,7 @@ def _write(path: str, graph: "Graph", loan: "Loan", model: object) -> None:
 )
 @click.option("--project", help="The project that it belongs to.")
 @click.option("--visibility", help="Who may see it: public, project or private.")
+@click.option("--licence", help="What others may do with it: an SPDX expression, e.g. Apache-2.0.")
 @shapes_option(_INPUT)
 @trust_option
 @zoo_option
@@ -263,7 +264,9 @@ def register(
     """
     from modelkeeper.connection import login
     from modelkeeper.meta import read_registration
+    from modelkeeper.settings import Settings
     from modelkeeper.weights import Header
+    from modelkeeper.zoo.signatures import signer_of
     from modelkeeper.zoo.zoo import stored_tensors
 
     said = {key: value for key, value in meta.items() if value not in (None, ())} | _measured(metrics)
@@ -281,13 +284,21 @@ def register(
             _counted(tensors, total, bar),
             owner=login(),
             program=opened.program,
+            sign=signer_of(Settings.read(), login()),
         )
     if as_json:
         echo_json(registered.to_dict())
     else:
         from modelkeeper.cli import tables
 
-        console().print(tables.registered(registered, opened.notes))
+        console().print(tables.registered(registered, (*opened.notes, *_about(registration.licence))))
+
+
+def _about(licence: str) -> list[str]:
+    """What to know of a licence."""
+    from modelkeeper.zoo.licences import unknown_licences
+
+    return [f"{name} is no licence that SPDX knows" for name in unknown_licences(licence)]
 
 
 def _measured(metrics: tuple[str, ...]) -> dict[str, Any]:

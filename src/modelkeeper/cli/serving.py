@@ -32,6 +32,21 @@ catalog_option = click.option(
 @click.option("--port", type=int, help="The port to listen at; 0: any. Default: 7433.")
 @click.option("--capacity", metavar="SIZE", help="How much weight to keep, e.g. 20GB. Default: all.")
 @click.option("--hosts", metavar="NAMES", help="Names that it answers to, e.g. behind a proxy. Default: all.")
+@click.option(
+    "--upstream",
+    "upstreams",
+    multiple=True,
+    metavar="URL",
+    help="A zoo to ask where this one has nothing good; several are asked in this order. Its token comes "
+    "from the file that MODELKEEPER_UPSTREAM_TOKENS names: a line `URL TOKEN`.",
+)
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="PUBLIC-KEY",
+    help="By whose key its models must be signed; once for each --upstream, in the same order.",
+)
 @click.option("--no-auth", is_flag=True, help="Let everyone on this machine do everything, without tokens.")
 def serve(
     home: str | None,
@@ -41,6 +56,8 @@ def serve(
     port: int | None,
     capacity: str | None,
     hosts: str | None,
+    upstreams: tuple[str, ...],
+    keys: tuple[str, ...],
     no_auth: bool,
 ) -> None:
     """Offer a zoo over HTTP, until told to stop (Ctrl-C, SIGTERM); uploads under way are finished.
@@ -51,6 +68,7 @@ def serve(
     \b
       modelkeeper serve --home zoo/
       modelkeeper serve --home zoo/ --host 0.0.0.0 --capacity 500GB
+      modelkeeper serve --home zoo/ --upstream https://zoo.partner.org
     """
     try:
         from modelkeeper.server import serve as service_runner
@@ -64,7 +82,8 @@ def serve(
     service = ServiceSettings.read(host=host, port=port, hosts=hosts, auth=False if no_auth else None)
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(contextlib.closing(service_runner.listen(service)))
-        coordinator = open_local(home, catalog=catalog, blobs=blobs, capacity=capacity)
+        asked = _upstreams(upstreams, keys)
+        coordinator = open_local(home, catalog=catalog, blobs=blobs, capacity=capacity, upstreams=asked)
         stack.callback(coordinator.close)
         service_runner.log_to_stderr()
         if service.auth and (token := service_runner.first_token(coordinator)) is not None:
@@ -72,6 +91,14 @@ def serve(
         application = Application(coordinator, service)
         say(f"ModelKeeper listens at {service_runner.address(listening)}", err=True)
         service_runner.run(application, listening)
+
+
+def _upstreams(urls: tuple[str, ...], keys: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Upstreams as settings have them; None: as the variable says."""
+    if keys and len(keys) != len(urls):
+        raise InvalidSetting("--key", f"given {len(keys)} times", f"there are {len(urls)} --upstream")
+    paired = zip(urls, keys or [""] * len(urls), strict=True)
+    return tuple(f"{url} {key}".strip() for url, key in paired) or None
 
 
 @click.command()

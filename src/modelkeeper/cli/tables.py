@@ -16,9 +16,12 @@ from rich.tree import Tree
 
 from modelkeeper.coordinator.base import Lineage
 from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
+from modelkeeper.policy.credit import Credit
 from modelkeeper.text import ago, count, enumeration, one_line, size
+from modelkeeper.zoo.backup import BackedUp, Restored
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
+from modelkeeper.zoo.verify import Report
 from modelkeeper.zoo.zoo import Registered
 
 MOST_SHOWN = 200  # lines of an import
@@ -49,7 +52,7 @@ def records(shown: Sequence[Record], total: int) -> RenderableType:
     return Group(table, Text(f"{total:,} models{part}"))
 
 
-def record(model: Record, files: str) -> RenderableType:
+def record(model: Record, files: str, credit: Credit) -> RenderableType:
     """All that the zoo knows of one model."""
     now = time.time()
     near = f" (similarity {model.similarity:.3f})" if model.similarity is not None else ""
@@ -62,6 +65,7 @@ def record(model: Record, files: str) -> RenderableType:
         "task": model.task,
         "tags": ", ".join(model.tags),
         "quality": quality(model) + (", lower is better" if model.lower_is_better else ""),
+        "believed": f"{credit.factor:.0%}: {credit}",
         "metrics": ", ".join(f"{name} {value:.6g}" for name, value in sorted(model.metrics.items())),
         "framework": model.framework,
         "parameters": f"{model.parameters:,}",
@@ -70,6 +74,8 @@ def record(model: Record, files: str) -> RenderableType:
         "lent": f"{model.hits:,} times" + (f", last {ago(now - model.last_used)}" if model.hits else ""),
         "registered": f"{_date(model.created)} ({ago(now - model.created)}) by {model.owner}",
         "seen by": model.visibility + (f", project {model.project}" if model.project else ""),
+        "licence": model.licence,
+        "signed by": f"key {model.signer}" if model.signer else "",
         "better twin": f"{model.twin}, similarity {model.twin_similarity:.3f}" if model.twin else "",
         "fingerprint": model.fingerprint,
         "checksum": model.checksum,
@@ -171,6 +177,45 @@ def swept(result: Swept) -> RenderableType:
             "failed": "; ".join(result.failed) or "nothing",
         }
     )
+
+
+def backed_up(result: BackedUp) -> RenderableType:
+    """What a backup did."""
+    left_out = [f"{model}: {problem}" for model, problem in result.left_out.items()]
+    return _list(
+        {
+            "snapshot": result.snapshot,
+            "models": f"{result.models:,} ({size(result.bytes)})",
+            "files copied": f"{result.copied:,} ({size(result.copied_bytes)})",
+            "older files deleted": f"{result.pruned:,}",
+            "left out": one_line("; ".join(left_out)) or "nothing",
+        }
+    )
+
+
+def restored(result: Restored) -> RenderableType:
+    """What restoring did."""
+    return _list(
+        {
+            "snapshot": result.snapshot,
+            "models": f"{result.models:,} ({size(result.bytes)})",
+            "models whose files are missing": ", ".join(result.missing) or "0",
+        }
+    )
+
+
+def report(found: Report) -> RenderableType:
+    """What was looked at in a zoo, and what is wrong."""
+    looked = {
+        "records": f"{found.records:,}",
+        "graphs": f"{found.graphs:,}",
+        "weights": f"{found.weights:,} ({size(found.bytes)})",
+        "programs": f"{found.programs:,}",
+    }
+    if found.whole:
+        return _list(looked | {"result": "all is what was registered"})
+    shown = [Text(one_line(problem)) for problem in found.problems[:MOST_SHOWN]]
+    return Group(_list(looked | {"result": f"{len(found.problems):,} problems"}), *shown)
 
 
 def stats(counts: Mapping[str, Any]) -> RenderableType:

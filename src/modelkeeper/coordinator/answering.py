@@ -99,6 +99,8 @@ def _parent(candidate: Candidate, pool: Pool) -> Parent:
         value=record.value,
         data=record.data,
         framework=record.framework,
+        owner=record.owner,
+        claim=str(pool.credits[record.id]) if record.value is not None else "",
     )
 
 

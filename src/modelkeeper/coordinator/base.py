@@ -20,12 +20,14 @@ from modelkeeper.zoo.records import Record
 if TYPE_CHECKING:
     from modelkeeper.graph import Graph
     from modelkeeper.meta import Query
+    from modelkeeper.policy.credit import Credit
     from modelkeeper.settings import Settings
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Header
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.gc import Swept
     from modelkeeper.zoo.records import Event, Filter, Registration, Viewer
+    from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
     from modelkeeper.zoo.zoo import Registered
 
@@ -77,6 +79,8 @@ class Coordinator(Protocol):
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
     ) -> "Registered":
         """Take a trained model into the zoo. When this returns, it is on the disk.
 
@@ -87,10 +91,13 @@ class Coordinator(Protocol):
             owner: Who registers; a coordinator with users knows better.
             model_id: 16 hexadecimal digits; the same weights with the same id are registered once.
             program: What the model computes, for those who calibrate.
+            signature: What somebody signed of it: see `signing`.
+            sign: Makes the signature, if there is none yet, when all checksums are known.
 
         Raises:
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+            InvalidSignature: It was signed, but not as what it is.
         """
 
     def models(
@@ -116,6 +123,22 @@ class Coordinator(Protocol):
     def graph(self, record: Record) -> "Graph":
         """The graph of a model."""
 
+    def signature(self, record: Record) -> bytes | None:
+        """What somebody signed of a model, or None."""
+
+    def graph_bytes(self, record: Record) -> bytes:
+        """The graph of a model as JSON, as it was registered."""
+
+    def program(self, record: Record) -> bytes | None:
+        """The program that a model was registered with, or None."""
+
+    def weights_bytes(self, record: Record, start: int = 0) -> Iterator[bytes]:
+        """The safetensors file of a model from a byte on, piece by piece.
+
+        Raises:
+            CorruptWeights: It is missing, or not as long as it was.
+        """
+
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
 
@@ -127,6 +150,30 @@ class Coordinator(Protocol):
 
     def pin(self, name: str, pinned: bool = True, *, user: str = "") -> Record:
         """Keep a model whatever it is worth, or no longer."""
+
+    def tell(self, name: str, kind: str, gain: float, *, user: str = "") -> "Credit":
+        """Say what came of a model: a race that a start from it won or lost, a check of what it claims.
+
+        Args:
+            name: The model, by its id.
+            kind: "raced" or "checked".
+            gain: From -1 to 1; above 0 is good.
+            user: Who says so; a coordinator with users knows better, and what owners say of their own
+                models does not count.
+
+        Raises:
+            NotAllowed: The model was not lent to who says so.
+        """
+
+    def credit(self, record: Record) -> "Credit":
+        """How far what is claimed of a model is believed, and how many found what."""
+
+    def publish(self, name: str, published: bool = True, *, user: str = "") -> Record:
+        """Let partners of other organisations see a model, or no longer.
+
+        Raises:
+            InvalidMeta: It has no licence.
+        """
 
     def gc(
         self, *, grace: float | None = None, verify: bool = False, progress: Progress | None = None
@@ -189,8 +236,12 @@ class ServedCoordinator(Coordinator, Protocol):
         dry_run: bool = False,
         runners_up: bool = False,
         seconds: float = math.inf,
+        via: Sequence[str] = (),
     ) -> ServedLoan:
-        """Find a parent for a model; after so many seconds with what was found by then."""
+        """Find a parent for a model; after so many seconds with what was found by then.
+
+        `via` are the coordinators that the query came through.
+        """
 
     def lend(
         self,
@@ -221,6 +272,8 @@ class ServedCoordinator(Coordinator, Protocol):
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
         owner_id: str = "",
         project_id: str = "",
     ) -> "Registered":
@@ -253,6 +306,19 @@ class ServedCoordinator(Coordinator, Protocol):
             QuotaExceeded: Its owner would have more than `most` pinned models.
         """
 
+    def tell(
+        self, name: str, kind: str, gain: float, *, user: str = "", viewer: "Viewer | None" = None
+    ) -> "Credit":
+        """Say what came of a model."""
+
+    def was_lent(self, record: Record, user: str) -> bool:
+        """Was a model lent to a user, by their id?"""
+
+    def publish(
+        self, name: str, published: bool = True, *, user: str = "", viewer: "Viewer | None" = None
+    ) -> Record:
+        """Let partners of other organisations see a model, or no longer."""
+
     def stats(self, *, viewer: "Viewer | None" = None) -> dict[str, Any]:
         """Counts over the models that may be seen."""
 
@@ -271,16 +337,3 @@ class ServedCoordinator(Coordinator, Protocol):
 
     def kept_by(self, owner_id: str) -> tuple[int, int]:
         """How many models a user keeps, by their id, and how many bytes of weights."""
-
-    def graph_bytes(self, record: Record) -> bytes:
-        """The graph of a model as JSON, as it was registered."""
-
-    def program(self, record: Record) -> bytes | None:
-        """The program that a model was registered with, or None."""
-
-    def weights_bytes(self, record: Record, start: int = 0) -> Iterator[bytes]:
-        """The safetensors file of a model from a byte on, piece by piece.
-
-        Raises:
-            CorruptWeights: At once: it is missing, or not as long as it was.
-        """

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from modelkeeper.graph import Graph
 from modelkeeper.matching import Prepared
 from modelkeeper.meta import Query
+from modelkeeper.policy.credit import Credit
 from modelkeeper.policy.quality import Metric, Peers, gap, standing
 from modelkeeper.policy.selection import Candidate
 from modelkeeper.zoo.records import Record, Viewer
@@ -37,9 +38,12 @@ class Pool:
     records: dict[str, Record] = field(default_factory=dict)  # by id
     candidates: dict[str, Candidate] = field(default_factory=dict)  # the same models as policies see them
     peers: dict[Group, Peers] = field(default_factory=dict)
+    credits: dict[str, Credit] = field(default_factory=dict)  # by id, how far claims are believed
 
 
-def as_candidate(record: Record, similarity: float, peers: Mapping[Group, Peers]) -> Candidate:
+def as_candidate(
+    record: Record, similarity: float, peers: Mapping[Group, Peers], credit: Credit
+) -> Candidate:
     """A model of the zoo as policies see it."""
     metric = place = memorised = None
     if record.value is not None:
@@ -56,6 +60,7 @@ def as_candidate(record: Record, similarity: float, peers: Mapping[Group, Peers]
         data=record.data,
         task=record.task,
         created=record.created,
+        credit=credit.factor,
     )
 
 

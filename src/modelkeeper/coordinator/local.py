@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
+from modelkeeper.coordinator.claims import LocalClaims
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.errors import (
@@ -49,22 +50,30 @@ from modelkeeper.zoo.records import (
 from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
+    from modelkeeper.coordinator.upstream.upstreams import Upstreams
     from modelkeeper.meta import Query
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Weights
     from modelkeeper.zoo.accounts import Accounts
+    from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
 
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
 
 
-class LocalCoordinator:
+class LocalCoordinator(LocalClaims):
     """One zoo in this process and all that can be asked of it: a `ServedCoordinator`."""
 
     def __init__(self, settings: Settings) -> None:
         """Open a zoo; a new home is made."""
         self.settings = settings
         self.zoo = Zoo(settings)
+        self._upstreams = self._read_upstreams() if settings.upstreams else None
+
+    def _read_upstreams(self) -> "Upstreams":
+        from modelkeeper.coordinator.upstream.upstreams import Upstreams
+
+        return Upstreams(self.zoo, self.settings, self.upload_folder)
 
     def close(self) -> None:
         """Let go of the zoo."""
@@ -81,6 +90,7 @@ class LocalCoordinator:
         dry_run: bool = False,
         runners_up: bool = False,
         seconds: float = math.inf,
+        via: Sequence[str] = (),
     ) -> LocalLoan:
         """Find a parent for a model, and plan what it lends.
 
@@ -91,6 +101,7 @@ class LocalCoordinator:
             dry_run: Do not count the parent as used.
             runners_up: Look for more candidates than the choice needs, to explain it.
             seconds: After so many it ends with what it has found and planned; the answer then says so.
+            via: The coordinators that it came through: see `upstream`.
         """
         from modelkeeper.coordinator.candidates import Request
         from modelkeeper.coordinator.search import Clock, Search
@@ -103,9 +114,16 @@ class LocalCoordinator:
         request = Request(graph, prepared, query, viewer, runners_up, dry_run)
         search = Search(self.zoo, self.settings, request, clock)
         warnings: list[str] = []
+        upstreams = self._upstreams_for(viewer, via)
         for _ in range(ATTEMPTS):
             pool = search.find()
-            choice, lenders = search.settle(pool, search.choose(pool))
+            choice = search.choose(pool)
+            if upstreams is not None and search.expects(choice) <= self.settings.upstream_below:
+                more = upstreams.bring(request, search.least(choice), clock, warnings, via)
+                upstreams = None
+                if more:
+                    continue  # with one more to choose from
+            choice, lenders = search.settle(pool, choice)
             if lenders is None:
                 break
             parents = [pool.records[candidate.id] for candidate in lenders.candidates]
@@ -124,6 +142,11 @@ class LocalCoordinator:
                 self._lent(answer, viewer)
             return LocalLoan(answer, lenders.plan, sources, partial(self.zoo.program, parents[0]))
         return LocalLoan(search.answer(pool, choice, warnings=[*warnings, *self._damaged_records()]))
+
+    def _upstreams_for(self, viewer: Viewer | None, via: Sequence[str]) -> "Upstreams | None":
+        """Whom to ask besides, for a query that came this way."""
+        upstreams = None if viewer is not None and viewer.partner else self._upstreams
+        return upstreams if upstreams is not None and upstreams.may_ask(via) else None
 
     def _damaged_records(self) -> list[str]:
         """What to say of models whose records cannot be trusted, and which lend nothing for that."""
@@ -206,6 +229,8 @@ class LocalCoordinator:
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
         owner_id: str = "",
         project_id: str = "",
     ) -> Registered:
@@ -218,8 +243,18 @@ class LocalCoordinator:
             named = (name if is_id(name) else self.show(name).id for name in registration.parents)
             first, *more = dict.fromkeys(named)
             registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
-        ids = {"owner_id": owner_id, "project_id": project_id}
-        return self.zoo.register(graph, registration, tensors, owner, model_id, program, **ids)
+        return self.zoo.register(
+            graph,
+            registration,
+            tensors,
+            owner,
+            model_id,
+            program,
+            owner_id=owner_id,
+            project_id=project_id,
+            signature=signature,
+            sign=sign,
+        )
 
     def models(
         self,
@@ -243,6 +278,10 @@ class LocalCoordinator:
     def graph(self, record: Record) -> Graph:
         """The graph of a model."""
         return self.zoo.catalog.graph(record.graph)
+
+    def signature(self, record: Record) -> bytes | None:
+        """What somebody signed of a model, or None."""
+        return self.zoo.signature(record)
 
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
@@ -275,6 +314,16 @@ class LocalCoordinator:
         self.zoo.pin(record, pinned, user, most)
         return msgspec.structs.replace(record, pinned=pinned)
 
+    def publish(
+        self, name: str, published: bool = True, *, user: str = "", viewer: Viewer | None = None
+    ) -> Record:
+        """Let partners of other organisations see a model, or no longer."""
+        record = self.show(name, viewer)
+        if record.state not in STORED:
+            raise UnknownModel(name)
+        self.zoo.publish(record, published, user)
+        return msgspec.structs.replace(record, published=published)
+
     def gc(
         self,
         *,
@@ -287,7 +336,8 @@ class LocalCoordinator:
 
     def stats(self, *, viewer: Viewer | None = None) -> dict[str, Any]:
         """Counts over the zoo."""
-        return self.zoo.catalog.stats(viewer) | {"capacity": self.settings.capacity}
+        partner = viewer is not None and viewer.partner
+        return self.zoo.catalog.stats(viewer) | {"capacity": None if partner else self.settings.capacity}
 
     def log(
         self,
@@ -310,12 +360,7 @@ class LocalCoordinator:
         return Accounts(self.zoo.catalog)
 
     def ready(self) -> None:
-        """Return if the catalog and the store answer.
-
-        Raises:
-            StoreSilent: The store does not, in time.
-            ZooUnusable: The catalog does not, or the store is not the one that it belongs to.
-        """
+        """Return if the catalog and the store answer: see `ServedCoordinator`."""
         self.zoo.catalog.clock()
         self.zoo.expect_store()
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 URI, TOKEN = "MODELKEEPER_URI", "MODELKEEPER_TOKEN"
 # Settings of a client of a coordinator behind HTTP; that has its own of the others.
-_OF_REMOTE = ("timeout", "deadline", "patience", "spool", "sandbox")
+_OF_REMOTE = ("timeout", "deadline", "patience", "spool", "sandbox", "key", "organisation", "trusted")
 
 
 @dataclass(frozen=True)

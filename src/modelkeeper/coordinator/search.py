@@ -124,18 +124,22 @@ class Search:
         groups = {record.group for record in added if record.metric}
         for group in groups - pool.peers.keys():
             task, data, metric, lower_is_better = group
-            said = self._zoo.catalog.peers(task, data, metric, self._request.viewer)
-            owners, values = [whose for whose, _ in said], [value for _, value in said]
+            owners, values = self._zoo.peers(task, data, metric, self._request.viewer)
             pool.peers[group] = Peers.of(values, lower_is_better, owners)
+        pool.credits.update(self._zoo.outcomes.credits(added))
         for record in added:
             pool.records[record.id] = record
-            pool.candidates[record.id] = as_candidate(record, similarity[record.key], pool.peers)
+            pool.candidates[record.id] = as_candidate(
+                record, similarity[record.key], pool.peers, pool.credits[record.id]
+            )
         return added
 
     def _is_outlier(self, candidate: Candidate) -> bool:
-        """Is it far below its peers, and nobody asked for it?"""
-        asked_for = {candidate.id, candidate.name} & set(self._request.query.parents)
-        return candidate.standing is not None and candidate.standing < self._terms.poor and not asked_for
+        """Is it far below its peers, or was what it claims refuted, and nobody asked for it?"""
+        if {candidate.id, candidate.name} & set(self._request.query.parents):
+            return False
+        poor = candidate.standing is not None and candidate.standing < self._terms.poor
+        return poor or candidate.refuted
 
     # -- the choice -----------------------------------------------------------------------------
 
@@ -152,6 +156,14 @@ class Search:
         return select(
             candidates, self._policy, data=data or None, terms=self._terms, considered=pool.considered
         )
+
+    def expects(self, choice: Choice) -> float:
+        """What training is expected to gain by a choice, from 0 to 1."""
+        return 0.0 if choice.parent is None else self._policy.benefit(choice.parent, self._request.query.data)
+
+    def least(self, choice: Choice) -> float:
+        """How similar a model must be to change a choice."""
+        return self._terms.minimum if choice.parent is None else choice.parent.similarity
 
     def _planner(self, pool: Pool) -> Planner:
         graph, records = self._request.graph, pool.records
@@ -312,6 +324,10 @@ class Clock:
     def late(self) -> bool:
         """Is the time over that a query may take?"""
         return time.perf_counter() > self._end
+
+    def left(self) -> float:
+        """Seconds until then."""
+        return max(0.0, self._end - time.perf_counter())
 
     def late_to_search(self) -> bool:
         """Is the part of it over in which candidates are looked for?"""

@@ -4,7 +4,8 @@
     POST /v1/weights                        a graph and the parents of an answer     ->  safetensors, gathered
     GET  /v1/weights/{key}/checksum         SHA-256 of a stream that has ended
     GET  /v1/models, /v1/find, /v1/stats    records and counts
-    GET  /v1/models/{id}[/tree|/graph|/model.safetensors]
+    GET  /v1/models/{id}[/tree|/graph|/credit|/signature|/model.safetensors]
+    POST /v1/models/{id}/outcomes           what came of a start from it  ->  Credit
     DELETE /v1/models/{id}                  PUT, DELETE /v1/models/{id}/pin
     POST /v1/uploads                        announce a model: graph, registration, size, checksum
     PUT  /v1/uploads/{id}?offset=N          its weights, from a byte on; as often as the line breaks
@@ -18,7 +19,7 @@ coordinator may be restarted at any moment, and whoever calls goes on where the 
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +36,7 @@ SAFETENSORS = "application/octet-stream"
 MAX_JSON = 20 * 2**20  # a graph, and some words about it
 MAX_LISTED = 1000  # records in one reply
 REQUEST_ID = "x-request-id"
+VIA = "x-modelkeeper-via"  # ids of the coordinators that a query came through: see `coordinator.upstream`
 MAX_WORDS = 2000  # characters of one field of an error
 
 # What may travel as an error: all that a service says to those who call it.
@@ -94,6 +96,15 @@ class UploadRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     checksum: str  # its SHA-256
     owner: str = ""  # who registers; a coordinator with users knows better
     program: bytes = b""  # what the model computes; for those who calibrate
+    signature: bytes = b""  # what somebody signed of it
+
+
+class Told(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Say what came of a model."""
+
+    kind: str
+    gain: float
+    user: str = ""  # who says so; a coordinator with users knows better
 
 
 class UploadState(Struct, frozen=True, kw_only=True):
@@ -103,6 +114,28 @@ class UploadState(Struct, frozen=True, kw_only=True):
     offset: int
     size: int
     registered: Registered | None = None
+
+
+class Counted(TypedDict):
+    """How many models of one task and data set there are."""
+
+    task: str
+    data: str
+    models: int
+    hits: int
+
+
+class Counts(TypedDict):
+    """Counts over a zoo; there may be more of them."""
+
+    models: int
+    architectures: int
+    bytes: int
+    parameters: int
+    hits: int
+    states: dict[str, int]
+    groups: list[Counted]
+    capacity: int | None
 
 
 class Problem(Struct, frozen=True, kw_only=True):

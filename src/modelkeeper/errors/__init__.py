@@ -30,7 +30,10 @@ ModelKeeperError
 │   └── CorruptCatalog   the catalog does not say what was written into it
 ├── CorruptWeights       the bytes in the store are not what was registered
 ├── UnreadableWeights    the file of a model cannot be read here
+├── InvalidSignature     what was signed of a model does not hold, or is not what it is
+├── InvalidKey           a key is not there, not safe, or no key
 ├── InvalidBackup        a backup is not there, not whole, or not for this place
+├── InvalidBundle        a file of models from elsewhere is not what it should be
 ├── InvalidMetric        how good a model is was not said, or cannot be so
 │   └── NotFinite        it is NaN or infinite: the training diverged
 ├── CoordinatorUnreachable  the service did not answer, or answered nonsense
@@ -72,9 +75,12 @@ from modelkeeper.errors.of_zoos import (
     CorruptWeights,
     DiskFull,
     InvalidBackup,
+    InvalidBundle,
+    InvalidKey,
     InvalidMeta,
     InvalidMetric,
     InvalidSetting,
+    InvalidSignature,
     ModelRefused,
     NotAllowed,
     NotAuthenticated,
@@ -102,14 +108,17 @@ __all__ = [
     "CorruptWeights",
     "DiskFull",
     "InvalidBackup",
+    "InvalidBundle",
     "InvalidGraph",
     "InvalidIndex",
+    "InvalidKey",
     "InvalidMeta",
     "InvalidMetric",
     "InvalidModelFile",
     "InvalidPairs",
     "InvalidProgram",
     "InvalidSetting",
+    "InvalidSignature",
     "InvalidWeights",
     "ModelKeeperError",
     "ModelRefused",

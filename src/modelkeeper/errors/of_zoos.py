@@ -132,6 +132,32 @@ class UnreadableWeights(ModelKeeperError):
         )
 
 
+class InvalidSignature(ModelKeeperError):
+    """What was signed of a model does not hold, or is not what the model is."""
+
+    code, status = "invalid_signature", 422
+
+    def __init__(self, model: str, problem: str, advice: str) -> None:
+        super().__init__(model, problem, advice)
+        self.model, self.problem, self.advice = model, problem, advice
+
+    def __str__(self) -> str:
+        return f"the signature of model {self.model}: {self.problem}. {self.advice}"
+
+
+class InvalidKey(ModelKeeperError):
+    """A key cannot be used: it is not there, not safe, or no key."""
+
+    code, status = "invalid_key", 422
+
+    def __init__(self, where: str, problem: str, advice: str) -> None:
+        super().__init__(where, problem, advice)
+        self.where, self.problem, self.advice = where, problem, advice
+
+    def __str__(self) -> str:
+        return f"the key {self.where}: {self.problem}. {self.advice}"
+
+
 class InvalidBackup(ModelKeeperError):
     """A backup cannot be made or used: it is not there, not whole, or not for this place."""
 
@@ -225,6 +251,19 @@ class TooManyRequests(QuotaExceeded):
 
     def __str__(self) -> str:
         return f"{super().__str__()} It may be tried again after {self.seconds} s."
+
+
+class InvalidBundle(ModelKeeperError):
+    """A file of models from elsewhere is not what it should be."""
+
+    code, status = "invalid_bundle", 422
+
+    def __init__(self, where: str, problem: str, advice: str) -> None:
+        super().__init__(where, problem, advice)
+        self.where, self.problem, self.advice = where, problem, advice
+
+    def __str__(self) -> str:
+        return f"the bundle cannot be used: {self.where} {self.problem}. {self.advice}"
 
 
 class CannotLoadFactory(ModelKeeperError):

@@ -143,7 +143,7 @@ def _once(outcome: Outcome, known: dict[str, str]) -> Outcome:
 
 def _one_by_one(job: _Job, things: Iterable[Thing], client: "ModelKeeperClient") -> Iterator[Outcome]:
     for thing in things:
-        yield _import(job, thing, client.coordinator)
+        yield _import(job, thing, client)
 
 
 def _at_once(job: _Job, things: Sequence[Thing], client: "ModelKeeperClient", jobs: int) -> Iterator[Outcome]:
@@ -176,16 +176,16 @@ def _start(job: _Job, client: "ModelKeeperClient", path: list[str]) -> None:
 
 def _work(thing: Thing) -> Outcome:
     assert _worker is not None
-    return _import(_worker[0], thing, _worker[1].coordinator)
+    return _import(_worker[0], thing, _worker[1])
 
 
-def _import(job: _Job, thing: Thing, coordinator: "Coordinator") -> Outcome:
+def _import(job: _Job, thing: Thing, client: "ModelKeeperClient") -> Outcome:
     """Import one thing. Whatever goes wrong is its outcome."""
     begun = time.perf_counter()
     blank = Outcome(str(thing.path), thing.within or thing.kind, thing.name, FAILED)
     try:
         with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints
-            outcome = _imported(job, thing, coordinator, blank)
+            outcome = _imported(job, thing, client, blank)
     except Exception as problem:  # noqa: BLE001 (files and factories may raise anything; the rest goes on)
         outcome = replace(blank, reason=_why(problem))
     return replace(outcome, seconds=time.perf_counter() - begun)
@@ -202,7 +202,8 @@ def _why(problem: Exception) -> str:
     return " ".join(text.split())[:1000]
 
 
-def _imported(job: _Job, thing: Thing, coordinator: "Coordinator", blank: Outcome) -> Outcome:
+def _imported(job: _Job, thing: Thing, client: "ModelKeeperClient", blank: Outcome) -> Outcome:
+    coordinator = client.coordinator
     keeper = "" if job.meta.get("visibility", PUBLIC) == PUBLIC else job.owner
     identity = ""
     for identity in () if thing.problem else ids_of(thing, job.model, keeper):
@@ -233,6 +234,7 @@ def _imported(job: _Job, thing: Thing, coordinator: "Coordinator", blank: Outcom
         owner=job.owner,
         model_id=identity,
         program=opened.program,
+        sign=client.sign,
     )
     if registered.record.id in registered.evicted:
         outcome = replace(outcome, notes=(*outcome.notes, EVICTED_AT_ONCE))

@@ -144,8 +144,8 @@ def token(layer: Layer, norm: Layer | None, stage: int = 0) -> tuple[int, ...]:
     """What matching knows of a layer, the norm folded into it, and the stage of the network it is in."""
     sizes, rank = shape(layer), kernel_rank(layer)
     owned = [tensor for tensor in layer.tensors if tensor.role != COUNT]
-    groups = layer.attributes.get("groups", 1)
-    assert isinstance(groups, int)
+    said = layer.attributes.get("groups", 1)
+    groups = said if isinstance(said, int) else 1  # a stranger's graph may say anything
     mixing = "dense" if groups <= 1 else "depthwise" if len(sizes) > 1 and sizes[1] == 1 else "grouped"
     if layer.kind in PROJECTIONS:  # a 1x1 convolution is a linear layer
         group: tuple[object, ...] = ("affine", mixing)

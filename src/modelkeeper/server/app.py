@@ -1,6 +1,5 @@
 """The service as an ASGI application: routes, errors, and the guard in front of them."""
 
-import logging
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -11,13 +10,14 @@ import modelkeeper
 from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.coordinator.wire import PREFIX, Problem, to_problem
 from modelkeeper.errors import InvalidMeta, ModelKeeperError
+from modelkeeper.logs import logger
 from modelkeeper.server.bodies import reply
 from modelkeeper.server.guard import App, Guard, headers_of, public
 from modelkeeper.server.routes import models, operations, queries, uploads
 from modelkeeper.server.service import Service
 from modelkeeper.settings import ServiceSettings
 
-log = logging.getLogger("modelkeeper.server")
+log = logger("modelkeeper.server")
 
 
 class Application:

@@ -7,7 +7,6 @@ opens connections and says nothing keeps out nobody but themselves.
 """
 
 import asyncio
-import logging
 from collections import Counter
 from typing import Any
 
@@ -15,12 +14,14 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from modelkeeper.logs import logger
+
 HEAD = 15.0  # seconds for the head of a request
 KEPT = 40  # seconds that a connection without a request stays open; clients let go of theirs after 30
 STALLED = 60.0  # seconds in which some of a reply must have been read
 SPARE = 256  # files that a service has open besides
 LEAST = 16
-log = logging.getLogger("modelkeeper.server.refused")
+log = logger("modelkeeper.server.refused")
 
 
 class Crowd:

@@ -10,7 +10,6 @@ no query and no body, and what looks like a token in a path is blanked: secrets 
 
 import asyncio
 import json
-import logging
 import re
 import secrets
 import time
@@ -34,6 +33,7 @@ from modelkeeper.errors import (
     WrongStore,
     ZooUnusable,
 )
+from modelkeeper.logs import logger
 from modelkeeper.server.limits import Held
 from modelkeeper.server.service import Service
 from modelkeeper.settings import is_loopback
@@ -56,8 +56,8 @@ _HEADERS = [
 ]
 _SECRET = re.compile(r"mk_[A-Za-z0-9_-]+")
 _EVERYONE = Holder(user=User(name="", created=0.0), scope=ADMIN)  # where there are no users
-log = logging.getLogger("modelkeeper.server")
-refused = logging.getLogger("modelkeeper.server.refused")  # requests of strangers: see `sparing_log`
+log = logger("modelkeeper.server")
+refused = logger("modelkeeper.server.refused")  # requests of strangers: see `sparing_log`
 
 
 class Guard:

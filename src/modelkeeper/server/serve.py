@@ -45,10 +45,11 @@ def listen(settings: ServiceSettings) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((settings.host.strip("[]"), settings.port))
         listening.listen(BACKLOG)
-    except OSError as problem:
+    except (OSError, TypeError, ValueError) as problem:  # a name that cannot be one is no OSError
         listening.close()
         where = f"{settings.host}:{settings.port}"
-        raise InvalidSetting("host and port", where, f"{problem.strerror}; choose others") from problem
+        why = getattr(problem, "strerror", None) or str(problem)
+        raise InvalidSetting("host and port", where, f"{why}; choose others") from problem
     return listening
 
 

@@ -11,10 +11,11 @@ import msgspec
 from anyio import CapacityLimiter
 
 from modelkeeper.coordinator.base import ServedCoordinator
-from modelkeeper.coordinator.wire import UploadRequest, UploadState
+from modelkeeper.coordinator.wire import Told, UploadRequest, UploadState
 from modelkeeper.errors import (
     CorruptWeights,
     InvalidMeta,
+    InvalidSignature,
     InvalidWeights,
     ModelRefused,
     NotAllowed,
@@ -24,12 +25,14 @@ from modelkeeper.errors import (
 )
 from modelkeeper.meta import checked
 from modelkeeper.policy.admission import Admission
+from modelkeeper.policy.credit import CHECKED, Credit
 from modelkeeper.server.graphs import read_graph
 from modelkeeper.server.limits import BodyRoom, FairThreads, Rates, Turns
 from modelkeeper.server.loans import Loans
 from modelkeeper.server.prometheus import Metrics
 from modelkeeper.server.upload_store import Reserved, UploadStore
 from modelkeeper.settings import ServiceSettings
+from modelkeeper.signing.envelope import MAX_ENVELOPE
 from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import ADMIN, Holder
 from modelkeeper.zoo.bounds import MAX_FRAMEWORK
@@ -99,6 +102,9 @@ class Service:
         if len(request.program) > MAX_PROGRAM:
             advice = f"at most {MAX_PROGRAM:,}"
             raise InvalidMeta("the program", f"{len(request.program):,} bytes long", advice)
+        if len(request.signature) > MAX_ENVELOPE:
+            advice = f"at most {MAX_ENVELOPE:,}"
+            raise InvalidMeta("the signature", f"{len(request.signature):,} bytes long", advice)
         offset = self.uploads.begin(owner, request, partial(self._check_quota, holder))
         return UploadState(id=request.id, offset=offset, size=request.size)
 
@@ -128,10 +134,11 @@ class Service:
                 owner=holder.user.name if self.settings.auth else announced.owner,
                 model_id=identity,
                 program=request.program,
+                signature=request.signature,
                 owner_id=holder.user.id,
                 project_id=self._project_id(registration.project, holder),
             )
-        except (InvalidWeights, ModelRefused):
+        except (InvalidSignature, InvalidWeights, ModelRefused):
             self.uploads.forget(identity)  # sending it again would not help
             raise
         self.uploads.forget(identity)
@@ -164,6 +171,25 @@ class Service:
             most = None
         user = holder.user.name
         return self.coordinator.pin(record.id, pinned, user=user, viewer=holder.viewer, most=most)
+
+    def tell(self, identity: str, told: Told, holder: Holder) -> Credit:
+        """Note what somebody says came of a model.
+
+        Raises:
+            NotAllowed: It was not lent to them, so they cannot know.
+        """
+        record = self.coordinator.show(identity, holder.viewer)
+        user = holder.user.id if self.settings.auth else told.user
+        lent = not self.settings.auth or holder.may(ADMIN) or self.coordinator.was_lent(record, user)
+        if told.kind != CHECKED and not lent:  # who may see a model may check it
+            problem = f"model {record.id} was not lent to you"
+            raise NotAllowed(problem, "Who started from it can say what came of it.")
+        return self.coordinator.tell(record.id, told.kind, told.gain, user=user, viewer=holder.viewer)
+
+    def publish(self, identity: str, published: bool, holder: Holder) -> Record:
+        """Let partners see a model that the holder may change, or no longer."""
+        record = self.owned(identity, holder)
+        return self.coordinator.publish(record.id, published, user=holder.user.name, viewer=holder.viewer)
 
     def named(self, holder: Holder) -> str | None:
         """Whose uploads the holder may see; None: where there are no users, everyone's."""

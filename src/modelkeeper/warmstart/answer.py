@@ -45,6 +45,8 @@ class Parent(Struct, frozen=True, kw_only=True):
     value: float | None = None
     data: str = ""
     framework: str = ""
+    owner: str = ""  # who claims that it is so good
+    claim: str = ""  # who has checked that, and what came of starts from it
 
 
 class Answer(Struct, frozen=True, kw_only=True):

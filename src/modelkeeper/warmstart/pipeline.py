@@ -35,6 +35,7 @@ from modelkeeper.transform import apply
 from modelkeeper.warmstart.advice import Advice, once_calibrated
 from modelkeeper.warmstart.answer import Answer, Parent, Rival
 from modelkeeper.warmstart.calibration import calibrated
+from modelkeeper.warmstart.gains import gains
 from modelkeeper.warmstart.holding import held
 from modelkeeper.warmstart.lender import Lender
 from modelkeeper.warmstart.loan import Loan
@@ -171,6 +172,11 @@ class Outcome(Generic[L_co]):
             warnings = (*answer.warnings, *self.second.warnings)
             return msgspec.structs.replace(self.second, probe=race, warnings=warnings, seconds=answer.seconds)
         return msgspec.structs.replace(answer, probe=race)
+
+    @property
+    def gains(self) -> Mapping[str, float]:
+        """By the ids of parents that raced, what the race says of them: see `gains`."""
+        return {} if self.race is None else gains(self.answer, self.second, self.race)
 
     def _calibrated(self, answer: Answer) -> Answer:
         """The answer with what was fitted, if anything was; if that was kept, less is to be trained."""

@@ -58,6 +58,9 @@ def _warm(answer: Answer) -> Iterator[RenderableType]:
             kind = f"a {parent.framework} model, " if parent.framework else ""
             yield plain(f"  {parent.name}: {kind}{said}")
     yield plain(f"Why: {answer.reason}.")
+    for parent in answer.parents:
+        if parent.claim:
+            yield plain(f"{parent.owner or 'Somebody'} says so of {parent.name}: {parent.claim}.")
     columns = ("layers", "tensors", "parameters", "percent")
     table = Table(header_style="bold")
     table.add_column("action")

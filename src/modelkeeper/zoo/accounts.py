@@ -32,7 +32,8 @@ READ, WRITE, ADMIN = _RISING = ("read", "write", "admin")  # each includes those
 METRICS = (
     "metrics"  # counts over everything, for a scraper: it includes nothing else, and ADMIN alone includes it
 )
-SCOPES = (*_RISING, METRICS)
+PARTNER = "partner"  # of another organisation: reads as READ does, but sees published models alone
+SCOPES = (*_RISING, METRICS, PARTNER)
 _TOKEN = re.compile(r"mk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _SECONDS = 86400.0
 
@@ -71,13 +72,16 @@ class Holder(Struct, frozen=True, kw_only=True):
         """Does the token's scope include this one?"""
         if METRICS in (scope, self.scope):
             return self.scope in (scope, ADMIN)
-        return _RISING.index(self.scope) >= _RISING.index(scope)
+        own = READ if self.scope == PARTNER else self.scope
+        return _RISING.index(own) >= _RISING.index(scope)
 
     @property
     def viewer(self) -> Viewer | None:
         """Whose eyes models are seen with; who administers a zoo sees all."""
         if self.may(ADMIN):
             return None
+        if self.scope == PARTNER:
+            return Viewer(self.user.id, (), self.user.name, self.user.created, partner=True)
         projects = tuple(self.projects.values())
         return Viewer(self.user.id, projects, self.user.name, self.user.created)
 

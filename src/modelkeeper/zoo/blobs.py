@@ -13,7 +13,6 @@ swept. A file of an object store is read in pieces, each of which has the time t
 import contextlib
 import errno
 import hashlib
-import logging
 import os
 import secrets
 import shutil
@@ -27,6 +26,7 @@ from obstore.exceptions import BaseError as StoreError
 from obstore.store import LocalStore
 
 from modelkeeper.errors import CorruptWeights, ModelKeeperError, UnreadableWeights, ZooUnusable
+from modelkeeper.logs import logger
 from modelkeeper.stepping_out import stepped_out
 from modelkeeper.weights import Weights, map_file
 from modelkeeper.zoo import verified
@@ -39,11 +39,12 @@ from modelkeeper.zoo.unusable import zoo_unusable
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
+SIGNATURE = "signature.json"  # who says what of the model: an envelope, see `signing`; not all have one
 MODELS, VERIFIED = "models", "verified"
 UPLOAD = "upload-"  # what an upload under way is called in the staging folder of a local store
 UPLOADS_STAY = 3600.0  # seconds: another process receives them, and may wait for the next piece
 PIECE = 8 * 2**20  # bytes of an object that are asked for at a time
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
 
 
@@ -160,10 +161,13 @@ class Blobs:
 
     def names(self, folder: str) -> list[str]:
         """The names of the files in a model's folder."""
-        if self._root is not None:
-            return sorted(entry.name for entry in _scan(self._root / folder))
-        found = (str(item["path"]) for batch in self._store.list(folder + "/") for item in batch)
-        return sorted(path.rpartition("/")[2] for path in found)
+        try:
+            if self._root is not None:
+                return sorted(entry.name for entry in _scan(self._root / folder))
+            found = (str(item["path"]) for batch in self._store.list(folder + "/") for item in batch)
+            return sorted(path.rpartition("/")[2] for path in found)
+        except (StoreError, OSError) as problem:
+            raise self._unreadable(f"{folder}/{WEIGHTS}", problem) from problem
 
     def weights(self, folder: str, size: int) -> Weights:
         """The tensors of a model, each read when it is asked for; local ones are mapped into memory.

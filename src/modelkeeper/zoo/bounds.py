@@ -52,7 +52,7 @@ def check(registration: Registration, owner: str = "", framework: str = "") -> N
     checked_name("name", said.name, empty=False)
     checked_name("owner", owner)
     checked_name("framework", framework, longest=MAX_FRAMEWORK)
-    for what in ("data", "fold", "task", "project"):
+    for what in ("data", "fold", "task", "project", "licence"):
         checked_name(what, getattr(said, what))
     for tag in said.tags:
         checked_name("tags", tag, empty=False)

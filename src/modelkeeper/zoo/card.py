@@ -27,6 +27,7 @@ def card(record: Record) -> bytes:
         "---",
         f"library_name: {_yaml(record.framework)}",
         f"pipeline_tag: {_yaml(record.task)}" if record.task else "",
+        f"license: {_yaml(record.licence)}" if record.licence else "",
         "datasets:" if record.data else "",
         f"- {_yaml(record.data)}" if record.data else "",
         "tags:",
@@ -47,6 +48,7 @@ def card(record: Record) -> bytes:
         f"A {_cell(record.framework)} model with {record.parameters:,} parameters, {came}.",
         "",
         *(["| metric | value |", "| --- | --- |", *measured, ""] if measured else []),
+        *([f"Licence: {_cell(record.licence)}.", ""] if record.licence else []),
         f"Registered by {_cell(record.owner)} on {created:%Y-%m-%d} as `{record.id}`. `graph.json` holds its",
         f"architecture (fingerprint `{record.fingerprint}`), `config.json` the rest of its record.",
     ]

@@ -9,6 +9,8 @@ Whoever asks with a viewer is told only of what that viewer may see.
 
 import contextlib
 import hashlib
+import logging
+import time
 import zlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -20,7 +22,7 @@ from modelkeeper.errors import CorruptCatalog, InvalidGraph, UnknownModel
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo.database import Database
-from modelkeeper.zoo.records import MAX_NAME, STORED, Event, Filter, Record, Viewer, is_id
+from modelkeeper.zoo.records import ACTIVE, MAX_NAME, STORED, Event, Filter, Record, Viewer, is_id
 from modelkeeper.zoo.rows import FIELDS, batches, passing, records_of, shown, visible
 from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
 from modelkeeper.zoo.seals import seal_of_bytes
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_GROUPS = 1_000  # tasks and data sets that are counted one by one: anybody may invent one
+_log = logging.getLogger("modelkeeper")
 NEWEST = 2_000  # models whose names are compared with one that is not there
 
 
@@ -99,6 +102,11 @@ class CatalogReader:
         with self.database.reading() as connection:
             chosen = sa.select(sa.func.count()).select_from(models).where(*passing(wanted))
             return int(connection.scalar(chosen) or 0)
+
+    def count_all(self) -> int:
+        """How many records there are, in whatever state."""
+        with self.database.reading() as connection:
+            return int(connection.scalar(sa.select(sa.func.count()).select_from(models)) or 0)
 
     def find(
         self, wanted: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
@@ -188,6 +196,13 @@ class CatalogReader:
                 by_key.update((record.key, record) for record in records)
         return [by_key[key] for key in sorted(by_key)]
 
+    def expect_gone(self, without_graph: Collection[int], without_state: Collection[int]) -> None:
+        """Note as damaged what of these keys is not gone: models without a graph, or in no known state."""
+        for key, record in self.with_keys([*without_graph, *without_state]).items():
+            if key in without_state or record.state == ACTIVE:
+                _log.warning("the graph of model %s is missing in the catalog: modelkeeper verify", record.id)
+                self.damaged[record.id] = time.time()
+
     def damaged_records(self) -> list[str]:
         """The ids, as they read now, of all records that are not what was written."""
         with self.database.reading() as connection:
@@ -254,14 +269,21 @@ class CatalogReader:
             return now, [(int(key), state, graph) for key, state, graph in connection.execute(chosen)]
 
     def peers(
-        self, task: str, data: str, metric: str, viewer: Viewer | None = None
+        self,
+        task: str,
+        data: str,
+        metric: str,
+        viewer: Viewer | None = None,
+        *,
+        without: Collection[str] = (),
     ) -> list[tuple[str, float]]:
         """The values of one metric of the models of a task on a data set that the viewer may see, and whose.
 
-        Of the stored ones that are trained to their end: others say little of what can be reached.
+        Of the stored ones that are trained to their end: others say little of what can be reached. Those
+        with the ids `without` are left out.
         """
         owner = sa.case((models.c.owner_id != "", models.c.owner_id), else_=models.c.owner)
-        chosen = sa.select(owner, models.c.value).where(
+        chosen = sa.select(models.c.id, owner, models.c.value).where(
             models.c.task == task,
             models.c.data == data,
             models.c.metric == metric,
@@ -271,7 +293,8 @@ class CatalogReader:
             *visible(viewer),
         )
         with self.database.reading() as connection:
-            return [(owner, float(value)) for owner, value in connection.execute(chosen)]
+            rows = connection.execute(chosen)
+            return [(whose, float(value)) for identity, whose, value in rows if identity not in without]
 
     def words(self, wanted: Filter) -> tuple[dict[str, int], dict[str, int]]:
         """The tasks and the tags of the models that pass a filter, each with how many have it."""
@@ -306,11 +329,12 @@ class CatalogReader:
         """Counts over all that the viewer may see."""
         seen = sa.and_(sa.true(), *visible(viewer))
         stored = models.c.state.in_(STORED) & seen
+        used = models.c.hits if viewer is None or not viewer.partner else sa.literal(0)
         total = (
             sa.func.count(),
             sa.func.coalesce(sa.func.sum(models.c.bytes), 0),
             sa.func.coalesce(sa.func.sum(models.c.parameters), 0),
-            sa.func.coalesce(sa.func.sum(models.c.hits), 0),
+            sa.func.coalesce(sa.func.sum(used), 0),
             sa.func.count(sa.distinct(models.c.fingerprint)),
         )
         with self.database.reading() as connection:
@@ -318,7 +342,7 @@ class CatalogReader:
             by_state = sa.select(models.c.state, sa.func.count()).where(seen).group_by(models.c.state)
             states = {state: int(number) for state, number in connection.execute(by_state)}
             by_task = (
-                sa.select(models.c.task, models.c.data, sa.func.count(), sa.func.sum(models.c.hits))
+                sa.select(models.c.task, models.c.data, sa.func.count(), sa.func.sum(used))
                 .where(stored)
                 .group_by(models.c.task, models.c.data)
                 .order_by(sa.func.count().desc(), models.c.task, models.c.data)
@@ -355,7 +379,8 @@ class CatalogReader:
         if viewer is not None:
             seen = sa.select(models.c.id).where(*visible(viewer))
             own = (events.c.user == viewer.name) & (events.c.at >= viewer.since) & (events.c.user != "")
-            chosen = chosen.where(own | events.c.model.in_(seen))
+            named = events.c.model.in_(seen)
+            chosen = chosen.where(own & named if viewer.partner else own | named)
         with self.database.reading() as connection:
             rows = connection.execute(chosen.order_by(events.c.number.desc()).limit(limit))
             return [Event(**row) for row in rows.mappings()]

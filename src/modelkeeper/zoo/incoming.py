@@ -2,7 +2,7 @@
 
     incoming = Incoming(graph, prepared, header, registration, tensors, owner)
     record = incoming.record(admission)                    all but the size and checksum of its weights
-    record = incoming.write(folder, record)                its files; now with both
+    record = incoming.write(folder, record, parents)       its files; now with both, and who signed it
 
 Nothing here decides whether it is taken in, and nobody sees it before its folder is published: see `Zoo`.
 """
@@ -10,7 +10,7 @@ Nothing here decides whether it is taken in, and nobody sees it before its folde
 import hashlib
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -21,9 +21,10 @@ from modelkeeper.matching import Prepared
 from modelkeeper.policy.admission import Admission
 from modelkeeper.weights import Array, Header, stream, without_nan
 from modelkeeper.zoo import card
-from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, PROGRAM, WEIGHTS
+from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, PROGRAM, SIGNATURE, WEIGHTS
 from modelkeeper.zoo.folders import Folder
 from modelkeeper.zoo.records import ACTIVE, BARRED, Record, Registration, new_id
+from modelkeeper.zoo.signatures import Sign, signed_by
 from modelkeeper.zoo.staged import Staged
 
 
@@ -41,6 +42,8 @@ class Incoming:
     program: bytes = b""  # "": whoever starts from it cannot calibrate
     owner_id: str = ""
     project_id: str = ""
+    signature: bytes = b""  # an envelope; "": nobody signed it, unless `sign` does
+    sign: Sign | None = None  # makes the signature when all checksums are known
 
     @cached_property
     def graph_json(self) -> bytes:
@@ -52,6 +55,11 @@ class Incoming:
         """How long the file of its weights will be."""
         return len(self.header.to_bytes()) + self.header.data_bytes
 
+    @property
+    def signed(self) -> bool:
+        """Did anybody sign it, or will?"""
+        return bool(self.signature) or self.sign is not None
+
     def checksum(self) -> str:
         """The SHA-256 of its weights; tensors that come one by one are gone afterwards."""
         digest = hashlib.sha256()
@@ -61,64 +69,46 @@ class Incoming:
 
     def record(self, admission: Admission) -> Record:
         """Its record, without the size and checksum of weights that are not written yet."""
-        said, now = self.registration, time.time()
         admitted = admission.verdict == "admitted"
-        return Record(
-            id=self.model_id or new_id(),
+        return msgspec.structs.replace(
+            drafted(self.graph, self.graph_json, self.registration, self.owner, self.model_id),
             attempt=secrets.token_hex(8) if self.model_id else "",  # an id that others know comes again
-            name=said.name,
-            owner=self.owner,
             owner_id=self.owner_id,
-            project=said.project,
             project_id=self.project_id,
-            visibility=said.visibility,
-            data=said.data,
-            fold=said.fold,
-            task=said.task,
-            tags=said.tags,
-            metrics=said.metrics,
-            metric=said.metric.name if said.metric else "",
-            value=said.metric.value if said.metric else None,
-            lower_is_better=said.metric.lower_is_better if said.metric else False,
-            framework=self.graph.framework,
-            parameters=self.graph.parameters,
-            bytes=0,
-            fingerprint=self.graph.fingerprint,
-            graph=hashlib.sha256(self.graph_json).hexdigest(),
-            checksum="",
-            parent=said.parent,
-            more_parents=said.more_parents,
-            similarity=said.similarity,
-            run=said.run,
-            finished=said.finished,
-            created=now,
-            last_used=now,
             state=ACTIVE if admitted else BARRED,
             reason="" if admitted else admission.reason,
         )
 
-    def write(self, folder: Folder, record: Record) -> Record:
-        """Write its files; gives its record with the size and checksum of the weights.
+    def write(self, folder: Folder, record: Record, parents: Mapping[str, str]) -> Record:
+        """Write its files; gives its record with the size and checksum of the weights, and who signed it.
+
+        Args:
+            folder: Where they go.
+            record: As `record` made it.
+            parents: The checksums of its parents' weights, by their ids, where they are known.
 
         Raises:
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+            InvalidSignature: What was signed is not this model.
         """
         if isinstance(self.tensors, Staged):
             self.tensors.check(self.header)
             written = folder.adopt(WEIGHTS, self.tensors.path, self.tensors.written)
         else:
             written = folder.write(WEIGHTS, self._chunks())
-        record = msgspec.structs.replace(
-            record,
-            bytes=written.bytes,
-            checksum=written.checksum,
-            program=hashlib.sha256(self.program).hexdigest() if self.program else "",
-        )
+        record = with_files(record, written.bytes, written.checksum, self.program)
+        signature = self.signature
+        if self.sign is not None and not signature:
+            signature = self.sign(record, parents)
+        if signature:
+            signer = signed_by(signature, record, parents).signer
+            record = msgspec.structs.replace(record, signer=signer)
         small_files = {
             GRAPH: self.graph_json,
             CONFIG: card.config(record),
             CARD: card.card(record),
             PROGRAM: self.program,
+            SIGNATURE: signature,
         }
         for name, content in small_files.items():
             if content:
@@ -129,3 +119,46 @@ class Incoming:
         if isinstance(self.tensors, Staged):
             return self.tensors.chunks()
         return stream(self.header, without_nan(self.tensors))
+
+
+def drafted(
+    graph: Graph, graph_json: bytes, said: Registration, owner: str = "", model_id: str = ""
+) -> Record:
+    """The record of a model by what is said of it, without what its files are."""
+    now = time.time()
+    return Record(
+        id=model_id or new_id(),
+        name=said.name,
+        owner=owner,
+        project=said.project,
+        visibility=said.visibility,
+        data=said.data,
+        fold=said.fold,
+        task=said.task,
+        tags=said.tags,
+        metrics=said.metrics,
+        metric=said.metric.name if said.metric else "",
+        value=said.metric.value if said.metric else None,
+        lower_is_better=said.metric.lower_is_better if said.metric else False,
+        framework=graph.framework,
+        parameters=graph.parameters,
+        bytes=0,
+        fingerprint=graph.fingerprint,
+        graph=hashlib.sha256(graph_json).hexdigest(),
+        checksum="",
+        licence=said.licence,
+        parent=said.parent,
+        more_parents=said.more_parents,
+        similarity=said.similarity,
+        run=said.run,
+        finished=said.finished,
+        origin=said.origin,
+        created=now,
+        last_used=now,
+    )
+
+
+def with_files(record: Record, size: int, checksum: str, program: bytes) -> Record:
+    """The same record with what the files of its model are: what a signature needs."""
+    digest = hashlib.sha256(program).hexdigest() if program else ""
+    return msgspec.structs.replace(record, bytes=size, checksum=checksum, program=digest)

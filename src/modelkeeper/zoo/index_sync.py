@@ -11,7 +11,6 @@ is called by the count of changes that it holds and a checksum of its files.
 
 import contextlib
 import errno
-import logging
 import os
 import secrets
 import shutil
@@ -20,13 +19,14 @@ import zlib
 from pathlib import Path
 
 from modelkeeper.errors import InvalidGraph, InvalidIndex, ZooUnusable
+from modelkeeper.logs import logger
 from modelkeeper.matching import Index, Prepared, prepare
 from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.records import ACTIVE
+from modelkeeper.zoo.records import ACTIVE, STATES
 from modelkeeper.zoo.rights import give_to_folder, make_folder, make_home
 
 SAVE_AFTER = 256  # changes, or an eighth of the zoo if that is more
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class Follower:
@@ -54,6 +54,10 @@ class Follower:
                         self._index.add(key, self._prepared(graph, prepared[graph]))
                     else:  # a graph that was swept meanwhile had no model any more
                         self._index.remove(key)
+                self._catalog.expect_gone(
+                    [key for key, state, graph in changes if state == ACTIVE and graph not in prepared],
+                    [key for key, state, _ in changes if state not in STATES],
+                )
                 self._unsaved += len(changes)
             self._seen = now
             if self._unsaved > max(SAVE_AFTER, len(self._index) // 8):

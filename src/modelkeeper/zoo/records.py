@@ -21,12 +21,17 @@ REPLACED = "replaced"  # a later version of the same training is there
 DAMAGED = "damaged"  # its weights are not what was registered
 STORED = (ACTIVE, BARRED)  # states in which there are weights
 KEPT = (*STORED, DAMAGED)  # states in which there are files: what is damaged may be repaired
+STATES = (ACTIVE, BARRED, EVICTED, REMOVED, REPLACED, DAMAGED)
 
 # What an event says was done: to a model that is there, or by which it went.
 REGISTERED, REFUSED, LENT, PINNED, UNPINNED = "registered", "refused", "lent", "pinned", "unpinned"
 REPORTED = "reported"  # a version of a training that goes on
 REPAIRED, SWEPT = "repaired", "swept"
-ACTIONS = (REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT)
+PUBLISHED, UNPUBLISHED = "published", "unpublished"
+ACTIONS = (
+    *(REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, PUBLISHED, UNPUBLISHED),
+    *(REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT),
+)
 
 PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
 
@@ -132,6 +137,8 @@ class Registration(Struct, frozen=True, kw_only=True):
     similarity: float | None = None
     run: str = ""  # 16 hexadecimal digits; a later version of the same run takes the place of this one
     finished: bool = True
+    origin: str = ""  # the zoo that it comes from, if it was registered elsewhere first
+    licence: str = ""  # an SPDX expression; "": nobody says what others may do with it
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -160,6 +167,7 @@ class Viewer(Struct, frozen=True):
     projects: tuple[str, ...] = ()
     name: str = ""  # as the log has it, since the user is there
     since: float = 0.0
+    partner: bool = False  # of another organisation: sees what was published, and nothing else
 
 
 class Filter(Struct, frozen=True, kw_only=True):
@@ -172,6 +180,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()  # each of them
     owner: str | None = None
     text: str | None = None  # somewhere in its name
+    origin: str | None = None  # the zoo that it came from
 
 
 def new_id() -> str:

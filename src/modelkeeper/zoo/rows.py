@@ -7,7 +7,6 @@ A viewer sees some models and not others. What it may not see is not there: neit
 parent or the twin that the record of another model names.
 """
 
-import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -15,12 +14,13 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from modelkeeper.logs import logger
 from modelkeeper.zoo.records import PROJECT, PUBLIC, Event, Filter, Record, Viewer
 from modelkeeper.zoo.schema import graphs, models, tags
 from modelkeeper.zoo.seals import holds, seal_of, seal_of_bytes
 
 FIELDS = [*(models.c[name] for name in Record.__struct_fields__), models.c.seal]
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 _LISTED = ("tags", "more_parents")  # JSON knows lists, records hold tuples
 MANY = 500  # values in one IN (...): databases have limits
 
@@ -29,6 +29,8 @@ def visible(viewer: Viewer | None) -> list[sa.ColumnElement[bool]]:
     """What is true of the models that a viewer may see."""
     if viewer is None:
         return []
+    if viewer.partner:
+        return [models.c.published.is_(True)]
     seen = models.c.visibility == PUBLIC
     if viewer.user:
         seen |= models.c.owner_id == viewer.user
@@ -57,14 +59,29 @@ def shown(connection: sa.Connection, records: list[Record], viewer: Viewer | Non
             )
         if record.twin in hidden:
             record = msgspec.structs.replace(record, twin="", twin_similarity=0.0)
-        reduced.append(record)
+        reduced.append(_for_partners(record) if viewer.partner else record)
     return reduced
+
+
+def _for_partners(record: Record) -> Record:
+    """A published record without what is this organisation's own: projects, and who uses it how often."""
+    return msgspec.structs.replace(
+        record,
+        owner_id="",
+        project="",
+        project_id="",
+        run="",
+        hits=0,
+        last_used=record.created,
+        pinned=False,
+        reason="",
+    )
 
 
 def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
     """What is true of the models that pass a filter."""
     conditions = [models.c.state.in_(wanted.states), *visible(wanted.viewer)]
-    exact = {name: getattr(wanted, name) for name in ("task", "data", "owner")}
+    exact = {name: getattr(wanted, name) for name in ("task", "data", "owner", "origin")}
     conditions += [models.c[name] == value for name, value in exact.items() if value is not None]
     conditions += [models.c.key.in_(sa.select(tags.c.key).where(tags.c.tag == tag)) for tag in wanted.tags]
     if wanted.text:
@@ -81,7 +98,8 @@ def record_row(record: Record) -> dict[str, Any]:
 def record_of(row: sa.Row[Any]) -> Record:
     """The record of a row of FIELDS, whatever its seal."""
     values = {name: value for name, value in row._mapping.items() if name != "seal"}
-    return Record(**{**values, **{name: tuple(values[name]) for name in _LISTED}})
+    listed = {name: tuple(values[name]) for name in _LISTED if isinstance(values[name], list)}
+    return Record(**{**values, **listed})  # what is no list any more no seal holds
 
 
 def records_of(rows: Iterable[sa.Row[Any]], damaged: "dict[str, float] | None" = None) -> list[Record]:

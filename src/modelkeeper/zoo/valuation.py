@@ -1,6 +1,6 @@
 """What do a model's peers say about its worth to the zoo? Records as retention sees them.
 
-    items(records, now)                     each with its standing among its peers and what covers it
+    items(records, now, believed)           each with its standing among its peers and what covers it
     better_twins(record, near, others)      which near-twin is the better one, of a new model and of others
 
 Pure: records in, values out. `policy.retention` decides who stays.
@@ -8,31 +8,33 @@ Pure: records in, values out. `policy.retention` decides who stays.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from modelkeeper.policy.credit import Credit
 from modelkeeper.policy.quality import Metric, Peers, standing
 from modelkeeper.policy.retention import Item
 from modelkeeper.zoo.records import Record
 
 
-def items(records: Sequence[Record], now: float) -> Iterator[Item]:
-    """The stored models of a zoo as retention sees them, at a time."""
+def items(records: Sequence[Record], now: float, believed: Mapping[str, Credit]) -> Iterator[Item]:
+    """The stored models of a zoo as retention sees them, at a time, and as far as claims are believed."""
     present = {record.id for record in records}
     groups: dict[tuple[str, str, str, bool], list[tuple[float, str]]] = {}
     for record in records:
-        if record.value is not None:
+        if record.value is not None and not believed[record.id].refuted:
             groups.setdefault(record.group, []).append((record.value, record.voice))
     peers = {
         group: Peers.of([value for value, _ in said], group[-1], [voice for _, voice in said])
         for group, said in groups.items()
     }
+    nobody = Peers(0)
     for record in records:
         place = 0.5
         if record.value is not None:
             metric = Metric(record.metric, record.value, record.lower_is_better)
-            place = standing(metric, peers[record.group])
+            place = standing(metric, peers.get(record.group, nobody))
         yield Item(
             id=record.id,
             bytes=record.bytes,
-            standing=place,
+            standing=place * believed[record.id].factor,
             hits=record.hits,
             age=now - record.created,
             last_used_age=now - record.last_used if record.hits else None,

@@ -10,9 +10,8 @@ first the record says so, then the files go.
 """
 
 import contextlib
-import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,8 +26,10 @@ from modelkeeper.errors import (
     ZooUnusable,
 )
 from modelkeeper.graph import Graph
+from modelkeeper.logs import logger
 from modelkeeper.policy.admission import Admission, admit
-from modelkeeper.policy.quality import Metric
+from modelkeeper.policy.credit import TRAINED, Outcome
+from modelkeeper.policy.quality import Metric, Peers, zscore
 from modelkeeper.policy.retention import DAY, retain
 from modelkeeper.settings import Verdict
 from modelkeeper.zoo import bounds
@@ -38,12 +39,14 @@ from modelkeeper.zoo.records import (
     EVICTED,
     KEPT,
     PINNED,
+    PUBLISHED,
     REFUSED,
     REGISTERED,
     REMOVED,
     REPORTED,
     STORED,
     UNPINNED,
+    UNPUBLISHED,
     Event,
     Filter,
     Record,
@@ -57,13 +60,14 @@ if TYPE_CHECKING:
     from modelkeeper.matching import Prepared
     from modelkeeper.weights import Array
     from modelkeeper.zoo.incoming import Incoming
+    from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
 
 MAX_PROGRAM = 8 * 2**20  # bytes
 NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
 T = TypeVar("T")
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class Registered(Struct, frozen=True):
@@ -98,17 +102,20 @@ class Zoo(ZooReader):
         *,
         owner_id: str = "",
         project_id: str = "",
+        signature: bytes = b"",
+        sign: "Sign | None" = None,
     ) -> Registered:
         """Take a model in. When this returns, the model is on the disk and can become a parent.
 
         With a `model_id` (16 hexadecimal digits) it may be sent again: the same weights with the same id
         are registered once. With a `program` those who start from it can calibrate. Where there are users,
-        ids say whose it is.
+        ids say whose it is. A `signature` comes with it, or `sign` makes one; it must be of just this model.
 
         Raises:
             InvalidMeta: `model_id` is no id, or too much is said of it: see `bounds`.
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+            InvalidSignature: It was signed, but not as what it is.
             TooLargeToMatch: The graph has more layers than an alignment takes.
             ZooUnusable: It could not be written. Nothing of it is visible.
         """
@@ -116,15 +123,10 @@ class Zoo(ZooReader):
         from modelkeeper.weights import Header
         from modelkeeper.zoo.incoming import Incoming
 
-        if model_id and not is_id(model_id):
-            raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+        _expect_sound(model_id, registration.parents, program)
         bounds.check(registration, owner, graph.framework)
-        if not all(map(is_id, registration.parents)):
-            raise InvalidMeta("parent", repr(registration.parents)[:80], "give ids of models")
         self.catalog.database.expect_writable()
         self.reserve.keep()
-        if len(program) > MAX_PROGRAM:
-            raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
         incoming = Incoming(
             graph,
@@ -137,6 +139,8 @@ class Zoo(ZooReader):
             program,
             owner_id=owner_id,
             project_id=project_id,
+            signature=signature,
+            sign=sign,
         )
         known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
         if known is not None:
@@ -171,9 +175,11 @@ class Zoo(ZooReader):
         """
         self.expect_own_store()
         draft = incoming.record(admission)
+        parents = self.catalog.with_ids(draft.parents) if incoming.signed else {}
+        checksums = {parent.id: parent.checksum for parent in parents.values()}
         with self.leases.writing(draft.folder):
             with self.blobs.writing(draft.folder) as folder:
-                record = incoming.write(folder, draft)
+                record = incoming.write(folder, draft, checksums)
                 folder.publish()
             quality = incoming.registration.metric or "of unknown quality"
             action = REGISTERED if record.finished else REPORTED
@@ -203,6 +209,7 @@ class Zoo(ZooReader):
         """Note a new model's twins and make room for it. Which models went?"""
         try:
             self._find_twins(record, prepared)
+            self._note_gain(record)
             return self.make_room()
         except ModelKeeperError as problem:  # the model is in; the next registration makes up for this
             _log.warning("after registering %s: %s", record.id, problem)
@@ -212,11 +219,11 @@ class Zoo(ZooReader):
         """Is somebody's model with this value far below its peers?"""
         if metric is None:
             return Admission("admitted", "how good it is, is not known")
-        peers = self.catalog.peers(task, data, metric.name)
+        owners, values = self.peers(task, data, metric.name)
         return admit(
             metric,
-            [value for _, value in peers],
-            [whose for whose, _ in peers],
+            values,
+            owners,
             owner=owner,
             threshold=self.settings.admission_threshold,
             minimum_peers=max(1, self.settings.minimum_peers),
@@ -233,6 +240,33 @@ class Zoo(ZooReader):
         near = {match.key: match.similarity for match in matches}
         self.catalog.set_twins(better_twins(record, near, self.catalog.with_keys(near).values()))
 
+    def _note_gain(self, record: Record) -> None:
+        """Say of a new model's parents what came of starting from them, by its place among its peers.
+
+        Nobody praises himself; and where there are users, only who was lent a model can have started from it.
+        """
+        if record.value is None or not record.finished or not record.parents:
+            return
+        owners, values = self.peers(record.task, record.data, record.metric, but=record.id)
+        peers = Peers.of(values, record.lower_is_better, owners)
+        z = zscore(Metric(record.metric, record.value, record.lower_is_better), peers)
+        if peers.number < max(1, self.settings.minimum_peers) or -1 <= z < 0:  # a little below: nobody knows
+            return
+        gain = z / (1 + abs(z)) or 0.01
+        for parent in self.catalog.with_ids(record.parents).values():
+            known = not record.owner_id or self.outcomes.was_lent(parent.id, record.owner_id)
+            if known and parent.voice != record.voice:
+                self.outcomes.add(
+                    Outcome(
+                        parent=parent.id,
+                        user=record.voice,
+                        kind=TRAINED,
+                        gain=gain,
+                        at=record.created,
+                        child=record.id,
+                    )
+                )
+
     # -- staying --------------------------------------------------------------------------------
 
     def pin(self, record: Record, pinned: bool, user: str = "", most: int | None = None) -> None:
@@ -244,6 +278,19 @@ class Zoo(ZooReader):
         action = PINNED if pinned else UNPINNED
         event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
         self.freeing(lambda: self.catalog.pin(record, pinned, event, most))
+
+    def publish(self, record: Record, published: bool, user: str = "") -> None:
+        """Let partners of other organisations see a model, or no longer.
+
+        Raises:
+            InvalidMeta: It has no licence: nobody knows what they may do with it.
+        """
+        if published and not record.licence:
+            advice = "register it with one first, e.g. Apache-2.0"
+            raise InvalidMeta("licence", "of the model not known", advice)
+        action = PUBLISHED if published else UNPUBLISHED
+        event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
+        self.catalog.update(record.id, event, published=published)
 
     # -- going ----------------------------------------------------------------------------------
 
@@ -291,7 +338,8 @@ class Zoo(ZooReader):
         for _ in range(10):  # while others register, the picture may be old by the time it is drawn
             clock = self.catalog.clock()
             records = self.catalog.find(Filter(states=STORED))
-            chosen = retain(items(records, time.time()), capacity, half_life=self.settings.half_life * DAY)
+            valued = items(records, time.time(), self.outcomes.credits(records))
+            chosen = retain(valued, capacity, half_life=self.settings.half_life * DAY)
             reasons = {eviction.id: eviction.reason for eviction in chosen.evicted}
             pinned = {record.id for record in records if record.pinned}
             retired = self.freeing(
@@ -302,6 +350,16 @@ class Zoo(ZooReader):
                 gone = [record.id for record in retired]
                 break
         return tuple(gone)
+
+
+def _expect_sound(model_id: str, parents: Sequence[str], program: bytes) -> None:
+    """What becomes part of paths is an id, and nothing is longer than it may be."""
+    if model_id and not is_id(model_id):
+        raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
+    if not all(map(is_id, parents)):
+        raise InvalidMeta("parent", repr(parents)[:80], "give ids of models")
+    if len(program) > MAX_PROGRAM:
+        raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
 
 
 def _registered_before(known: Record, incoming: "Incoming") -> Registered:

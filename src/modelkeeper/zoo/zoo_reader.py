@@ -9,17 +9,18 @@ Reading goes on where nothing can be written: what was to be recorded is then lo
 """
 
 import hashlib
-import logging
 import threading
 import time
 from typing import TYPE_CHECKING
 
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnreadableWeights, ZooUnusable
+from modelkeeper.logs import logger
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.forks import renew_after_fork
 from modelkeeper.zoo.leases import Leases
-from modelkeeper.zoo.records import DAMAGED, Event, Record
+from modelkeeper.zoo.outcomes import Outcomes
+from modelkeeper.zoo.records import DAMAGED, Event, Record, Viewer
 from modelkeeper.zoo.reserve import Reserve
 from modelkeeper.zoo.rights import make_home
 from modelkeeper.zoo.store_watch import StoreWatch
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.index_sync import Follower
 
 ASIDE = 300.0  # seconds for which a model that could not be read is not tried again
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class ZooReader:
@@ -49,6 +50,7 @@ class ZooReader:
                 text = problem.strerror or str(problem)
                 raise zoo_unusable(str(settings.folder), text, advice, problem) from problem
         self.catalog = Catalog(settings.catalog_place)
+        self.outcomes = Outcomes(self.catalog)
         self._opening = threading.Lock()
         self._blobs: Blobs | None = None
         self._follower: Follower | None = None
@@ -130,6 +132,14 @@ class ZooReader:
             expect_own(self.catalog, self.blobs)
             self._own_store = True
 
+    def peers(
+        self, task: str, data: str, metric: str, viewer: Viewer | None = None, *, but: str = ""
+    ) -> tuple[list[str], list[float]]:
+        """What is claimed of the models of a task on a data set, and by whom, but for what was refuted."""
+        without = {*self.outcomes.refuted(task, data), but}
+        said = self.catalog.peers(task, data, metric, viewer, without=without)
+        return [whose for whose, _ in said], [value for _, value in said]
+
     # -- lending ---------------------------------------------------------------------------------
 
     def weights(self, record: Record) -> "Weights":
@@ -199,6 +209,15 @@ class ZooReader:
             if not self._unrecorded:
                 _log.warning("loans are not recorded: %s", problem)
             self._unrecorded = True
+
+    def signature(self, record: Record) -> bytes | None:
+        """The envelope that a model was registered with, or None: see `signatures`."""
+        from modelkeeper.zoo.blobs import SIGNATURE
+
+        try:
+            return self.blobs.read(f"{record.folder}/{SIGNATURE}")
+        except FileNotFoundError:
+            return None
 
     def program(self, record: Record) -> bytes | None:
         """The program that a model was registered with, or None. Its front end checks it before it runs."""

@@ -9,6 +9,7 @@ import os
 import re
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import httpx
@@ -70,9 +71,18 @@ def address(uri: str) -> str:
 class Calls:
     """The line to one coordinator. Safe to use from several threads, and after a fork."""
 
-    def __init__(self, url: str, token: str, timeout: float) -> None:
-        self.url, self.timeout = url, timeout
-        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        timeout: float,
+        *,
+        headers: Mapping[str, str] | None = None,
+        pauses: Sequence[float] = PAUSES,
+    ) -> None:
+        """`headers` go with each request; after each of `pauses`, a line that broke is tried again."""
+        self.url, self.timeout, self._pauses = url, timeout, tuple(pauses)
+        self._headers = {**(headers or {}), **({"authorization": f"Bearer {token}"} if token else {})}
         self._client: httpx.Client | None = None
         self._process = 0
         self._renew()
@@ -145,7 +155,7 @@ class Calls:
     ) -> bytes:
         deadline = time.monotonic() + timeout
         headers = {"content-type": "application/json"} if body is not None else {}
-        for pause in (*PAUSES, None):
+        for pause in (*self._pauses, None):
             left = max(0.01, deadline - time.monotonic())
             try:
                 with self.client.stream(

@@ -6,6 +6,7 @@ It is a `modelkeeper.coordinator.base.Coordinator`: methods, results and errors 
 process; one more error says that it cannot be reached. Who asks is known by the token.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -18,15 +19,16 @@ import msgspec
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.remote.allowance import Allowance
 from modelkeeper.coordinator.remote.calls import PAUSES, Calls
-from modelkeeper.coordinator.remote.downloads import download
+from modelkeeper.coordinator.remote.downloads import Stream, download
 from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.coordinator.remote.spool import Entry, Spool
-from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, QueryRequest, UploadState
+from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, Counts, QueryRequest, Told, UploadState
 from modelkeeper.errors import (
     CoordinatorUnreachable,
     CorruptWeights,
     InvalidMeta,
     InvalidMetric,
+    InvalidSignature,
     InvalidWeights,
     ModelKeeperError,
     ModelRefused,
@@ -37,17 +39,19 @@ from modelkeeper.errors import (
 )
 from modelkeeper.graph import Graph, from_json, to_json
 from modelkeeper.meta import Query
+from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.weights import Array
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import Event, Filter, Record, Registration
+from modelkeeper.zoo.signatures import Sign
 from modelkeeper.zoo.zoo import Registered
 
 ATTEMPTS = 6  # to send a model, without a byte more having arrived
 PIECE = 2**20
 COMPLETING = 120.0  # seconds: the model is checked and flushed to the disk
 # What sending a model again would not change.
-FINAL = (InvalidMeta, InvalidMetric, InvalidWeights, ModelRefused, TooLargeToMatch)
+FINAL = (InvalidMeta, InvalidMetric, InvalidSignature, InvalidWeights, ModelRefused, TooLargeToMatch)
 
 
 class RemoteCoordinator:
@@ -97,17 +101,40 @@ class RemoteCoordinator:
         owner: str = "",
         model_id: str = "",
         program: bytes = b"",
+        signature: bytes = b"",
+        sign: Sign | None = None,
     ) -> Registered:
         """Take a trained model into the zoo. What cannot be sent now waits in the spool.
 
         Raises:
             ModelRefused: It is an outlier below its peers, or larger than the zoo's capacity.
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
+            InvalidSignature: It was signed, but not as what it is.
             CoordinatorUnreachable, ZooUnusable, NotAllowed, QuotaExceeded: It waits in the spool.
         """
-        entry = self.spool.keep(self.url, graph, registration, tensors, owner, model_id, program, self._token)
+        entry = self.spool.keep(
+            self.url,
+            graph,
+            registration,
+            tensors,
+            owner,
+            model_id,
+            program,
+            self._token,
+            signature=signature,
+            sign=sign,
+            parents=self._checksums(registration.parents) if sign is not None else None,
+        )
         with entry.alone():
             return self.send(entry)
+
+    def _checksums(self, models: Iterable[str]) -> dict[str, str]:
+        """The checksums of models' weights, as far as they can be had now."""
+        known = {}
+        for model in models:
+            with contextlib.suppress(ModelKeeperError):
+                known[model] = self.show(model).checksum
+        return known
 
     def sync(
         self, trusted: Callable[[Entry], bool] = lambda entry: True
@@ -232,7 +259,26 @@ class RemoteCoordinator:
 
     def graph(self, record: Record) -> Graph:
         """The graph of a model."""
-        return from_json(bytes(self._calls.ask("GET", f"/models/{record.id}/graph", msgspec.Raw)))
+        return from_json(self.graph_bytes(record))
+
+    def graph_bytes(self, record: Record) -> bytes:
+        """The graph of a model as JSON, as it was registered."""
+        return bytes(self._calls.ask("GET", f"/models/{record.id}/graph", msgspec.Raw))
+
+    def program(self, record: Record) -> bytes | None:
+        """The program that a model was registered with, or None."""
+        return self._calls.ask("GET", f"/models/{record.id}/program", bytes | None)  # type: ignore[arg-type]
+
+    def weights_bytes(self, record: Record, start: int = 0) -> Iterator[bytes]:
+        """The safetensors file of a model from a byte on, piece by piece."""
+        path, allowance = f"/models/{record.id}/model.safetensors", Allowance(self._deadline)
+        stream = Stream(self._calls, "GET", path, most=record.bytes, start=start, allowance=allowance)
+        stream.total, stream.etag = record.bytes, f'"{record.checksum}"'
+        return iter(stream)
+
+    def signature(self, record: Record) -> bytes | None:
+        """What somebody signed of a model, or None."""
+        return self._calls.ask("GET", f"/models/{record.id}/signature", bytes | None)  # type: ignore[arg-type]
 
     def tree(self, name: str) -> Lineage:
         """A model with all that it descends from and all that descends from it."""
@@ -247,6 +293,20 @@ class RemoteCoordinator:
         path = f"/models/{self.show(name).id}/pin"
         return self._calls.ask("PUT" if pinned else "DELETE", path, Record)
 
+    def tell(self, name: str, kind: str, gain: float, *, user: str = "") -> Credit:
+        """Say what came of a model."""
+        body = msgspec.json.encode(Told(kind=kind, gain=gain, user=user))
+        return self._calls.ask("POST", f"/models/{self.show(name).id}/outcomes", Credit, body=body)
+
+    def credit(self, record: Record) -> Credit:
+        """How far what is claimed of a model is believed."""
+        return self._calls.ask("GET", f"/models/{record.id}/credit", Credit)
+
+    def publish(self, name: str, published: bool = True, *, user: str = "") -> Record:
+        """Let partners of other organisations see a model, or no longer."""
+        path = f"/models/{self.show(name).id}/publish"
+        return self._calls.ask("PUT" if published else "DELETE", path, Record)
+
     def gc(
         self,
         *,
@@ -260,7 +320,12 @@ class RemoteCoordinator:
 
     def stats(self) -> dict[str, Any]:
         """Counts over the zoo."""
-        return self._calls.ask("GET", "/stats", dict[str, Any])
+        counts = self._calls.ask("GET", "/stats", dict[str, Any])
+        try:
+            msgspec.convert(counts, Counts)
+        except msgspec.ValidationError as problem:
+            self._calls.refuse(str(problem))
+        return counts
 
     def log(self, *, limit: int = 50, model: str | None = None, action: str | None = None) -> list[Event]:
         """What happened in the zoo, the newest first."""

@@ -16,7 +16,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,8 +28,10 @@ from modelkeeper.coordinator.wire import UploadRequest
 from modelkeeper.graph import Graph, to_json
 from modelkeeper.settings import is_loopback
 from modelkeeper.weights import Array, Header, stream, without_nan
+from modelkeeper.zoo.incoming import drafted, with_files
 from modelkeeper.zoo.records import Registration, is_id, new_id
 from modelkeeper.zoo.rights import as_its_folder, make_folder, make_home
+from modelkeeper.zoo.signatures import Sign
 from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.zoo import stored_tensors
 
@@ -133,8 +135,13 @@ class Spool:
         model_id: str,
         program: bytes = b"",
         token: str = "",
+        signature: bytes = b"",
+        sign: Sign | None = None,
+        parents: Mapping[str, str] | None = None,
     ) -> Entry:
         """Write a model into the spool, to be sent to the address with the token.
+
+        `sign` makes its signature, with what is known of the weights of its `parents`.
 
         Raises:
             InvalidWeights: A tensor is missing, has another shape than the graph says, or holds NaN.
@@ -143,25 +150,25 @@ class Spool:
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
         identity = model_id or new_id()
         scratch, place = self.folder / f".{identity}-{secrets.token_hex(4)}", self.folder / identity
-        digest, size = hashlib.sha256(), 0
         try:
             make_home(self.folder)
             self.sweep()
             make_folder(scratch)
-            with _locked(scratch):
-                with open(scratch / _WEIGHTS, "xb", opener=as_its_folder) as file:
-                    for chunk in stream(header, without_nan(tensors)):
-                        file.write(chunk)
-                        digest.update(chunk)
-                        size += len(chunk)
+            with locked(scratch):
+                size, checksum = _write(scratch / _WEIGHTS, stream(header, without_nan(tensors)))
+                graph_json = to_json(graph)
+                if sign is not None and not signature:
+                    draft = drafted(graph, graph_json, registration, owner, identity)
+                    signature = sign(with_files(draft, size, checksum, program), parents or {})
                 request = UploadRequest(
                     id=identity,
-                    graph=msgspec.Raw(to_json(graph)),
+                    graph=msgspec.Raw(graph_json),
                     registration=registration,
                     size=size,
-                    checksum=digest.hexdigest(),
+                    checksum=checksum,
                     owner=owner,
                     program=program,
+                    signature=signature,
                 )
                 waiting = Waiting(url, request, _seal(url, request, token))
                 with open(scratch / _REQUEST, "xb", opener=as_its_folder) as file:
@@ -214,8 +221,19 @@ class Spool:
         return [entry for _, _, entry in sorted(waiting, key=lambda aged: aged[:2])]
 
 
+def _write(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
+    """Write a new file, piece by piece. How long is it, and what is its SHA-256?"""
+    digest, size = hashlib.sha256(), 0
+    with open(path, "xb", opener=as_its_folder) as file:
+        for chunk in chunks:
+            file.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+    return size, digest.hexdigest()
+
+
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
+def locked(folder: Path) -> Iterator[bool]:
     """Was nobody else's lock on a folder? While the block runs, it is locked, also if it is renamed."""
     try:
         import fcntl
@@ -240,5 +258,5 @@ def _abandoned(folder: Path, age: float) -> bool:
         import fcntl  # noqa: F401
     except ImportError:
         return age > FORGOTTEN
-    with _locked(folder) as free:
+    with locked(folder) as free:
         return free

@@ -112,7 +112,7 @@ class Session:
         except Exception as problem:
             if self.client.on_error == "raise":
                 raise
-            warnings.warn(f"{consequence}. {first_line(problem)}", KeeperWarning, stacklevel=4)
+            warnings.warn(one_line(f"{consequence}. {first_line(problem)}"), KeeperWarning, stacklevel=4)
 
     def begin(self, model: Any, owner: Any) -> Training | None:
         """A training begins; None if another copy of the callback in the same list looks after it."""
@@ -204,7 +204,8 @@ class Session:
         training.let_go(reason)
         if not any(other.metric for other in self.trainings):
             advice = 'give validation_data or validation_split to fit, or monitor="..." to WarmStart'
-            warnings.warn(f"The model was not registered: {reason}; {advice}.", KeeperWarning, stacklevel=4)
+            text = one_line(f"The model was not registered: {reason}; {advice}.")
+            warnings.warn(text, KeeperWarning, stacklevel=4)
 
 
 def copies_of_weights(model: Any) -> list[Array]:

@@ -5,14 +5,14 @@ if all parameters of a LightningModule belong to one child, such as `self.model`
 that child is the network; else the LightningModule is, by its `forward`.
 """
 
-import logging
 from typing import Any
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.frontends.torch.inputs import Inputs
 from modelkeeper.frontends.torch.side_effects import without_side_effects
+from modelkeeper.logs import logger
 
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 _BUILDING = ("setup", "configure_model", "configure_sharded_model")  # hooks that may build a network
 
 

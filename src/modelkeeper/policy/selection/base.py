@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidSetting
+from modelkeeper.policy.credit import REFUTED
 from modelkeeper.policy.quality import Metric
 
 FEW = 2_000  # models; of so few a search may look at all
@@ -32,14 +33,20 @@ class Candidate(Struct, frozen=True, kw_only=True):
     rewired: float = 0.0  # which share of its layers is fed with something else than in the parent
     normed: bool = True  # does it have batch norms?
     created: float = 0.0
+    credit: float = 1.0  # how far what is claimed of it is believed: `policy.credit`
 
     def __post_init__(self) -> None:
-        for name in ("similarity", "standing", "rewired"):
+        for name in ("similarity", "standing", "rewired", "credit"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 1:
                 raise ValueError(f"the {name} of candidate {self.id!r} is {value}, not from 0 to 1")
         if (self.metric is None) != (self.standing is None):
             raise ValueError(f"candidate {self.id!r} needs a metric and its standing, or neither")
+
+    @property
+    def refuted(self) -> bool:
+        """Did others find that what is claimed of it does not hold?"""
+        return self.credit <= REFUTED
 
 
 class RunnerUp(Struct, frozen=True):

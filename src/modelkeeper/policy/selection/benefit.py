@@ -3,7 +3,7 @@
 It ranks all candidates above the minimum by what training is expected to gain from them, and if that is below
 the least that is worth it, nobody is taken: a training from scratch is expected to be as fast.
 
-    fidelity * quality * trust        (less for another data set)
+    fidelity * quality * trust * credit        (less for another data set)
 
 fidelity: 1 where the child will compute what the parent computes. Else 0.8 times the similarity, times the
     share of layers that are fed as in the parent; that once more where no batch norm puts scales right
@@ -14,6 +14,8 @@ quality: from the standing among its peers: 0.8 to 1 for most, but soon falling 
     exact it saves few steps, and some are slower than from scratch. Unknown: as one that is rather poor.
 trust: 1, falling to 0.5 as the parent's training accuracy exceeds its validation accuracy by 5 to 15
     points. A parent that memorised its data can be worse than none.
+credit: 1, or less where others found that starts from it do not gain, or that its claim does not hold
+    (`policy.credit`).
 """
 
 from collections.abc import Sequence
@@ -74,6 +76,8 @@ class Benefit(Policy):
             parts.append(f"{candidate.rewired:.0%} of the layers fed differently")
         if (candidate.gap or 0.0) > MEMORISED:
             parts.append("may have memorised its data")
+        if candidate.credit < 1:
+            parts.append(f"credit {candidate.credit:.2f} with those who tried it")
         if not on_same_data(candidate, data):
             parts.append(f"other data: {candidate.data!r}" if candidate.data else "its data set is not known")
         return ", ".join(parts)
@@ -85,7 +89,8 @@ def expected_benefit(candidate: Candidate, data: str) -> float:
     quality = min(1.0, place / POOR_STANDING) ** 2 * (0.8 + 0.2 * place)
     doubt = ((candidate.gap or 0.0) - MEMORISED) / (MEMORISED_FULLY - MEMORISED)
     trust = 1 - (1 - LEAST_TRUST) * max(0.0, min(1.0, doubt))
-    return fidelity(candidate) * quality * trust * (1.0 if on_same_data(candidate, data) else OTHER_DATA)
+    believed = trust * candidate.credit
+    return fidelity(candidate) * quality * believed * (1.0 if on_same_data(candidate, data) else OTHER_DATA)
 
 
 def fidelity(candidate: Candidate) -> float:

@@ -3,7 +3,8 @@
 Ten buckets of similarity, from the top the first that holds a candidate, and in it the best accuracy.
 Accuracies are compared only on the same task and data set and by the same metric. So in a bucket the
 candidates trained on the child's data set come first; the best of each such group then compete by their
-standing among their own peers. Whose quality is unknown comes last.
+standing among their own peers. Whose quality is unknown comes last. Whose claim others doubt
+(`policy.credit`) comes behind those who claim the same metric, and its standing counts for less.
 """
 
 import heapq
@@ -11,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from modelkeeper.matching.similarity import BUCKETS, bucket
+from modelkeeper.policy.credit import DOUBTED
 from modelkeeper.policy.selection.base import Candidate, Policy
 from modelkeeper.policy.selection.comparing import (
+    believed_standing,
     below,
-    known_standing,
     on_same_data,
     tie_order,
     told_apart,
@@ -73,11 +75,13 @@ class Buckets(Policy):
         if lost is None or won is None:
             return why_tie_lost("nobody knows how good they are", loser, winner)
         if _comparable(loser) == _comparable(winner):
+            if loser.credit < DOUBTED <= winner.credit:
+                return f"its {lost} is doubted by those who tried it"
             if lost.value == won.value:
                 return why_tie_lost(f"the same {lost.name}", loser, winner)
             value, best = told_apart(lost.value, won.value)
             return f"{lost.name} {value} {'above' if lost.lower_is_better else 'below'} {best}"
-        place, best_place = known_standing(loser), known_standing(winner)
+        place, best_place = believed_standing(loser), believed_standing(winner)
         if place == best_place:
             return why_tie_lost("the same standing among its peers", loser, winner)
         if place < best_place:
@@ -94,14 +98,15 @@ def _comparable(candidate: Candidate) -> tuple[str, str, str, bool] | None:
 
 
 def _within_group(candidate: Candidate) -> tuple[object, ...]:
-    return (-candidate.metric.goodness if candidate.metric else 0, *tie_order(candidate))
+    doubted = candidate.credit < DOUBTED
+    return (doubted, -candidate.metric.goodness if candidate.metric else 0, *tie_order(candidate))
 
 
 def _among_groups(head: Candidate, data: str) -> tuple[object, ...]:
     """By what the best of one group competes with those of the others."""
     unknown = head.metric is None
     other_data = not on_same_data(head, data)
-    return (-bucket(head.similarity), unknown, other_data, -known_standing(head), *tie_order(head))
+    return (-bucket(head.similarity), unknown, other_data, -believed_standing(head), *tie_order(head))
 
 
 BUCKETED = Buckets()

@@ -63,6 +63,7 @@ class _Groups:
 
     preferred: list[Candidate] = field(default_factory=list)
     others: list[Candidate] = field(default_factory=list)
+    refuted: list[Candidate] = field(default_factory=list)
     outliers: list[Candidate] = field(default_factory=list)
     too_far: list[Candidate] = field(default_factory=list)
     excluded: list[Candidate] = field(default_factory=list)
@@ -78,17 +79,23 @@ class _Groups:
                 groups.too_far.append(candidate)
             elif _named(candidate, terms.preferred):
                 groups.preferred.append(candidate)
+            elif candidate.refuted:
+                groups.refuted.append(candidate)
             elif candidate.standing is not None and candidate.standing < terms.poor:
                 groups.outliers.append(candidate)
             else:
                 groups.others.append(candidate)
-        for hopeless in (groups.outliers, groups.too_far, groups.excluded):
+        for hopeless in (groups.refuted, groups.outliers, groups.too_far, groups.excluded):
             hopeless.sort(key=tie_order)
         return groups
 
     def out_of_question(self, terms: Terms) -> tuple[RunnerUp, ...]:
         """Whoever loses by the terms alone, and why."""
         return (
+            *(
+                RunnerUp(candidate, f"{_claim(candidate)} did not hold for others")
+                for candidate in self.refuted
+            ),
             *(RunnerUp(outlier, f"{outlier.metric} is far below its peers") for outlier in self.outliers),
             *(
                 RunnerUp(far, f"similarity {below(far.similarity, terms.minimum, 'the minimum ')}")
@@ -99,6 +106,8 @@ class _Groups:
 
 
 def _why_nobody(groups: _Groups, terms: Terms, considered: int | None) -> str:
+    if groups.refuted and not groups.outliers:
+        return f"of what is similar enough, {_claim(groups.refuted[0])} did not hold for others"
     if groups.outliers:
         return f"what is similar enough is far below its peers: {groups.outliers[0].metric}"
     if groups.too_far:
@@ -126,6 +135,10 @@ def _not_worth_it(
     reason = f"{best}: from scratch, training is expected to be as fast"
     losers = (RunnerUp(loser, f"expected benefit {shortfall(loser)}") for loser in ranking)
     return Choice(None, reason, (*losers, *out_of_question))
+
+
+def _claim(candidate: Candidate) -> str:
+    return f"the claim of {candidate.metric}" if candidate.metric else "what it promises"
 
 
 def _named(candidate: Candidate, names: Collection[str]) -> bool:

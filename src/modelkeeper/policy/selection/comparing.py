@@ -30,6 +30,11 @@ def known_standing(candidate: Candidate) -> float:
     return candidate.standing or 0.0
 
 
+def believed_standing(candidate: Candidate) -> float:
+    """Its standing, as far as what is claimed of it is believed."""
+    return known_standing(candidate) * candidate.credit
+
+
 def below(low: float, high: float, what: str = "") -> str:
     """'0.21 below 0.3', with as many digits as it takes to see the difference."""
     return f" below {what}".join(told_apart(low, high))

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from modelkeeper.coordinator.wire import MAX_LISTED
+from modelkeeper.coordinator.wire import MAX_LISTED, Told
 from modelkeeper.errors import InvalidMeta
-from modelkeeper.server.bodies import STREAMED, reply, stream_reply, wanted_range
+from modelkeeper.server.bodies import STREAMED, read_json, reply, stream_reply, takes, wanted_range
 from modelkeeper.server.dependencies import Id, Reader, TheService, Writer
 from modelkeeper.zoo.blobs import WEIGHTS
 from modelkeeper.zoo.records import SORTABLE, STORED, Filter, Record, checked_name
@@ -105,6 +105,13 @@ async def program(model: Id, service: TheService, who: Reader) -> Response:
     return reply(await service.read(who, lambda: coordinator.program(coordinator.show(model, who.viewer))))
 
 
+@router.get("/models/{model}/signature")
+async def signature(model: Id, service: TheService, who: Reader) -> Response:
+    """What somebody signed of a model, an envelope in base64, or null."""
+    coordinator = service.coordinator
+    return reply(await service.read(who, lambda: coordinator.signature(coordinator.show(model, who.viewer))))
+
+
 @router.get("/models/{model}/" + WEIGHTS, responses=STREAMED)
 async def weights(model: Id, request: Request, service: TheService, who: Reader) -> Response:
     """The weights of a model as they were registered. The ETag is their SHA-256."""
@@ -129,6 +136,20 @@ async def remove(model: Id, service: TheService, who: Writer) -> Response:
     return reply(await service.read(who, removed))
 
 
+@router.get("/models/{model}/credit")
+async def credit(model: Id, service: TheService, who: Reader) -> Response:
+    """How far what is claimed of a model is believed: how many checked it, or started from it."""
+    coordinator = service.coordinator
+    return reply(await service.read(who, lambda: coordinator.credit(coordinator.show(model, who.viewer))))
+
+
+@router.post("/models/{model}/outcomes", openapi_extra=takes(Told))
+async def tell(model: Id, request: Request, service: TheService, who: Reader) -> Response:
+    """Say what came of a start from a model, or of checking it."""
+    told = await read_json(request, Told)
+    return reply(await service.read(who, lambda: service.tell(model, told, who)))
+
+
 @router.put("/models/{model}/pin")
 async def pin(model: Id, service: TheService, who: Writer) -> Response:
     """Keep a model whatever it is worth."""
@@ -139,3 +160,15 @@ async def pin(model: Id, service: TheService, who: Writer) -> Response:
 async def unpin(model: Id, service: TheService, who: Writer) -> Response:
     """Let retention decide about a model again."""
     return reply(await service.read(who, lambda: service.pin(model, False, who)))
+
+
+@router.put("/models/{model}/publish")
+async def publish(model: Id, service: TheService, who: Writer) -> Response:
+    """Let partners of other organisations see a model; it must have a licence."""
+    return reply(await service.read(who, lambda: service.publish(model, True, who)))
+
+
+@router.delete("/models/{model}/publish")
+async def unpublish(model: Id, service: TheService, who: Writer) -> Response:
+    """Let partners see a model no longer."""
+    return reply(await service.read(who, lambda: service.publish(model, False, who)))

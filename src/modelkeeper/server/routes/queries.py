@@ -6,7 +6,7 @@ import msgspec
 from fastapi import APIRouter, HTTPException, Path, Request, Response
 
 from modelkeeper.coordinator.base import ServedLoan
-from modelkeeper.coordinator.wire import QueryRequest, WeightsRequest
+from modelkeeper.coordinator.wire import VIA, QueryRequest, WeightsRequest
 from modelkeeper.meta import Query, read_query
 from modelkeeper.server.bodies import STREAMED, read_json, reply, stream_reply, takes, wanted_range
 from modelkeeper.server.dependencies import Reader, TheService
@@ -19,7 +19,7 @@ router = APIRouter(tags=["queries"])
 async def query(request: Request, service: TheService, who: Reader) -> Response:
     """Find a parent for a model, and plan what it lends."""
     asked = await read_json(request, QueryRequest)
-    graph_bytes = bytes(asked.graph)
+    graph_bytes, via = bytes(asked.graph), _via(request)
 
     def search() -> ServedLoan:
         wanted = _checked(asked.query)
@@ -30,6 +30,7 @@ async def query(request: Request, service: TheService, who: Reader) -> Response:
             dry_run=asked.dry_run,
             runners_up=asked.runners_up,
             seconds=service.settings.query_time,
+            via=via,
         )
         service.loans.remember(graph_bytes, wanted, loan)
         return loan
@@ -65,6 +66,12 @@ async def checksum(
     if known is None:
         raise HTTPException(404, "no such stream has ended here")
     return reply({"checksum": known})
+
+
+def _via(request: Request) -> tuple[str, ...]:
+    """The coordinators that a query came through; what cannot be read goes no further."""
+    text = request.headers.get(VIA)
+    return () if text is None else tuple(text[:200].split(","))
 
 
 def _checked(asked: Query) -> Query:

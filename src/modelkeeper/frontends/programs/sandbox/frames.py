@@ -189,9 +189,9 @@ def get(area: int, place: Place) -> Array:
             if read <= 0:
                 raise Broken("numbers that are not there")
             at, rest = at + read, rest[read:]
-    except (OSError, OverflowError, MemoryError) as problem:
+        return np.frombuffer(data, DTYPES[place.dtype]).reshape(place.shape)
+    except (OSError, OverflowError, MemoryError, ValueError) as problem:
         raise Broken(f"numbers that cannot be read: {problem}") from problem
-    return np.frombuffer(data, DTYPES[place.dtype]).reshape(place.shape)
 
 
 class Mapped:
@@ -227,5 +227,6 @@ class Mapped:
         if place.start + place.size > self._size:
             raise ValueError(f"an array of {array.nbytes:,} bytes, where {self._size - self._end:,} are left")
         self._end += place.size + -place.size % ALIGNED
-        np.copyto(self.at(place), array)
+        if array.size:
+            np.copyto(self.at(place), array)
         return place

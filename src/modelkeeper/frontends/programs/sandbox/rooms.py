@@ -77,7 +77,7 @@ class Room:
         self._seconds = min(self._seconds, seconds)
         self._end = min(self._end, time.monotonic() + seconds)
 
-    def call(self, method: str, kind: type[K], **arguments: Any) -> K:
+    def call(self, method: str, kind: type[K], /, **arguments: Any) -> K:
         """Call a method of what works there.
 
         Raises:

@@ -5,13 +5,13 @@ not be read stays as it is, with all that refers to it: whoever asks for it is t
 """
 
 import hashlib
-import logging
 import zlib
 
 import sqlalchemy as sa
 from alembic import op
 
 from modelkeeper.errors import ModelKeeperError
+from modelkeeper.logs import logger
 
 revision = "0003"
 down_revision = "0002"
@@ -23,7 +23,7 @@ graphs = sa.table(
     sa.column("graph", sa.LargeBinary),
     sa.column("prepared", sa.LargeBinary),
 )
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 def upgrade() -> None:
