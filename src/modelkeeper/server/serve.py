@@ -106,8 +106,9 @@ def run(application: Application, listening: socket.socket) -> None:
 @contextlib.contextmanager
 def serving(coordinator: ServedCoordinator, settings: ServiceSettings) -> Iterator[str]:
     """Serve in a thread; gives the URL."""
+    application = Application(coordinator, settings)  # before anybody can knock: its store may be a wrong one
     listening = listen(settings)
-    serves = server(Application(coordinator, settings))
+    serves = server(application)
     thread = threading.Thread(target=serves.run, args=([listening],), name="modelkeeper-server", daemon=True)
     thread.start()
     try:
