@@ -22,6 +22,7 @@ ORDER = (
     "lasting",
     "plugins",
     "settings",
+    "stepping_out",
     "_native",
     "graph",
     "weights",

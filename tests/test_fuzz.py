@@ -44,9 +44,9 @@ def test_a_process_that_dies_is_a_fault_and_the_rest_goes_on(monkeypatch: pytest
         "for n in range(first, end):\n"
         "    os.abort() if n == 3 else print('refused', flush=True)\n"
     )
-    real = fuzz.subprocess.Popen
+    real = subprocess.Popen
     monkeypatch.setattr(
-        fuzz.subprocess,
+        subprocess,
         "Popen",
         lambda command, **more: real([command[0], "-c", code, *command[-2:]], **more),
     )

@@ -168,21 +168,15 @@ def test_evicting_waits_for_nobody_and_overtakes_nobody(catalog: Catalog) -> Non
 
 
 def test_an_id_is_given_once(catalog: Catalog) -> None:
-    published = []
     one = add(catalog, name="one")
-    same = catalog.add(record(id=one.id, name="two"), b"", b"", publish=lambda: published.append(1))
-    assert same == one
-    assert published == []
+    assert catalog.add(record(id=one.id, name="two"), b"", b"") == one
     assert catalog.find(Filter()) == [one]
 
 
-def test_a_record_whose_files_cannot_be_put_in_place_is_not_there(catalog: Catalog) -> None:
-    def fails() -> None:
-        raise OSError("disk full")
-
-    clock = catalog.clock()
-    with pytest.raises(OSError, match="disk full"):
-        catalog.add(record(tags=("t",)), to_json(GRAPH), b"x", Event(at=0.0, action="registered"), fails)
+def test_a_record_whose_lease_has_ended_is_not_there(catalog: Catalog) -> None:
+    clock, new = catalog.clock(), record(tags=("t",))
+    with pytest.raises(ZooUnusable, match="taken for left behind"):
+        catalog.add(new, to_json(GRAPH), b"x", Event(at=0.0, action="registered"), leased=True)
     assert catalog.find(Filter()) == []
     assert catalog.log() == []
     assert catalog.clock() == clock

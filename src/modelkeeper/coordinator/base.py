@@ -242,10 +242,11 @@ class ServedCoordinator(Coordinator, Protocol):
         """Who may use a service of it, and for what."""
 
     def ready(self) -> None:
-        """Return if the catalog answers.
+        """Return if the catalog and the store answer.
 
         Raises:
-            ZooUnusable: It does not.
+            StoreSilent: The store does not, in time.
+            ZooUnusable: The catalog does not, or the store is not the one that it belongs to.
         """
 
     def upload_folder(self) -> Path:

@@ -342,12 +342,9 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         return Accounts(self.zoo.catalog, by=self._me.name)
 
     def ready(self) -> None:
-        """Return if the catalog answers.
-
-        Raises:
-            ZooUnusable: It does not.
-        """
+        """Return if the catalog and the store answer: see `ServedCoordinator`."""
         self.zoo.catalog.clock()
+        self.zoo.expect_store()
 
     def upload_folder(self) -> Path:
         """Where models lie while they are sent; on the disk of the store, if that is local."""

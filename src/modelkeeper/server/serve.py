@@ -30,11 +30,7 @@ FIRST_USER = "admin"
 
 def first_token(coordinator: ServedCoordinator) -> str | None:
     """The token of a first administrator, if nobody has one yet. It is shown once, and nowhere kept."""
-    accounts = coordinator.accounts
-    if accounts.tokens():
-        return None
-    accounts.add_user(FIRST_USER)
-    return accounts.add_token(FIRST_USER, ADMIN, note="made at the first start")
+    return coordinator.accounts.add_first(FIRST_USER, ADMIN, note="made at the first start")
 
 
 def listen(settings: ServiceSettings) -> socket.socket:
@@ -112,8 +108,8 @@ def run(application: Application, listening: socket.socket) -> None:
 @contextlib.contextmanager
 def serving(coordinator: ServedCoordinator, settings: ServiceSettings) -> Iterator[str]:
     """Serve in a thread; gives the URL."""
+    application = Application(coordinator, settings)  # before anybody can knock: its store may be a wrong one
     listening = listen(settings)
-    application = Application(coordinator, settings)
     serves = server(application)
     thread = threading.Thread(target=serves.run, args=([listening],), name="modelkeeper-server", daemon=True)
     thread.start()

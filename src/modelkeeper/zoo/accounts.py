@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.database import one_at_a_time
 from modelkeeper.zoo.naming import expect_new
 from modelkeeper.zoo.records import ADMINISTERED, GIVEN, Event, Viewer, checked_name, new_id
 from modelkeeper.zoo.rows import batches, event_row, reseal
@@ -104,6 +105,20 @@ class Accounts:
         self._database, self._by = catalog.database, by
 
     # -- users and projects ---------------------------------------------------------------------
+
+    def add_first(self, name: str, scope: str, *, note: str = "") -> str | None:
+        """Add a user with a token, unless there is a token already. Of all who try at once, one does."""
+        with self._database.writing() as connection:
+            one_at_a_time(connection)
+            if connection.scalar(sa.select(tokens.c.id).limit(1)) is not None:
+                return None
+            known = connection.scalar(sa.select(users.c.id).where(users.c.name == name))
+            if known is None:
+                known = new_id()
+                connection.execute(users.insert(), {"id": known, "name": name, "created": time.time()})
+            token, row = _new_token(str(known), scope, note)
+            connection.execute(tokens.insert(), row)
+        return token
 
     def add_user(self, name: str, **quotas: float | None) -> User:
         """Add a user, or change the quotas of one who is there: bytes, models, rate, pins."""
@@ -246,20 +261,13 @@ class Accounts:
             raise InvalidSetting("scope", repr(scope), f"choose one of {', '.join(SCOPES)}")
         if days is not None and not 0 < days < 100_000:
             raise InvalidSetting("days", str(days), "give a number above 0")
-        identity, secret, now = secrets.token_hex(8), secrets.token_urlsafe(32), time.time()
-        row = {
-            "id": identity,
-            "digest": _digest(secret),
-            "scope": scope,
-            "note": checked_name("note", note),
-            "created": now,
-            "expires": None if days is None else now + days * _SECONDS,
-        }
+        note = checked_name("note", note)
         with self._database.writing() as connection:
             holder = _id(connection, users, "user", user)
-            connection.execute(tokens.insert(), row | {"user": holder})
-            self._log(connection, f"token {identity} of scope {scope} made for user {user} ({holder})")
-        return f"mk_{identity}_{secret}"
+            token, row = _new_token(holder, scope, note, days)
+            connection.execute(tokens.insert(), row)
+            self._log(connection, f"token {row['id']} of scope {scope} made for user {user} ({holder})")
+        return token
 
     def tokens(self) -> list[Token]:
         """What is known of all tokens, the oldest first."""
@@ -311,6 +319,14 @@ def _known_as(connection: sa.Connection, name: str) -> str:
     if ids := sorted(connection.execute(chosen).scalars()):
         return f"models registered under that name belong to {', '.join(ids)}: give the id that is meant"
     return "nobody of that name or id has models that are not the taker's already"
+
+
+def _new_token(user: str, scope: str, note: str, days: float | None = None) -> tuple[str, dict[str, Any]]:
+    """A token, and the row that knows it by its digest."""
+    identity, secret, now = secrets.token_hex(8), secrets.token_urlsafe(32), time.time()
+    expires = None if days is None else now + days * _SECONDS
+    row = {"id": identity, "user": user, "digest": _digest(secret), "scope": scope, "note": note}
+    return f"mk_{identity}_{secret}", row | {"created": now, "expires": expires}
 
 
 def _digest(secret: str) -> str:

@@ -12,7 +12,7 @@ whoever adds or retires models does so by the row that counts changes.
 import contextlib
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, overload
 
 import msgspec
@@ -20,10 +20,11 @@ import sqlalchemy as sa
 
 from modelkeeper.errors import QuotaExceeded
 from modelkeeper.zoo.catalog_reader import CatalogReader, changes_counted
+from modelkeeper.zoo.leases import confirm, end_if_over
 from modelkeeper.zoo.ledger import Note, append, coming
-from modelkeeper.zoo.records import DAMAGED, KEPT, LENT, REGISTERED, REPLACED, Event, Record
+from modelkeeper.zoo.records import DAMAGED, KEPT, LENT, REGISTERED, REPLACED, Event, Record, model_of
 from modelkeeper.zoo.rows import FIELDS, batches, event_row, record_of, record_row, records_of, reseal
-from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
+from modelkeeper.zoo.schema import clock, events, facts, graphs, models, parents, tags
 from modelkeeper.zoo.seals import holds, seal_of_bytes
 
 
@@ -36,16 +37,22 @@ class Catalog(CatalogReader):
         graph: bytes,
         prepared: bytes,
         event: Event | None = None,
-        publish: Callable[[], None] = lambda: None,
+        *,
+        leased: bool = False,
     ) -> Record:
         """Add a record with its graph (JSON) and what the matcher made of it. Gives it its key.
 
-        `publish` puts its files in place; no model comes or goes meanwhile, nor is swept. If a record has
-        this id already, that one is returned, and nothing happens. Versions of the same run that are there
-        are replaced; whoever calls deletes their files: see `replaced_by`. A version that is not the last
-        one never replaces the last one: that is then returned.
+        Its files are there by now; with `leased`, a lease on their folder ends here (see `leases`). If a
+        record has this id already, that one is returned, and nothing happens: the first one wins. Versions
+        of the same run that are there are replaced; whoever calls deletes their files: see `replaced_by`. A
+        version that is not the last one never replaces the last one: that is then returned.
+
+        Raises:
+            ZooUnusable: The lease had run out, and somebody has swept the files.
         """
         with self._taking_turns() as connection:
+            if leased:
+                confirm(connection, record.folder, self.database.where)
             present = self._records(connection.execute(sa.select(*FIELDS).where(models.c.id == record.id)))
             if present:
                 return present[0]
@@ -55,7 +62,6 @@ class Catalog(CatalogReader):
             if versions:
                 record = _instead_of(connection, versions, record)
             values = record_row(record)
-            publish()
             stored = connection.scalar(sa.select(graphs.c.digest).where(graphs.c.digest == record.graph))
             if stored is None:
                 row = {"digest": record.graph, "graph": zlib.compress(graph), "prepared": prepared}
@@ -225,15 +231,28 @@ class Catalog(CatalogReader):
         with self._taking_turns() as connection:
             return connection.execute(graphs.delete().where(graphs.c.digest.not_in(used))).rowcount
 
-    @contextlib.contextmanager
-    def holding(self, model: str) -> Iterator[bool]:
-        """Are files of a model kept under this id? While the block runs, that stays so.
+    def abandoned(self, folder: str) -> bool:
+        """Does no record name the folder of a model, and is nobody writing it? Then nobody ever will.
 
-        A record that is damaged may say anything of its state: then they are.
+        A record that is damaged may have named it: then it is not abandoned.
         """
         with self._taking_turns() as connection:
-            row = connection.execute(sa.select(*FIELDS).where(models.c.id == model)).first()
-            yield row is not None and (row.state in KEPT or not holds(record_of(row), row.seal))
+            row = connection.execute(sa.select(*FIELDS).where(models.c.id == model_of(folder))).first()
+            if row is not None:
+                record = record_of(row)
+                if not holds(record, row.seal) or (record.state in KEPT and record.folder == folder):
+                    return False
+            return end_if_over(connection, folder)
+
+    def note_fact(self, name: str, value: str, *, unless_known: bool = False) -> str:
+        """Write down what the catalog knows of itself; `unless_known`: the first decides. What holds now?"""
+        with self._taking_turns() as connection:
+            known = connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
+            if known is not None and unless_known:
+                return str(known)
+            connection.execute(facts.delete().where(facts.c.name == name))
+            connection.execute(facts.insert().values(name=name, value=value))
+        return value
 
     @contextlib.contextmanager
     def _taking_turns(self) -> Iterator[sa.Connection]:

@@ -42,12 +42,15 @@ MAX_NAME = 200
 MAX_TAGS = 64
 MAX_PARENTS = 8  # of one model
 _ID = re.compile(r"[0-9a-f]{16}")
+_FOLDER = re.compile(r"([0-9a-f]{16})(-[0-9a-f]{16})?")
+_INTERNAL = ("key", "attempt")
 
 
 class Record(Struct, frozen=True, kw_only=True):
     """One registered model."""
 
     id: str
+    attempt: str = ""  # names its folder beside its id, where several could register under that id
     key: int = 0  # the number that the index knows it by; given by the catalog
     name: str
     owner: str  # a name, for people
@@ -102,8 +105,8 @@ class Record(Struct, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> str:
-        """Where its files are in the blob store."""
-        return f"models/{self.id}"
+        """Where its files are in the blob store: a place that no other registration ever writes to."""
+        return folder_of(self.id, self.attempt)
 
     @property
     def voice(self) -> str:
@@ -117,12 +120,13 @@ class Record(Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "key"}
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in _INTERNAL}
 
 
 KEPT_FIELDS = tuple(name for name in Record.__struct_fields__ if name != "notes")
 # Fields that records can be ordered by; lists and mappings have no order that all databases know.
-SORTABLE = tuple(name for name in KEPT_FIELDS if name not in ("tags", "metrics", "more_parents"))
+_UNORDERED = ("attempt", "tags", "metrics", "more_parents")
+SORTABLE = tuple(name for name in KEPT_FIELDS if name not in _UNORDERED)
 
 
 class Registration(Struct, frozen=True, kw_only=True):
@@ -197,6 +201,17 @@ class Filter(Struct, frozen=True, kw_only=True):
 def new_id() -> str:
     """An id that nobody else makes."""
     return secrets.token_hex(8)
+
+
+def folder_of(model: str, attempt: str = "") -> str:
+    """The folder of a model's files."""
+    return f"models/{model}-{attempt}" if attempt else f"models/{model}"
+
+
+def model_of(folder: str) -> str:
+    """The id of the model whose folder this is, by its name or its path; "": it is no such folder."""
+    named = _FOLDER.fullmatch(folder.rpartition("/")[2])
+    return named[1] if named is not None else ""
 
 
 def is_id(text: str) -> bool:
