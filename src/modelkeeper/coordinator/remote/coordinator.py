@@ -7,7 +7,6 @@ process; one more error says that it cannot be reached. Who asks is known by the
 """
 
 import contextlib
-import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,19 +23,18 @@ from modelkeeper.coordinator.remote.calls import PAUSES, Calls
 from modelkeeper.coordinator.remote.downloads import Stream, download
 from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.coordinator.remote.spool import Entry, Spool
+from modelkeeper.coordinator.remote.trust import RemoteTrust
 from modelkeeper.coordinator.wire import (
     MAX_LISTED,
     PREFIX,
     Counts,
     QueryRequest,
     Told,
-    TrustRequest,
     UploadState,
 )
 from modelkeeper.errors import (
     CoordinatorUnreachable,
     CorruptWeights,
-    InvalidKey,
     InvalidMeta,
     InvalidMetric,
     InvalidSignature,
@@ -53,12 +51,10 @@ from modelkeeper.meta import Query, narrowed
 from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.weights import Array, open_file
-from modelkeeper.zoo.audit import Audited
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import Event, Filter, Record, Registration, is_id
 from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.signatures import Sign
-from modelkeeper.zoo.trust import TrustedKey
 from modelkeeper.zoo.zoo import Registered
 
 ATTEMPTS = 6  # to send a model, without a byte more having arrived
@@ -68,7 +64,7 @@ COMPLETING = 120.0  # seconds: the model is checked and flushed to the disk
 FINAL = (InvalidMeta, InvalidMetric, InvalidSignature, InvalidWeights, ModelRefused, TooLargeToMatch)
 
 
-class RemoteCoordinator:
+class RemoteCoordinator(RemoteTrust):
     """One zoo behind HTTP. Safe to use from several threads."""
 
     def __init__(
@@ -300,10 +296,6 @@ class RemoteCoordinator:
         stream.total, stream.etag = record.bytes, f'"{record.checksum}"'
         return iter(stream)
 
-    def signature(self, record: Record) -> bytes | None:
-        """What somebody signed of a model, or None."""
-        return self._calls.ask("GET", f"/models/{record.id}/signature", bytes | None)  # type: ignore[arg-type]
-
     def tree(self, name: str) -> Lineage:
         """A model with all that it descends from and all that descends from it."""
         return self._calls.ask("GET", f"/models/{self.show(name).id}/tree", Lineage)
@@ -369,26 +361,6 @@ class RemoteCoordinator:
         given = {"limit": min(limit, MAX_LISTED), "model": model, "action": action}
         params = {name: value for name, value in given.items() if value is not None}
         return self._calls.ask("GET", "/log", list[Event], params=params)
-
-    def audit(self, since: str = "") -> Audited:
-        """Verify the chained log of the zoo, and compare it with the catalog: see `zoo.audit`."""
-        params = {"since": since} if since else {}
-        return self._calls.ask("GET", "/audit", Audited, params=params, timeout=3600.0)
-
-    def trusted_keys(self) -> list[TrustedKey]:
-        """The public keys that the zoo trusts, and those that it did."""
-        return self._calls.ask("GET", "/keys", list[TrustedKey])
-
-    def trust_key(self, line: str, name: str = "", *, user: str = "") -> TrustedKey:
-        """Trust a public key."""
-        body = msgspec.json.encode(TrustRequest(line=line, name=name))
-        return self._calls.ask("POST", "/keys", TrustedKey, body=body)
-
-    def revoke_key(self, key: str, *, user: str = "") -> TrustedKey:
-        """Trust a public key no more."""
-        if re.fullmatch(r"[0-9a-f]{4,64}", key) is None:  # it becomes part of a path
-            raise InvalidKey(repr(key[:80]), "it is no id of a key", "modelkeeper key list shows them.")
-        return self._calls.ask("DELETE", f"/keys/{key}", TrustedKey)
 
     def download(self, record: Record, path: Path) -> None:
         """Write a model's weights to a file, going on where an earlier call stopped."""
