@@ -19,6 +19,7 @@ import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.remote.allowance import Allowance
+from modelkeeper.coordinator.remote.asking import filters, with_advice
 from modelkeeper.coordinator.remote.calls import PAUSES, Calls
 from modelkeeper.coordinator.remote.downloads import Stream, download
 from modelkeeper.coordinator.remote.loan import RemoteLoan
@@ -33,7 +34,6 @@ from modelkeeper.coordinator.wire import (
     UploadState,
 )
 from modelkeeper.errors import (
-    CoordinatorUnreachable,
     CorruptWeights,
     InvalidMeta,
     InvalidMetric,
@@ -187,7 +187,7 @@ class RemoteCoordinator(RemoteTrust):
             raise
         except ModelKeeperError as problem:
             waits = f"The model waits in {entry.folder}; `modelkeeper sync` sends it."
-            raise _with_advice(problem, self.url, waits) from problem
+            raise with_advice(problem, self.url, waits) from problem
         entry.forget()
         return registered
 
@@ -254,7 +254,7 @@ class RemoteCoordinator(RemoteTrust):
         offset: int = 0,
     ) -> list[Record]:
         """Records, the newest first unless another order is asked for."""
-        params = _filters(wanted or Filter()) | {"order": order}
+        params = filters(wanted or Filter()) | {"order": order}
         records: list[Record] = []
         while limit is None or len(records) < limit:
             most = MAX_LISTED if limit is None else min(MAX_LISTED, limit - len(records))
@@ -267,7 +267,7 @@ class RemoteCoordinator(RemoteTrust):
 
     def count(self, wanted: Filter | None = None) -> int:
         """How many records there are."""
-        return self._calls.ask("GET", "/count", int, params=_filters(wanted or Filter()))
+        return self._calls.ask("GET", "/count", int, params=filters(wanted or Filter()))
 
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
@@ -365,22 +365,3 @@ class RemoteCoordinator(RemoteTrust):
     def download(self, record: Record, path: Path) -> None:
         """Write a model's weights to a file, going on where an earlier call stopped."""
         download(self._calls, record, path)
-
-
-def _filters(wanted: Filter) -> dict[str, Any]:
-    given = {"task": wanted.task, "data": wanted.data, "text": wanted.text}
-    params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    for each in wanted.restrictions:
-        params |= {"owner": list(each.owners), "project": list(each.projects), "licence": list(each.licences)}
-        params |= {"signed": True} if each.signed else {}
-    return params | {"tag": list(wanted.tags), "state": list(wanted.states)}
-
-
-def _with_advice(problem: ModelKeeperError, url: str, more: str) -> ModelKeeperError:
-    """The same error, which also says where the model is; one that gives no advice is the coordinator's."""
-    advice = getattr(problem, "advice", None)
-    if not isinstance(advice, str) or isinstance(problem, CoordinatorUnreachable):
-        text = getattr(problem, "problem", None) or str(problem)
-        return CoordinatorUnreachable(url, str(text), more)
-    fields = [f"{field} {more}" if field is advice else field for field in problem.args]
-    return type(problem)(*fields)
