@@ -111,7 +111,7 @@ keeper: $(READY) ## how long commands take over a zoo of 10,000 models
 service: $(READY) ## what HTTP adds to a query, how fast weights travel, how much memory a service takes
 	$(BIN)/python -m benchmarks.service $(ARGS)
 
-soak: $(READY) ## kill a service again and again while 16 clients use it, for five minutes
+soak: $(READY) ## kill and attack a service while honest clients use it, for five minutes
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 kills: $(READY) ## kill processes that register, remove, sweep, query and back up, 5,000 times: 20 minutes; goes on where it was stopped
@@ -145,6 +145,12 @@ trained: $(READY) ## transfer weights that others have trained, and compare what
 
 programs: $(READY) ## can real models be run without their code? compared with torch.export
 	$(BIN)/python -m benchmarks.programs $(ARGS)
+
+fuzz: $(READY) ## hostile programs, graphs, files, requests, replies: 100,000 each; goes on where it was stopped
+	$(BIN)/python -m benchmarks.fuzz $(ARGS)
+
+sandbox: $(READY) ## what running programs in a process apart costs of a calibration
+	$(BIN)/python -m benchmarks.sandbox $(ARGS)
 
 side-by-side: $(READY) ## what two parents in one child bring, in training; goes on where it was stopped: half an hour
 	$(BIN)/python -m benchmarks.side_by_side $(ARGS)

@@ -38,6 +38,7 @@ ORDER = (
     "zoo",
     "meta",
     "coordinator",
+    "checking",
     "server",
     "lineage",
     "run",

@@ -15,6 +15,7 @@ from modelkeeper.graph import Graph, to_json
 from modelkeeper.matching import prepare
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import ACTIVE, BARRED, EVICTED, REMOVED, Event, Filter, Record, Viewer, new_id
+from modelkeeper.zoo.restriction import Restriction
 from tests.helpers import zoos
 
 GRAPH = zoos.net(4)
@@ -90,7 +91,7 @@ def test_a_model_is_found_by_its_id_the_beginning_of_it_or_its_name(catalog: Cat
 def test_filters(catalog: Catalog) -> None:
     plain = add(catalog)
     tagged = add(catalog, tags=("x", "y"), name="50%_net")
-    other = add(catalog, task="detection", data="coco", owner="bob", state=BARRED)
+    other = add(catalog, task="detection", data="coco", owner="bob", owner_id="", state=BARRED)
     gone = add(catalog)
     catalog.retire({gone.id: "worth little"}, EVICTED)
 
@@ -105,8 +106,12 @@ def test_filters(catalog: Catalog) -> None:
     assert ids(states=(EVICTED,)) == {gone.id}
     assert ids(tags=("x",)) == ids(tags=("y", "x")) == ids(text="50%_") == {tagged.id}
     assert ids(tags=("x", "z")) == ids(text="50__") == set()
-    assert ids(task="detection") == ids(data="coco") == ids(owner="bob") == {other.id}
-    assert catalog.keys_named(["50%_net", other.id, "nobody"]).tolist() == [tagged.key, other.key]
+    assert ids(task="detection") == ids(data="coco") == {other.id}
+    assert ids(restrictions=(Restriction(owners=("bob",)),)) == {other.id}
+    assert catalog.names.called(["50%_net", other.id, "nobody"]) == {
+        tagged.key: tagged.id,
+        other.key: other.id,
+    }
 
 
 def test_who_sees_what(catalog: Catalog) -> None:
@@ -288,7 +293,6 @@ def test_many_at_once(catalog: Catalog) -> None:
     made = [add(catalog) for _ in range(3)]
     ids = [each.id for each in made] + [new_id() for _ in range(1500)]
     assert set(catalog.with_ids(ids)) == {each.id for each in made}
-    assert len(catalog.keys_named(ids)) == 3
     assert len(catalog.retire(dict.fromkeys(ids, "all"), REMOVED)) == 3
 
 

@@ -195,7 +195,8 @@ class Service:
         for parent in registration.parents:
             if not is_id(parent):
                 raise InvalidMeta("parent", repr(parent), "give the id of a model")
-        if registration.visibility == PROJECT and not registration.project:
+        registration = _for_project(registration, holder)
+        if registration.seen_by == PROJECT and not registration.project:
             raise InvalidMeta("project", "''", "visibility is project: say which")
         if (
             registration.project
@@ -232,6 +233,13 @@ class Service:
         if most is not None and kept + sum(sizes) > most:
             problem = f"{kept + sum(sizes):,} bytes with what is being sent, {most:,} are allowed"
             raise QuotaExceeded(problem, "Remove some of your models.")
+
+
+def _for_project(registration: Registration, holder: Holder) -> Registration:
+    """The same registration; who belongs to one project registers for it, unless they say otherwise."""
+    if registration.project or registration.visibility not in ("", PROJECT) or len(holder.projects) != 1:
+        return registration
+    return msgspec.structs.replace(registration, project=next(iter(holder.projects)))
 
 
 def _first(own: int | None, common: int | None) -> int | None:

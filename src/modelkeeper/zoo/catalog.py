@@ -20,7 +20,8 @@ import sqlalchemy as sa
 
 from modelkeeper.errors import QuotaExceeded
 from modelkeeper.zoo.catalog_reader import CatalogReader, changes_counted
-from modelkeeper.zoo.records import DAMAGED, KEPT, REPLACED, Event, Record
+from modelkeeper.zoo.ledger import Note, append, coming
+from modelkeeper.zoo.records import DAMAGED, KEPT, LENT, REGISTERED, REPLACED, Event, Record
 from modelkeeper.zoo.rows import FIELDS, batches, event_row, record_of, record_row, records_of, reseal
 from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
 from modelkeeper.zoo.seals import holds, seal_of_bytes
@@ -69,6 +70,11 @@ class Catalog(CatalogReader):
                 connection.execute(parents.insert(), rows)
             if event is not None:
                 connection.execute(events.insert(), event_row(event))
+            gone = [
+                _note(record.created, REPLACED, version.id, record.owner, REPLACED) for version in versions
+            ]
+            action = REGISTERED if event is None else event.action
+            append(connection, [*gone, coming(record, action, record.owner)])
         return msgspec.structs.replace(record, key=int(key))
 
     def replaced_by(self, record: Record) -> list[Record]:
@@ -130,6 +136,7 @@ class Catalog(CatalogReader):
                     for record in gone
                 )
                 connection.execute(events.insert(), [event_row(event) for event in happened])
+                append(connection, [_note(now, state, record.id, user, state) for record in gone])
         return gone
 
     def restore(self, model: str, state: str, reason: str, event: Event) -> bool:
@@ -142,15 +149,18 @@ class Catalog(CatalogReader):
             if back:
                 reseal(connection, models.c.id == model)
                 connection.execute(events.insert(), event_row(event))
+                append(connection, [_note(event.at, event.action, model, event.user, state)])
         return back
 
     def update(self, model: str, event: Event | None = None, **values: Any) -> None:
         """Change fields of a record that do not decide whether it can be searched."""
         with self.database.writing() as connection:
-            connection.execute(models.update().where(models.c.id == model).values(**values))
+            there = connection.execute(models.update().where(models.c.id == model).values(**values)).rowcount
             reseal(connection, models.c.id == model)
             if event is not None:
                 connection.execute(events.insert(), event_row(event))
+            if event is not None and there:
+                append(connection, [_note(event.at, event.action, model, event.user)])
 
     def pin(self, record: Record, pinned: bool, event: Event, most: int | None = None) -> None:
         """Keep a model whatever it is worth, or no longer.
@@ -172,9 +182,11 @@ class Catalog(CatalogReader):
             connection.execute(models.update().where(models.c.id == record.id).values(pinned=pinned))
             reseal(connection, models.c.id == record.id)
             connection.execute(events.insert(), event_row(event))
+            append(connection, [_note(event.at, event.action, record.id, event.user)])
 
     def lent(self, model: str, at: float, event: Event | None = None) -> None:
         """Count that a model lent its weights."""
+        event = event or Event(at=at, action=LENT, model=model)
         self.update(model, event, hits=models.c.hits + 1, last_used=at)
 
     def note(self, event: Event) -> None:
@@ -229,6 +241,11 @@ class Catalog(CatalogReader):
         with self.database.writing() as connection:
             connection.execute(sa.select(clock.c.value).with_for_update())  # SQLite's writers do so anyway
             yield connection
+
+
+def _note(at: float, kind: str, model: str, user: str, state: str = "") -> Note:
+    """What the ledger says of a model that something was done to, and which state it then has."""
+    return Note(at, kind, model, {"user": user} | ({"state": state} if state else {}))
 
 
 def _of_run(record: Record) -> list[sa.ColumnElement[bool]]:

@@ -128,7 +128,7 @@ def drafted(
         name=said.name,
         owner=owner,
         project=said.project,
-        visibility=said.visibility,
+        visibility=said.seen_by,
         data=said.data,
         fold=said.fold,
         task=said.task,

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.quality import Metric
+from modelkeeper.zoo.restriction import Restriction
 
 ACTIVE = "active"  # may become a parent
 BARRED = "not_a_parent"  # kept, but lends to nobody
@@ -28,9 +29,11 @@ REGISTERED, REFUSED, LENT, PINNED, UNPINNED = "registered", "refused", "lent", "
 REPORTED = "reported"  # a version of a training that goes on
 REPAIRED, SWEPT = "repaired", "swept"
 PUBLISHED, UNPUBLISHED = "published", "unpublished"
+ADMINISTERED = "administered"  # users, projects and tokens
+GIVEN = "given"  # to another user
 ACTIONS = (
-    *(REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, PUBLISHED, UNPUBLISHED),
-    *(REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT),
+    *(REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, PUBLISHED, UNPUBLISHED, GIVEN),
+    *(REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT, ADMINISTERED),
 )
 
 PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
@@ -85,11 +88,17 @@ class Record(Struct, frozen=True, kw_only=True):
     reason: str = ""  # why it is in that state
     twin: str = ""  # the most similar better model of the same task and data
     twin_similarity: float = 0.0
+    notes: tuple[str, ...] = ()  # what who asks should know: in no catalog, but said of what it tells
 
     @property
     def parents(self) -> tuple[str, ...]:
         """The ids of all models whose weights it started from."""
         return (self.parent, *self.more_parents) if self.parent else ()
+
+    @property
+    def full_name(self) -> str:
+        """Its name and whose it is."""
+        return f"{self.owner}/{self.name}" if self.owner else self.name
 
     @property
     def folder(self) -> str:
@@ -111,8 +120,9 @@ class Record(Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "key"}
 
 
+KEPT_FIELDS = tuple(name for name in Record.__struct_fields__ if name != "notes")
 # Fields that records can be ordered by; lists and mappings have no order that all databases know.
-SORTABLE = tuple(name for name in Record.__struct_fields__ if name not in ("tags", "metrics", "more_parents"))
+SORTABLE = tuple(name for name in KEPT_FIELDS if name not in ("tags", "metrics", "more_parents"))
 
 
 class Registration(Struct, frozen=True, kw_only=True):
@@ -126,7 +136,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     task: str = ""
     tags: tuple[str, ...] = ()
     project: str = ""
-    visibility: str = PUBLIC
+    visibility: str = ""  # "": nobody said, see `seen_by`
     parent: str = ""
     more_parents: tuple[str, ...] = ()
     similarity: float | None = None
@@ -139,6 +149,11 @@ class Registration(Struct, frozen=True, kw_only=True):
     def parents(self) -> tuple[str, ...]:
         """The names or ids of all models that it started from."""
         return (self.parent, *self.more_parents) if self.parent else ()
+
+    @property
+    def seen_by(self) -> str:
+        """Its visibility: unless somebody said otherwise, that of its project, if it has one."""
+        return self.visibility or (PROJECT if self.project else PUBLIC)
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -162,6 +177,7 @@ class Viewer(Struct, frozen=True):
     projects: tuple[str, ...] = ()
     name: str = ""  # as the log has it, since the user is there
     since: float = 0.0
+    all: bool = False  # administers the zoo, and so sees all
     partner: bool = False  # of another organisation: sees what was published, and nothing else
 
 
@@ -173,8 +189,8 @@ class Filter(Struct, frozen=True, kw_only=True):
     task: str | None = None
     data: str | None = None
     tags: tuple[str, ...] = ()  # each of them
-    owner: str | None = None
     text: str | None = None  # somewhere in its name
+    restrictions: tuple[Restriction, ...] = ()  # each of them
     origin: str | None = None  # the zoo that it came from
 
 

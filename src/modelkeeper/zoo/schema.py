@@ -34,6 +34,7 @@ models = Table(
     Column("key", _KEY, primary_key=True, autoincrement=True),
     Column("id", String(16), nullable=False, unique=True),
     Column("name", String(200), nullable=False, index=True),
+    Column("skeleton", String(200), nullable=False, index=True),  # of names that look alike, the same
     # Names are labels; who it belongs to, is the id. "": a zoo without users, or nobody any more.
     Column("owner", String(200), nullable=False, index=True),
     Column("owner_id", String(16), nullable=False, index=True),

@@ -128,20 +128,8 @@ class Zoo(ZooReader):
         self.catalog.database.expect_writable()
         self.reserve.keep()
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
-        incoming = Incoming(
-            graph,
-            prepare(graph),
-            header,
-            registration,
-            tensors,
-            owner,
-            model_id,
-            program,
-            owner_id=owner_id,
-            project_id=project_id,
-            signature=signature,
-            sign=sign,
-        )
+        given = (graph, prepare(graph), header, registration, tensors, owner, model_id, program)
+        incoming = Incoming(*given, owner_id=owner_id, project_id=project_id, signature=signature, sign=sign)
         known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
         if known is not None:
             return _registered_before(known, incoming)

@@ -7,8 +7,10 @@ process; one more error says that it cannot be reached. Who asks is known by the
 """
 
 import contextlib
+import re
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,19 @@ from modelkeeper.coordinator.remote.calls import PAUSES, Calls
 from modelkeeper.coordinator.remote.downloads import Stream, download
 from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.coordinator.remote.spool import Entry, Spool
-from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, Counts, QueryRequest, Told, UploadState
+from modelkeeper.coordinator.wire import (
+    MAX_LISTED,
+    PREFIX,
+    Counts,
+    QueryRequest,
+    Told,
+    TrustRequest,
+    UploadState,
+)
 from modelkeeper.errors import (
     CoordinatorUnreachable,
     CorruptWeights,
+    InvalidKey,
     InvalidMeta,
     InvalidMetric,
     InvalidSignature,
@@ -38,13 +49,16 @@ from modelkeeper.errors import (
     UnknownModel,
 )
 from modelkeeper.graph import Graph, from_json, to_json
-from modelkeeper.meta import Query
+from modelkeeper.meta import Query, narrowed
 from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.answer import Answer
-from modelkeeper.weights import Array
+from modelkeeper.weights import Array, open_file
+from modelkeeper.zoo.audit import Audited
 from modelkeeper.zoo.gc import Swept
-from modelkeeper.zoo.records import Event, Filter, Record, Registration
+from modelkeeper.zoo.records import Event, Filter, Record, Registration, is_id
+from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.signatures import Sign
+from modelkeeper.zoo.trust import TrustedKey
 from modelkeeper.zoo.zoo import Registered
 
 ATTEMPTS = 6  # to send a model, without a byte more having arrived
@@ -65,11 +79,14 @@ class RemoteCoordinator:
         timeout: float = 10.0,
         spool: str | Path | None = None,
         deadline: float = 300.0,
+        allowed: Restriction | None = None,
     ) -> None:
         """`url` as `address` gives it; `spool` is where models wait that could not be sent.
 
         A step may take `timeout`, and all steps of a query or a registration `deadline`: see `allowance`.
+        Only models that are `allowed` may lend, whatever a query asks for.
         """
+        self._allowed = allowed or Restriction()
         self.url = url
         self.spool = Spool.of(spool)
         self._calls, self._token, self._deadline = Calls(url, token, timeout), token, deadline
@@ -84,10 +101,13 @@ class RemoteCoordinator:
         self, graph: Graph, query: Query, *, dry_run: bool = False, runners_up: bool = False
     ) -> RemoteLoan:
         """Find a parent for a model, and plan what it lends."""
+        query = narrowed(query, self._allowed)
         raw = msgspec.Raw(to_json(graph))
         request = QueryRequest(graph=raw, query=query, dry_run=dry_run, runners_up=runners_up)
         allowance, body = Allowance(self._deadline), msgspec.json.encode(request)
         answer = self._calls.ask("POST", "/query", Answer, body=body, allowance=allowance)
+        if not (answer.cold or answer.restricted) and Restriction.of(query):
+            self._calls.refuse("a parent without a word of who may lend: it may be too old to restrict that")
         return RemoteLoan(answer, self._calls, graph, query, allowance)
 
     # -- register -------------------------------------------------------------------------------
@@ -112,6 +132,10 @@ class RemoteCoordinator:
             InvalidSignature: It was signed, but not as what it is.
             CoordinatorUnreachable, ZooUnusable, NotAllowed, QuotaExceeded: It waits in the spool.
         """
+        if not all(map(is_id, registration.parents)):
+            named = (name if is_id(name) else self.show(name).id for name in registration.parents)
+            first, *more = dict.fromkeys(named)
+            registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
         entry = self.spool.keep(
             self.url,
             graph,
@@ -254,7 +278,7 @@ class RemoteCoordinator:
         return f"{self.url}{PREFIX}/models/{record.id}"
 
     def show(self, name: str) -> Record:
-        """The model with this id, the only one whose id begins so, or the newest of this name."""
+        """The model with this id, the newest of this name, or the only one whose id begins so."""
         return self._calls.ask("GET", "/find", Record, params={"name": name})
 
     def graph(self, record: Record) -> Graph:
@@ -286,12 +310,15 @@ class RemoteCoordinator:
 
     def remove(self, name: str, *, user: str = "") -> Record:
         """Take a model out of the zoo. Its record stays, for those who descend from it."""
-        return self._calls.ask("DELETE", f"/models/{self.show(name).id}", Record)
+        meant = self.show(name)
+        gone = self._calls.ask("DELETE", f"/models/{meant.id}", Record)
+        return msgspec.structs.replace(gone, notes=meant.notes)
 
     def pin(self, name: str, pinned: bool = True, *, user: str = "") -> Record:
         """Keep a model whatever it is worth, or no longer."""
-        path = f"/models/{self.show(name).id}/pin"
-        return self._calls.ask("PUT" if pinned else "DELETE", path, Record)
+        meant = self.show(name)
+        record = self._calls.ask("PUT" if pinned else "DELETE", f"/models/{meant.id}/pin", Record)
+        return msgspec.structs.replace(record, notes=meant.notes)
 
     def tell(self, name: str, kind: str, gain: float, *, user: str = "") -> Credit:
         """Say what came of a model."""
@@ -301,6 +328,16 @@ class RemoteCoordinator:
     def credit(self, record: Record) -> Credit:
         """How far what is claimed of a model is believed."""
         return self._calls.ask("GET", f"/models/{record.id}/credit", Credit)
+
+    @contextlib.contextmanager
+    def whole(self, record: Record) -> Iterator[tuple[bytes | None, Mapping[str, Array]]]:
+        """A model itself, downloaded, to be run."""
+        kind: Any = bytes | None
+        program = self._calls.ask("GET", f"/models/{record.id}/program", kind)
+        with tempfile.TemporaryDirectory(prefix="modelkeeper-") as folder:
+            path = Path(folder) / "model.safetensors"
+            self.download(record, path)
+            yield program, open_file(path)
 
     def publish(self, name: str, published: bool = True, *, user: str = "") -> Record:
         """Let partners of other organisations see a model, or no longer."""
@@ -333,14 +370,37 @@ class RemoteCoordinator:
         params = {name: value for name, value in given.items() if value is not None}
         return self._calls.ask("GET", "/log", list[Event], params=params)
 
+    def audit(self, since: str = "") -> Audited:
+        """Verify the chained log of the zoo, and compare it with the catalog: see `zoo.audit`."""
+        params = {"since": since} if since else {}
+        return self._calls.ask("GET", "/audit", Audited, params=params, timeout=3600.0)
+
+    def trusted_keys(self) -> list[TrustedKey]:
+        """The public keys that the zoo trusts, and those that it did."""
+        return self._calls.ask("GET", "/keys", list[TrustedKey])
+
+    def trust_key(self, line: str, name: str = "", *, user: str = "") -> TrustedKey:
+        """Trust a public key."""
+        body = msgspec.json.encode(TrustRequest(line=line, name=name))
+        return self._calls.ask("POST", "/keys", TrustedKey, body=body)
+
+    def revoke_key(self, key: str, *, user: str = "") -> TrustedKey:
+        """Trust a public key no more."""
+        if re.fullmatch(r"[0-9a-f]{4,64}", key) is None:  # it becomes part of a path
+            raise InvalidKey(repr(key[:80]), "it is no id of a key", "modelkeeper key list shows them.")
+        return self._calls.ask("DELETE", f"/keys/{key}", TrustedKey)
+
     def download(self, record: Record, path: Path) -> None:
         """Write a model's weights to a file, going on where an earlier call stopped."""
         download(self._calls, record, path)
 
 
 def _filters(wanted: Filter) -> dict[str, Any]:
-    given = {"task": wanted.task, "data": wanted.data, "owner": wanted.owner, "text": wanted.text}
+    given = {"task": wanted.task, "data": wanted.data, "text": wanted.text}
     params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    for each in wanted.restrictions:
+        params |= {"owner": list(each.owners), "project": list(each.projects), "licence": list(each.licences)}
+        params |= {"signed": True} if each.signed else {}
     return params | {"tag": list(wanted.tags), "state": list(wanted.states)}
 
 
