@@ -359,15 +359,15 @@ class CatalogReader:
                 {"task": task, "data": data, "models": number, "hits": int(used)}
                 for task, data, number, used in connection.execute(by_task)
             ]
-        return {
-            "models": int(count),
-            "architectures": int(kinds),
-            "bytes": int(size),
-            "parameters": int(parameters),
-            "hits": int(hits),
-            "states": states,
-            "groups": groups,
-        }
+            return {
+                "models": int(count),
+                "architectures": int(kinds),
+                "bytes": int(size),
+                "parameters": int(parameters),
+                "hits": int(hits),
+                "states": states,
+                "groups": groups,
+            }
 
     def log(
         self,
