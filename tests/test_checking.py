@@ -1,17 +1,23 @@
 """Claims are compared with what models do, in a process of their own, and what comes out counts."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from modelkeeper import ModelKeeperClient
 from modelkeeper.coordinator.local import LocalCoordinator
-from modelkeeper.errors import InvalidMeta, NoProgram
+from modelkeeper.errors import CorruptWeights, InvalidMeta, NoProgram
 from modelkeeper.server.serve import serving
 from modelkeeper.settings import ServiceSettings, Settings
+from modelkeeper.signing.keys import new_key, save_key
+from modelkeeper.zoo.blobs import EVIDENCE
+from modelkeeper.zoo.evidence import pack, unpack
 from tests.helpers.zoos import net, register
 
 META = {"data": "points", "task": "classification"}
@@ -87,3 +93,58 @@ def test_what_cannot_be_checked_is_said(tmp_path: Path) -> None:
         register(client.coordinator, net(), "bare", 0.9)  # type: ignore[arg-type]
         with pytest.raises(NoProgram):
             client.check("bare", points, labels)
+
+
+@pytest.mark.parametrize("where", ["folder", "service"])
+def test_evidence_lies_beside_a_model_and_anyone_may_check_it(tmp_path: Path, where: str) -> None:
+    local = LocalCoordinator(Settings(home=str(tmp_path / "zoo")))
+    with serving(local, ServiceSettings(port=0, auth=False)) as url:
+        key = tmp_path / "key.pem"
+        save_key(new_key(), key)
+        uri = str(tmp_path / "zoo") if where == "folder" else url
+        settings = {"on_error": "raise", "key": str(key), "spool": str(tmp_path / "spool")}
+        with ModelKeeperClient(uri, user="ann", **settings) as ann, ModelKeeperClient(uri, user="bob") as bob:
+            evidence = examples()
+            record = ann.register_model(able(), META | {"accuracy": 0.98}, evidence=evidence)
+            assert record is not None
+            assert record.signer, "a signature covers it, too"
+            data = local.zoo.evidence(record)
+            assert data is not None
+            assert hashlib.sha256(data).hexdigest() == record.evidence
+            found = bob.check(record.id)
+            assert (found.holds, found.examples, found.credit.evidence) == (True, 300, True)
+            without = ann.register_model(garbage(), META | {"accuracy": 0.97, "name": "without"})
+            assert without is not None
+            assert without.evidence == ""
+            with pytest.raises(InvalidMeta, match="registered without"):
+                bob.check(without.id)
+    local.close()
+
+
+def test_evidence_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    points, labels = examples()
+    with ModelKeeperClient(tmp_path / "zoo", on_error="raise") as client:
+        for wrong, problem in (
+            ((points, labels[:-1]), "as many examples"),
+            ((points, points), "one whole number"),
+            ((np.zeros((2**21, 4), "float32"), np.zeros(2**21, "int64")), "fewer examples"),
+            ((np.array(["a"] * 300), labels), "numbers"),
+        ):
+            with pytest.raises(InvalidMeta, match=problem):
+                client.register_model(able(), META | {"accuracy": 0.98}, evidence=wrong)
+        assert client.coordinator.count() == 0
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_evidence_are_one_clear_error(data: bytes) -> None:
+    with pytest.raises(InvalidMeta):
+        unpack(data)
+
+
+def test_changed_evidence_is_noticed(tmp_path: Path) -> None:
+    with ModelKeeperClient(tmp_path / "zoo", on_error="raise") as client:
+        record = client.register_model(able(), META | {"accuracy": 0.98}, evidence=examples())
+        assert record is not None
+        (tmp_path / "zoo" / record.folder / EVIDENCE).write_bytes(pack(*examples(40)))
+        with pytest.raises(CorruptWeights, match="evidence is not what was registered"):
+            client.check(record.id)

@@ -7,6 +7,7 @@ The program came from elsewhere: it runs in a process of its own, as while calib
 to the coordinator as an outcome, which counts for whoever else is offered the model (`policy.credit`).
 """
 
+import hashlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
@@ -25,6 +26,7 @@ from modelkeeper.frontends.registry import FRONTENDS
 from modelkeeper.policy.credit import CHECKED, Credit
 from modelkeeper.policy.plausible import plausible
 from modelkeeper.weights import Array
+from modelkeeper.zoo.evidence import as_array, unpack
 from modelkeeper.zoo.records import Record
 
 PART = 128  # examples that run at once
@@ -58,7 +60,13 @@ class Checked(Struct, frozen=True, kw_only=True):
 
 
 def check(
-    coordinator: Coordinator, name: str, inputs: Any, labels: Any, *, sandbox: str = "on", user: str = ""
+    coordinator: Coordinator,
+    name: str,
+    inputs: Any = None,
+    labels: Any = None,
+    *,
+    sandbox: str = "on",
+    user: str = "",
 ) -> Checked:
     """Run a model on examples, compare its accuracy with what is claimed, and tell the coordinator.
 
@@ -66,6 +74,7 @@ def check(
         coordinator: Of the zoo that has the model.
         name: The model, by its id or name.
         inputs: An array or tensor, or a list of them if it takes several; examples along the first axis.
+            Default: the evidence that the model was registered with.
         labels: The number of the right class of each example.
         sandbox: Where its program runs: see `Settings.sandbox`.
         user: Who checks; a coordinator with users knows better.
@@ -78,8 +87,10 @@ def check(
     record = coordinator.show(name)
     if record.metric != "accuracy" or record.value is None:
         raise InvalidMeta("claim", record.metric or "none", "only a claimed accuracy can be checked")
-    given = [_array(each) for each in (inputs if isinstance(inputs, list | tuple) else [inputs])]
-    truth = _array(labels)
+    if inputs is None:
+        inputs, labels = _evidence(coordinator, record)
+    given = [as_array(each) for each in (inputs if isinstance(inputs, list | tuple) else [inputs])]
+    truth = as_array(labels)
     if truth.ndim != 1 or truth.dtype.kind not in "iu" or any(len(each) != len(truth) for each in given):
         raise InvalidMeta("labels", f"shape {truth.shape}", "give one whole number for each example")
     if len(truth) < FEWEST:
@@ -137,7 +148,13 @@ def _engine(record: Record) -> Engine:
     return cast(Engine, engine)
 
 
-def _array(value: Any) -> Array:
-    """An array of whatever holds numbers."""
-    value = value.detach().cpu() if hasattr(value, "detach") else value
-    return np.asarray(value)
+def _evidence(coordinator: Coordinator, record: Record) -> tuple[list[Array], Array]:
+    """The examples that a model was registered with.
+
+    Raises:
+        InvalidMeta: There are none, or not those that its record names.
+    """
+    data = coordinator.evidence(record)
+    if data is None or hashlib.sha256(data).hexdigest() != record.evidence:
+        raise InvalidMeta("evidence", "none", f"{record.name} was registered without: give examples of yours")
+    return unpack(data)

@@ -29,6 +29,7 @@ from modelkeeper.policy.objective import by_name
 from modelkeeper.run import EVERY, Run, identity_of
 from modelkeeper.signing.trusted import Trusted
 from modelkeeper.warmstart.answer import Answer
+from modelkeeper.zoo.evidence import pack
 from modelkeeper.zoo.records import Record
 
 if TYPE_CHECKING:
@@ -171,7 +172,12 @@ class ModelKeeperClient(Connection):
         return model, answer
 
     def register_model(
-        self, model: Any, meta: Mapping[str, Any], *, example_inputs: Any = None
+        self,
+        model: Any,
+        meta: Mapping[str, Any],
+        *,
+        example_inputs: Any = None,
+        evidence: tuple[Any, Any] | None = None,
     ) -> Record | None:
         """Take a trained model into the zoo, for others to start from.
 
@@ -181,6 +187,8 @@ class ModelKeeperClient(Connection):
                 "lower_is_better"}; name, project, visibility; parent (an id or a name, or a list of several),
                 if it is not what `query_for_model` found for this model.
             example_inputs: What the model runs on, if that cannot be found from the model itself.
+            evidence: Held-out inputs and labels (numbers of classes), at most 4 MiB, on which anyone who may
+                see the model can check what is claimed of it (`check`). They are kept beside its weights.
 
         Returns:
             Its record; None if the zoo did not take it (a warning says why).
@@ -197,19 +205,21 @@ class ModelKeeperClient(Connection):
                 registration = read_registration(meta, name_of(frontend, model))
                 if started is not None:
                     registration = descended(registration, started)
+                attached = pack(*evidence) if evidence is not None else b""
                 described = self.describe(model, example_inputs)
-                return self.keep(described, frontend.read(model), registration)
+                return self.keep(described, frontend.read(model), registration, attached)
             return None
 
         with self.faults.guard("The model was not registered", WRONG_REGISTRATION):
             return self.once(model, register)
         return None
 
-    def check(self, name: str, inputs: Any, labels: Any) -> "Checked":
+    def check(self, name: str, inputs: Any = None, labels: Any = None) -> "Checked":
         """Compare the accuracy that is claimed of a model with what it does on examples that you trust.
 
-        What comes out is told to the coordinator, and counts for whoever else is offered the model. See
-        `modelkeeper.checking.check` for arguments and errors.
+        Without examples of yours it is checked on the evidence that it was registered with, which its owner
+        chose. What comes out is told to the coordinator, and counts for whoever else is offered the model.
+        See `modelkeeper.checking.check` for arguments and errors.
         """
         from modelkeeper.checking import check
 

@@ -111,6 +111,7 @@ class Connection:
         described: Described,
         tensors: "Mapping[str, Array] | Iterable[tuple[str, Array]]",
         registration: Registration,
+        evidence: bytes = b"",
     ) -> Record:
         """Register a model by what it is, its weights and what is said of it."""
         named = tensors.items() if isinstance(tensors, Mapping) else tensors
@@ -122,6 +123,7 @@ class Connection:
             named,
             owner=self.user,
             program=described.program,
+            evidence=evidence,
             sign=self.sign,
         ).record
 

@@ -40,7 +40,7 @@ class RecordingClient(ModelKeeperClient):
         model.set_weights([np.full_like(array, LENT) for array in model.get_weights()])
         return model, Answer(parent="0" * 16, parent_name="parent", similarity=1.0)
 
-    def register_model(self, model: Any, meta: Mapping[str, Any], *, example_inputs: Any = None) -> Record:
+    def register_model(self, model: Any, meta: Mapping[str, Any], **attached: Any) -> Record:
         """Keep what it is told."""
         self._trouble("register")
         self.registered.append(dict(meta))

@@ -149,16 +149,16 @@ def tree(model: str, zoo: str | None, as_json: bool) -> None:
 @click.argument("model", metavar="ID")
 @click.option(
     "--examples",
-    required=True,
     type=click.Path(exists=True, dir_okay=False),
-    help="A safetensors file with tensors `inputs` and `labels`.",
+    help="A safetensors file with tensors `inputs` and `labels`. Default: the model's own evidence.",
 )
 @zoo_option
 @json_option()
-def check(model: str, examples: str, zoo: str | None, as_json: bool) -> None:
+def check(model: str, examples: str | None, zoo: str | None, as_json: bool) -> None:
     """Compare the accuracy that is claimed of a model with what it does on examples that you trust.
 
-    ID is as for `modelkeeper show`. The model's program runs in a process of its own; what comes out is told
+    ID is as for `modelkeeper show`. Without examples of yours, those are taken that its owner attached as
+    evidence. The model's program runs in a process of its own; what comes out is told
     to the zoo, and counts for whoever else is offered the model.
 
     \b
@@ -172,14 +172,13 @@ def check(model: str, examples: str, zoo: str | None, as_json: bool) -> None:
     from modelkeeper.settings import Settings
     from modelkeeper.weights import open_file
 
-    held_out = open_file(examples)
-    if missing := {"inputs", "labels"} - set(held_out):
+    held_out = open_file(examples) if examples is not None else {}
+    if held_out and (missing := {"inputs", "labels"} - set(held_out)):
         raise InvalidMeta("examples", f"no tensor {min(missing)!r}", "give `inputs` and `labels`")
     with opened(zoo) as coordinator:
         sandbox = Settings.read().sandbox
-        found = compare(
-            coordinator, model, held_out["inputs"], held_out["labels"], sandbox=sandbox, user=login()
-        )
+        given = held_out.get("inputs"), held_out.get("labels")
+        found = compare(coordinator, model, *given, sandbox=sandbox, user=login())
     if as_json:
         echo_json(msgspec.to_builtins(found) | {"accuracy": found.accuracy})
     else:

@@ -83,6 +83,7 @@ class Coordinator(Protocol):
         model_id: str = "",
         program: bytes = b"",
         signature: bytes = b"",
+        evidence: bytes = b"",
         sign: "Sign | None" = None,
     ) -> "Registered":
         """Take a trained model into the zoo. When this returns, it is on the disk.
@@ -95,6 +96,7 @@ class Coordinator(Protocol):
             model_id: 16 hexadecimal digits; the same weights with the same id are registered once.
             program: What the model computes, for those who calibrate.
             signature: What somebody signed of it: see `signing`.
+            evidence: Held-out examples, for whoever checks what is claimed: see `zoo.evidence`.
             sign: Makes the signature, if there is none yet, when all checksums are known.
 
         Raises:
@@ -125,6 +127,9 @@ class Coordinator(Protocol):
 
     def graph(self, record: Record) -> "Graph":
         """The graph of a model."""
+
+    def evidence(self, record: Record) -> bytes | None:
+        """The evidence that a model was registered with, or None."""
 
     def signature(self, record: Record) -> bytes | None:
         """What somebody signed of a model, or None."""
@@ -298,6 +303,7 @@ class ServedCoordinator(Coordinator, Protocol):
         model_id: str = "",
         program: bytes = b"",
         signature: bytes = b"",
+        evidence: bytes = b"",
         sign: "Sign | None" = None,
         owner_id: str = "",
         project_id: str = "",

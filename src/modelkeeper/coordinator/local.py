@@ -211,6 +211,7 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         model_id: str = "",
         program: bytes = b"",
         signature: bytes = b"",
+        evidence: bytes = b"",
         sign: "Sign | None" = None,
         owner_id: str = "",
         project_id: str = "",
@@ -236,6 +237,7 @@ class LocalCoordinator(LocalClaims, LocalTrust):
             owner_id=owner_id,
             project_id=project_id,
             signature=signature,
+            evidence=evidence,
             sign=sign,
         )
 

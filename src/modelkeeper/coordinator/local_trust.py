@@ -15,6 +15,10 @@ class LocalTrust:
 
     zoo: Zoo
 
+    def evidence(self, record: Record) -> bytes | None:
+        """The evidence that a model was registered with, or None."""
+        return self.zoo.evidence(record)
+
     def signature(self, record: Record) -> bytes | None:
         """What somebody signed of a model, or None."""
         return self.zoo.signature(record)

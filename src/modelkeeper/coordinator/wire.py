@@ -4,7 +4,7 @@
     POST /v1/weights                        a graph and the parents of an answer     ->  safetensors, gathered
     GET  /v1/weights/{key}/checksum         SHA-256 of a stream that has ended
     GET  /v1/models, /v1/find, /v1/stats    records and counts
-    GET  /v1/models/{id}[/tree|/graph|/credit|/signature|/model.safetensors]
+    GET  /v1/models/{id}[/tree|/graph|/credit|/evidence|/signature|/model.safetensors]
     POST /v1/models/{id}/outcomes           what came of a start from it  ->  Credit
     GET, POST /v1/keys                      public keys that are trusted     DELETE /v1/keys/{id}
     GET  /v1/audit?since=HEAD               is the log of the zoo whole?
@@ -95,7 +95,7 @@ class TrustRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     name: str = ""  # whose it is; "": as the line says
 
 
-class UploadRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UploadRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Announce a model that is to be registered."""
 
     id: str  # chosen by who sends it: the same model sent twice is registered once
@@ -106,6 +106,7 @@ class UploadRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     owner: str = ""  # who registers; a coordinator with users knows better
     program: bytes = b""  # what the model computes; for those who calibrate
     signature: bytes = b""  # what somebody signed of it
+    evidence: bytes = b""  # held-out examples, for whoever checks what is claimed
 
 
 class Told(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -36,6 +36,7 @@ from modelkeeper.signing.envelope import MAX_ENVELOPE
 from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import ADMIN, Holder
 from modelkeeper.zoo.bounds import MAX_FRAMEWORK
+from modelkeeper.zoo.evidence import unpack
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import PROJECT, Record, Registration, checked_name, is_id
 from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors, taken
@@ -105,6 +106,8 @@ class Service:
         if len(request.signature) > MAX_ENVELOPE:
             advice = f"at most {MAX_ENVELOPE:,}"
             raise InvalidMeta("the signature", f"{len(request.signature):,} bytes long", advice)
+        if request.evidence:
+            unpack(request.evidence)  # an error now spares sending the weights
         offset = self.uploads.begin(owner, request, partial(self._check_quota, holder))
         return UploadState(id=request.id, offset=offset, size=request.size)
 
@@ -135,6 +138,7 @@ class Service:
                 model_id=identity,
                 program=request.program,
                 signature=request.signature,
+                evidence=request.evidence,
                 owner_id=holder.user.id,
                 project_id=self._project_id(registration.project, holder),
             )

@@ -21,7 +21,7 @@ from modelkeeper.errors import CorruptWeights, InvalidBackup, UnreadableWeights,
 from modelkeeper.settings import Settings
 from modelkeeper.zoo import schema
 from modelkeeper.zoo.archive import FORMAT, Archive
-from modelkeeper.zoo.blobs import PROGRAM, WEIGHTS
+from modelkeeper.zoo.blobs import EVIDENCE, PROGRAM, WEIGHTS
 from modelkeeper.zoo.dump import dump, load
 from modelkeeper.zoo.records import KEPT, Filter, Record, folder_of, model_of
 from modelkeeper.zoo.store_identity import FACT, own
@@ -136,7 +136,8 @@ class _Copying:
             return before
         files: Files = {}
         for name in self._zoo.blobs.names(record.folder):
-            expected = {WEIGHTS: record.checksum, PROGRAM: record.program}.get(name, "")
+            known = {WEIGHTS: record.checksum, PROGRAM: record.program, EVIDENCE: record.evidence}
+            expected = known.get(name, "")
             if name == WEIGHTS and self._is_there(weights):
                 files[name] = weights
                 continue

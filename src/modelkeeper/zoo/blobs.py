@@ -40,6 +40,7 @@ from modelkeeper.zoo.unusable import zoo_unusable
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
 SIGNATURE = "signature.json"  # who says what of the model: an envelope, see `signing`; not all have one
+EVIDENCE = "evidence.safetensors"  # held-out examples to check it on: see `evidence`; few have some
 MODELS, VERIFIED = "models", "verified"
 UPLOAD = "upload-"  # what an upload under way is called in the staging folder of a local store
 UPLOADS_STAY = 3600.0  # seconds: another process receives them, and may wait for the next piece

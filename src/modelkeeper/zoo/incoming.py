@@ -21,7 +21,7 @@ from modelkeeper.matching import Prepared
 from modelkeeper.policy.admission import Admission
 from modelkeeper.weights import Array, Header, stream, without_nan
 from modelkeeper.zoo import card
-from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, PROGRAM, SIGNATURE, WEIGHTS
+from modelkeeper.zoo.blobs import CARD, CONFIG, EVIDENCE, GRAPH, PROGRAM, SIGNATURE, WEIGHTS
 from modelkeeper.zoo.folders import Folder
 from modelkeeper.zoo.records import ACTIVE, BARRED, Record, Registration, new_id
 from modelkeeper.zoo.signatures import Sign, signed_by
@@ -43,6 +43,7 @@ class Incoming:
     owner_id: str = ""
     project_id: str = ""
     signature: bytes = b""  # an envelope; "": nobody signed it, unless `sign` does
+    evidence: bytes = b""  # held-out examples, for whoever checks what is claimed
     sign: Sign | None = None  # makes the signature when all checksums are known
 
     @cached_property
@@ -96,7 +97,7 @@ class Incoming:
             written = folder.adopt(WEIGHTS, self.tensors.path, self.tensors.written)
         else:
             written = folder.write(WEIGHTS, self._chunks())
-        record = with_files(record, written.bytes, written.checksum, self.program)
+        record = with_files(record, written.bytes, written.checksum, self.program, self.evidence)
         signature = self.signature
         if self.sign is not None and not signature:
             signature = self.sign(record, parents)
@@ -108,6 +109,7 @@ class Incoming:
             CONFIG: card.config(record),
             CARD: card.card(record),
             PROGRAM: self.program,
+            EVIDENCE: self.evidence,
             SIGNATURE: signature,
         }
         for name, content in small_files.items():
@@ -158,7 +160,10 @@ def drafted(
     )
 
 
-def with_files(record: Record, size: int, checksum: str, program: bytes) -> Record:
+def with_files(record: Record, size: int, checksum: str, program: bytes, evidence: bytes) -> Record:
     """The same record with what the files of its model are: what a signature needs."""
-    digest = hashlib.sha256(program).hexdigest() if program else ""
-    return msgspec.structs.replace(record, bytes=size, checksum=checksum, program=digest)
+    digests = {
+        name: hashlib.sha256(data).hexdigest() if data else ""
+        for name, data in (("program", program), ("evidence", evidence))
+    }
+    return msgspec.structs.replace(record, bytes=size, checksum=checksum, **digests)

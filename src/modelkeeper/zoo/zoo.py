@@ -33,6 +33,7 @@ from modelkeeper.policy.quality import Metric, Peers, zscore
 from modelkeeper.policy.retention import DAY, retain
 from modelkeeper.settings import Verdict
 from modelkeeper.zoo import bounds
+from modelkeeper.zoo.evidence import unpack
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
@@ -103,6 +104,7 @@ class Zoo(ZooReader):
         owner_id: str = "",
         project_id: str = "",
         signature: bytes = b"",
+        evidence: bytes = b"",
         sign: "Sign | None" = None,
     ) -> Registered:
         """Take a model in. When this returns, the model is on the disk and can become a parent.
@@ -110,6 +112,7 @@ class Zoo(ZooReader):
         With a `model_id` (16 hexadecimal digits) it may be sent again: the same weights with the same id
         are registered once. With a `program` those who start from it can calibrate. Where there are users,
         ids say whose it is. A `signature` comes with it, or `sign` makes one; it must be of just this model.
+        `evidence` are held-out examples, as `zoo.evidence` packs them.
 
         Raises:
             InvalidMeta: `model_id` is no id, or too much is said of it: see `bounds`.
@@ -123,13 +126,13 @@ class Zoo(ZooReader):
         from modelkeeper.weights import Header
         from modelkeeper.zoo.incoming import Incoming
 
-        _expect_sound(model_id, registration.parents, program)
+        _expect_sound(model_id, registration.parents, program, evidence)
         bounds.check(registration, owner, graph.framework)
         self.catalog.database.expect_writable()
         self.reserve.keep()
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
         given = (graph, prepare(graph), header, registration, tensors, owner, model_id, program)
-        incoming = Incoming(*given, owner_id=owner_id, project_id=project_id, signature=signature, sign=sign)
+        incoming = Incoming(*given, owner_id, project_id, signature, evidence, sign)
         known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
         if known is not None:
             return _registered_before(known, incoming)
@@ -340,7 +343,7 @@ class Zoo(ZooReader):
         return tuple(gone)
 
 
-def _expect_sound(model_id: str, parents: Sequence[str], program: bytes) -> None:
+def _expect_sound(model_id: str, parents: Sequence[str], program: bytes, evidence: bytes) -> None:
     """What becomes part of paths is an id, and nothing is longer than it may be."""
     if model_id and not is_id(model_id):
         raise InvalidMeta("the model's id", repr(model_id)[:80], "give 16 hexadecimal digits, or none")
@@ -348,6 +351,8 @@ def _expect_sound(model_id: str, parents: Sequence[str], program: bytes) -> None
         raise InvalidMeta("parent", repr(parents)[:80], "give ids of models")
     if len(program) > MAX_PROGRAM:
         raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
+    if evidence:
+        unpack(evidence)
 
 
 def _registered_before(known: Record, incoming: "Incoming") -> Registered:

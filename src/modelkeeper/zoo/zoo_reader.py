@@ -219,6 +219,24 @@ class ZooReader:
         except FileNotFoundError:
             return None
 
+    def evidence(self, record: Record) -> bytes | None:
+        """The evidence that a model was registered with, or None.
+
+        Raises:
+            CorruptWeights: It is not what was registered.
+        """
+        from modelkeeper.zoo.blobs import EVIDENCE
+
+        if not record.evidence:
+            return None
+        try:
+            data = self.blobs.read(f"{record.folder}/{EVIDENCE}")
+        except FileNotFoundError:
+            data = b""
+        if hashlib.sha256(data).hexdigest() != record.evidence:
+            raise CorruptWeights(record.id, "its evidence is not what was registered")
+        return data
+
     def program(self, record: Record) -> bytes | None:
         """The program that a model was registered with, or None. Its front end checks it before it runs."""
         from modelkeeper.zoo.blobs import PROGRAM

@@ -118,6 +118,7 @@ class RemoteCoordinator(RemoteTrust):
         model_id: str = "",
         program: bytes = b"",
         signature: bytes = b"",
+        evidence: bytes = b"",
         sign: Sign | None = None,
     ) -> Registered:
         """Take a trained model into the zoo. What cannot be sent now waits in the spool.
@@ -142,6 +143,7 @@ class RemoteCoordinator(RemoteTrust):
             program,
             self._token,
             signature=signature,
+            evidence=evidence,
             sign=sign,
             parents=self._checksums(registration.parents) if sign is not None else None,
         )

@@ -136,6 +136,7 @@ class Spool:
         program: bytes = b"",
         token: str = "",
         signature: bytes = b"",
+        evidence: bytes = b"",
         sign: Sign | None = None,
         parents: Mapping[str, str] | None = None,
     ) -> Entry:
@@ -159,7 +160,7 @@ class Spool:
                 graph_json = to_json(graph)
                 if sign is not None and not signature:
                     draft = drafted(graph, graph_json, registration, owner, identity)
-                    signature = sign(with_files(draft, size, checksum, program), parents or {})
+                    signature = sign(with_files(draft, size, checksum, program, evidence), parents or {})
                 request = UploadRequest(
                     id=identity,
                     graph=msgspec.Raw(graph_json),
@@ -169,6 +170,7 @@ class Spool:
                     owner=owner,
                     program=program,
                     signature=signature,
+                    evidence=evidence,
                 )
                 waiting = Waiting(url, request, _seal(url, request, token))
                 with open(scratch / _REQUEST, "xb", opener=as_its_folder) as file:
@@ -177,8 +179,7 @@ class Spool:
                     Entry(place, waiting).forget()
                 scratch.rename(place)
         except OSError as problem:
-            advice = "Give another folder: spool=... or MODELKEEPER_SPOOL."
-            text = os.strerror(problem.errno or 0)
+            text, advice = os.strerror(problem.errno or 0), "Give another: spool=... or MODELKEEPER_SPOOL."
             raise zoo_unusable(str(self.folder), text, advice, problem) from problem
         finally:
             shutil.rmtree(scratch, ignore_errors=True)

@@ -17,6 +17,10 @@ class RemoteTrust:
 
     _calls: Calls
 
+    def evidence(self, record: Record) -> bytes | None:
+        """The evidence that a model was registered with, or None."""
+        return self._calls.ask("GET", f"/models/{record.id}/evidence", bytes | None)  # type: ignore[arg-type]
+
     def signature(self, record: Record) -> bytes | None:
         """What somebody signed of a model, or None."""
         return self._calls.ask("GET", f"/models/{record.id}/signature", bytes | None)  # type: ignore[arg-type]

@@ -125,6 +125,13 @@ async def program(model: Id, service: TheService, who: Reader) -> Response:
     return reply(await service.read(who, lambda: coordinator.program(coordinator.show(model, who.viewer))))
 
 
+@router.get("/models/{model}/evidence")
+async def evidence(model: Id, service: TheService, who: Reader) -> Response:
+    """The evidence of a model in base64, or null: held-out examples to check it on."""
+    coordinator = service.coordinator
+    return reply(await service.read(who, lambda: coordinator.evidence(coordinator.show(model, who.viewer))))
+
+
 @router.get("/models/{model}/signature")
 async def signature(model: Id, service: TheService, who: Reader) -> Response:
     """What somebody signed of a model, an envelope in base64, or null."""
