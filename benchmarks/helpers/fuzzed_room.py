@@ -64,7 +64,8 @@ class Shared:
     ) -> None:
         """`data`: the bytes of a program by its number; `seconds`: that the programs of a room may take."""
         self._engine, self._inputs, self._data, self._seconds = engine, inputs, data, seconds
-        self._stack, self._room = stack, None
+        self._stack = stack
+        self._room: Room | None = None
         self._there: Sequence[int] = ()
 
     def parent(self, number: int, program: Program) -> ParentApart:

@@ -45,7 +45,7 @@ class Unclosed(Engine):
     """On a kernel that can close nothing: as the room finds it, which says so."""
 
     def settle(self, threads: int) -> None:
-        porter.limit = lambda terms: ["bounded memory"]
+        vars(porter)["limit"] = lambda terms: ["bounded memory"]
 
 
 class Unloadable(Engine):

@@ -107,7 +107,7 @@ def test_a_message_arrives(message: Any) -> None:
     one, other = socket.socketpair()
     with one, other:
         send(one, message)
-        assert receive(other, Any, soon()) == message  # type: ignore[arg-type]
+        assert receive(other, Any, soon()) == message
 
 
 @given(st.binary(max_size=64))
