@@ -4,6 +4,7 @@
 """
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,16 +38,14 @@ def test_the_same_number_is_the_same_program() -> None:
 
 def test_a_process_that_dies_is_a_fault_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """What watches is no use if it does not see a death."""
-    import benchmarks.fuzz as fuzz
-
     code = (
         "import os, sys; first, end = int(sys.argv[-2]), int(sys.argv[-1]); print('ready', flush=True)\n"
         "for n in range(first, end):\n"
         "    os.abort() if n == 3 else print('refused', flush=True)\n"
     )
-    real = fuzz.subprocess.Popen
+    real = subprocess.Popen
     monkeypatch.setattr(
-        fuzz.subprocess,
+        subprocess,
         "Popen",
         lambda command, **more: real([command[0], "-c", code, *command[-2:]], **more),
     )

@@ -157,10 +157,12 @@ def test_only_who_trusts_a_zoo_runs_its_programs_in_the_training(
     """Whoever registered it: what came as a program runs apart, unless the setting says otherwise."""
     opened: list[str] = []
     real = rooms.open_room
-    monkeypatch.setattr(
-        "modelkeeper.frontends.calibrating.apart.open_room",
-        lambda *given, **more: (opened.append(given[1]), real(*given, **more))[1],
-    )
+
+    def counted(elsewhere: Any, service: str, *given: Any, **more: Any) -> Any:
+        opened.append(service)
+        return real(elsewhere, service, *given, **more)
+
+    monkeypatch.setattr("modelkeeper.frontends.calibrating.apart.open_room", counted)
     for sandbox, there in (("on", 1), ("strict", 1), ("off", 0)):
         opened.clear()
         with ModelKeeperClient(tmp_path / sandbox, sandbox=sandbox) as client:
