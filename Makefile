@@ -111,7 +111,7 @@ keeper: $(READY) ## how long commands take over a zoo of 10,000 models
 service: $(READY) ## what HTTP adds to a query, how fast weights travel, how much memory a service takes
 	$(BIN)/python -m benchmarks.service $(ARGS)
 
-soak: $(READY) ## kill a service again and again while 16 clients use it, for five minutes
+soak: $(READY) ## kill and attack a service while honest clients use it, for five minutes
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 kills: $(READY) ## kill processes that register, remove, sweep, query and back up, 5,000 times: 20 minutes; goes on where it was stopped

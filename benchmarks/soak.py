@@ -46,7 +46,7 @@ def main() -> None:
             options.seed,
             hostile=not options.friendly,
             idle=options.idle,
-            between_kills=(10.0, 60.0),
+            between_kills=(30.0, 60.0),
         )
     found = {
         "seconds": options.seconds,

@@ -22,7 +22,9 @@ def blocks(path: str) -> list[str]:
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept:DeprecationWarning:keras")
-@pytest.mark.parametrize("page", ["README.md", "docs/frameworks.md", "docs/importing.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{page}.md" for page in ("frameworks", "importing", "recovery", "sharing"))]
+)
 def test_the_pages_run(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert blocks(page)
     for block in blocks(page):

@@ -33,6 +33,8 @@ EXAMPLES = [
     errors.UnknownModel("resnet20", ("0123", "4567")),
     errors.ZooUnusable("zoo/", "it is no database", "Choose another."),
     errors.DiskFull("zoo/", "no space left", "Free some room."),
+    errors.WrongStore("s3://b/zoo", "it is another", "Give the right one."),
+    errors.StoreSilent("s3://b/zoo", "it has not answered for 3 s", "Check it."),
     errors.ReadOnlyZoo("zoo/", "it may only be read", "Ask its owner."),
     errors.CorruptCatalog("zoo/", "the record of 0123 is damaged", "Restore it."),
     errors.CorruptWeights("0123", "the file is missing"),

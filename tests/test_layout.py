@@ -35,6 +35,7 @@ SUITES = {
     "server/test_backends.py": "does a service run over PostgreSQL and an object store, in real processes?",
     "server/test_deployment.py": "do the files under deploy/ work as they are?",
     "server/test_hostile.py": "what may strangers send to a service?",
+    "server/test_identities.py": "does a name that is used again inherit anything, and whose is a model?",
     "server/test_partners.py": "what do partners of other organisations see of a zoo?",
     "server/test_rights.py": "who may see and change what, from the token to the catalog?",
     "server/test_soak.py": "is anything lost when a service is killed while it is used?",
@@ -52,6 +53,7 @@ SUITES = {
     "warmstart/test_hostile_parents.py": "what can the program of somebody's model do to a training?",
     "zoo/test_durability.py": "is what was acknowledged there after a crash?",
     "zoo/test_keeping.py": "which models stay when a zoo is full, from the policy to the disk?",
+    "zoo/test_replicas.py": "do several coordinators over one database and one store lose nothing?",
     "zoo/test_processes.py": "do many processes share a home without losing anything?",
 }
 

@@ -29,7 +29,7 @@ from modelkeeper.settings import Settings
 from modelkeeper.weights import Array
 
 TASK = "classification"
-NEAR = 40.0  # seconds after a kill in which a service may still be starting, or a call be under way
+NEAR = 20.0  # seconds after a kill in which a service may still be starting, or a call be under way
 
 
 def network(width: int, depth: int) -> Graph:

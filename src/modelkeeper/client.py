@@ -14,7 +14,7 @@ since nobody else could notice it. A client can be pickled: it goes by its addre
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -27,8 +27,12 @@ from modelkeeper.logs import logger
 from modelkeeper.meta import read_query, read_registration, read_training
 from modelkeeper.policy.objective import by_name
 from modelkeeper.run import EVERY, Run, identity_of
+from modelkeeper.signing.trusted import Trusted
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.records import Record
+
+if TYPE_CHECKING:
+    from modelkeeper.checking import Checked
 
 __all__ = ["KeeperWarning", "ModelKeeperClient", "Run"]
 
@@ -120,6 +124,7 @@ class ModelKeeperClient(Connection):
         from modelkeeper.warmstart.race.rules import STEPS
         from modelkeeper.warmstart.race.starts import Probe
 
+        trusted = Trusted.of(self.settings.trusted)
         query, steps = read_query(meta), STEPS if probe_steps is None else probe_steps
         frontend = frontend_for(model)
         request = Request(
@@ -138,7 +143,7 @@ class ModelKeeperClient(Connection):
             nonlocal model
             with self.faults.guard("The model starts cold") as trouble:
                 asked = dataclasses.replace(request, frontend=frontend)
-                outcome = start(asked, ZooSource(self.coordinator, query, dry_run), self.faults)
+                outcome = start(asked, ZooSource(self.coordinator, query, dry_run, trusted), self.faults)
                 model = outcome.model
                 self._tell(outcome.gains)
                 return outcome.final
@@ -199,6 +204,17 @@ class ModelKeeperClient(Connection):
         with self.faults.guard("The model was not registered", WRONG_REGISTRATION):
             return self.once(model, register)
         return None
+
+    def check(self, name: str, inputs: Any, labels: Any) -> "Checked":
+        """Compare the accuracy that is claimed of a model with what it does on examples that you trust.
+
+        What comes out is told to the coordinator, and counts for whoever else is offered the model. See
+        `modelkeeper.checking.check` for arguments and errors.
+        """
+        from modelkeeper.checking import check
+
+        sandbox = self.settings.sandbox
+        return check(self.coordinator, name, inputs, labels, sandbox=sandbox, user=self.user)
 
     # long: what a user may ask for, and the words that explain it.
     def start(

@@ -6,7 +6,6 @@ connection.once(model, act)     in one of the processes that train the model
 pickle.dumps(connection)        goes by its address; the copy opens the zoo anew
 """
 
-import getpass
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -22,16 +21,17 @@ from modelkeeper.lineage import Starts
 from modelkeeper.logs import logger
 from modelkeeper.policy.credit import RACED
 from modelkeeper.run import Described
-from modelkeeper.settings import MEMORY
-from modelkeeper.text import one_line
+from modelkeeper.settings import MEMORY, login
 from modelkeeper.tracing.describe import describe
 from modelkeeper.zoo.licences import unknown_licences
-from modelkeeper.zoo.records import MAX_NAME, Record, Registration
+from modelkeeper.zoo.records import Record, Registration
 from modelkeeper.zoo.signatures import Sign, signer_of
 from modelkeeper.zoo.zoo import MAX_PROGRAM
 
 if TYPE_CHECKING:
     from modelkeeper.weights import Array
+
+__all__ = ["Connection", "login", "program_of"]
 
 T = TypeVar("T")
 _SHARED = "give it a folder or the address of a coordinator instead of :memory:"
@@ -72,7 +72,7 @@ class Connection:
             self._leave_to_parent()
         with self._opening:
             if self._opened is None:
-                self._opened = self._target.open()
+                self._opened = self._target.open(user=self.user)
             return self._opened
 
     def describe(self, model: Any, example_inputs: Any = None) -> Described:
@@ -196,11 +196,3 @@ def program_of(frontend: Frontend, model: Any, example_inputs: Any) -> bytes:
         _log.info("registered without a program: %s", problem)
         return b""
     return program if len(program) <= MAX_PROGRAM else b""
-
-
-def login() -> str:
-    """Who uses this machine."""
-    try:
-        return one_line(getpass.getuser())[:MAX_NAME]
-    except (KeyError, OSError):  # a container without a name for its user
-        return "unknown"

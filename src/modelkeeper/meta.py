@@ -21,20 +21,23 @@ from modelkeeper.plugins import POLICIES
 from modelkeeper.policy.quality import Metric, number, primary
 from modelkeeper.zoo.bounds import MAX_METRICS, check, check_metric, kept
 from modelkeeper.zoo.licences import checked_licence
+from modelkeeper.zoo.look_alikes import misleading
 from modelkeeper.zoo.records import (
     MAX_PARENTS,
     MAX_TAGS,
-    PUBLIC,
     VISIBILITIES,
     Record,
     Registration,
     checked_name,
+    is_id,
 )
+from modelkeeper.zoo.restriction import Restriction
 
 EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
 MOST_PARENTS = 2  # that lend to one model, unless `most_parents` says otherwise
 _BOTH = ("data", "fold", "task", "tags")
-ONLY_QUERY = ("parents", "exclude", "most_parents", "minimum_similarity", "policy")
+_WHOSE = ("owners", "projects", "signed", "licences")  # as `zoo.restriction` has them
+ONLY_QUERY = ("parents", "exclude", "most_parents", "minimum_similarity", "policy", *_WHOSE)
 _QUERY = (*_BOTH, *ONLY_QUERY)
 REGISTRATION_KEYS = (
     *_BOTH,
@@ -56,8 +59,12 @@ class Query(Struct, frozen=True, kw_only=True):
     fold: str = ""  # of the data that it will be validated on: see `read_query`
     task: str = ""
     tags: tuple[str, ...] = ()
-    parents: tuple[str, ...] = ()  # names or ids to prefer
-    exclude: tuple[str, ...] = ()  # names or ids that are not taken
+    parents: tuple[str, ...] = ()  # names (`resnet20`, `ada/resnet20`) or ids to prefer
+    exclude: tuple[str, ...] = ()  # names or ids that are not taken; a bare name is everybody's
+    owners: tuple[str, ...] = ()  # users whose models alone may lend; () all
+    projects: tuple[str, ...] = ()  # likewise
+    signed: bool = False  # may only models with a trusted signature lend?
+    licences: tuple[str, ...] = ()  # SPDX expressions, of which a parent has one; () all
     most_parents: int = 1  # so many may lend to it, side by side; what an older client means, too
     minimum_similarity: float | None = None  # None: as the zoo is set
     policy: str | None = None  # a name; None: as the zoo is set
@@ -83,6 +90,8 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
         if isinstance(minimum, bool) or not isinstance(minimum, int | float) or not 0 <= minimum <= 1:
             raise InvalidMeta("minimum_similarity", repr(minimum), "give a number from 0 to 1")
         minimum = float(minimum)
+    if not isinstance(given.get("signed") or False, bool):
+        raise InvalidMeta("signed", repr(given["signed"])[:80], "give True or False")
     if policy is not None and policy not in POLICIES:
         raise InvalidMeta("policy", repr(policy), f"choose one of {', '.join(POLICIES.names())}")
     return Query(
@@ -92,10 +101,29 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
         tags=_texts(given, "tags"),
         parents=_texts(given, "parents"),
         exclude=_texts(given, "exclude"),
+        owners=_texts(given, "owners"),
+        projects=_texts(given, "projects"),
+        signed=bool(given.get("signed")),
+        licences=_texts(given, "licences"),
         most_parents=most,
         minimum_similarity=minimum,
         policy=policy,
     )
+
+
+def narrowed(query: Query, allowed: Restriction) -> Query:
+    """The same query, for a zoo of which whoever asks allows only some models to lend.
+
+    Raises:
+        InvalidMeta: The query asks for what is not allowed.
+    """
+    both: dict[str, tuple[str, ...]] = {}
+    for name in ("owners", "projects", "licences"):
+        asked, most = getattr(query, name), getattr(allowed, name)
+        both[name] = tuple(each for each in asked if not most or each in most) if asked else most
+        if asked and not both[name]:
+            raise InvalidMeta(name, repr(asked)[:80], f"the settings allow only {', '.join(most)}")
+    return msgspec.structs.replace(query, signed=query.signed or allowed.signed, **both)
 
 
 def read_training(meta: Mapping[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -153,11 +181,11 @@ def read_registration(
             f"with names of one line. Left out is, among others, {left_out[:80]!r}"
         )
     parents = _parents(given)
-    visibility = given.get("visibility") or PUBLIC
-    if visibility not in VISIBILITIES:
+    visibility = given.get("visibility") or ""
+    if visibility and visibility not in VISIBILITIES:
         raise InvalidMeta("visibility", repr(visibility), f"choose one of {', '.join(VISIBILITIES)}")
     registration = Registration(
-        name=checked_name("name", given.get("name") or name, empty=False),
+        name=_model_name(given.get("name") or name),
         metric=chosen,
         metrics=fitting,
         data=_text(given, "data"),
@@ -239,6 +267,15 @@ def _known(meta: Mapping[str, Any] | None, known: tuple[str, ...]) -> Mapping[st
             meant = f"did you mean {near[0]!r}? " if near else ""
             raise InvalidMeta("a key", repr(key)[:80], f"{meant}Known are {', '.join(known)}")
     return meta
+
+
+def _model_name(said: object) -> str:
+    """A name that shows what it says, and cannot be taken for an id."""
+    name = checked_name("name", said, empty=False)
+    reason = "it would be taken for the id of a model" if is_id(name) else misleading(name)
+    if reason:
+        raise InvalidMeta("name", ascii(name)[:80], f"{reason}; choose another")
+    return name
 
 
 def _text(given: Mapping[str, Any], key: str) -> str:

@@ -6,18 +6,21 @@
 Every field can be set by a variable of its name: `minimum_similarity` by MODELKEEPER_MINIMUM_SIMILARITY.
 """
 
+import getpass
 import ipaddress
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.plugins import POLICIES
+from modelkeeper.text import one_line
 
 MEMORY = ":memory:"
 PREFIX = "MODELKEEPER_"
@@ -31,6 +34,7 @@ ADMISSIONS: dict[str, Verdict] = {  # what becomes of an outlier below its peers
 # on: in a process of their own, that has given up all that this system lets it give up. strict: only where it
 # has no files and no network. off: in the training's own process, since whoever may register is trusted.
 SANDBOXES = ("on", "strict", "off")
+LISTS = ("owners", "projects", "licences")  # settings that are several names
 # What of a model and a query travels to upstreams. coarse: kinds, widths and edges, no name and no word.
 # words: besides, data set, fold, task and tags as the query has them. full: the graph as it is.
 COARSE, WORDS, FULL = PRIVACIES = ("coarse", "words", "full")
@@ -41,6 +45,14 @@ _UNITS |= {f"{unit}I": 2 ** (10 * power) for power, unit in enumerate("KMGT", st
 def default_home() -> str:
     """The zoo of whoever does not say which."""
     return str(Path.home() / ".modelkeeper")
+
+
+def login() -> str:
+    """Who uses this machine."""
+    try:
+        return one_line(getpass.getuser())[:200]
+    except (KeyError, OSError):  # a container without a name for its user
+        return "unknown"
 
 
 class _Read(Struct, frozen=True, kw_only=True):
@@ -84,6 +96,10 @@ class Settings(_Read, frozen=True, kw_only=True):
     timeout: float = 10.0  # seconds to wait for a coordinator behind HTTP, in each step
     deadline: float = 300.0  # in all steps of a query or a registration, and one more for each 250 kB
     patience: float = 30.0  # seconds to wait for the other processes that train the same model
+    owners: tuple[str, ...] = ()  # users whose models alone may lend; () all
+    projects: tuple[str, ...] = ()  # likewise
+    signed: bool = False  # may only models with a trusted signature lend?
+    licences: tuple[str, ...] = ()  # SPDX expressions, of which a parent has one; () all
     sandbox: str = "on"  # where programs of other people's models run: one of SANDBOXES
     key: str = ""  # signs what is registered: a name in ~/.modelkeeper/keys, or a path; "": nothing is signed
     organisation: str = ""  # that whoever signs belongs to
@@ -106,6 +122,8 @@ class Settings(_Read, frozen=True, kw_only=True):
     upstream_transitive: bool = False  # ask them also for queries that came through another coordinator
 
     def __post_init__(self) -> None:
+        for name in LISTS:  # whoever sets one may give any sequence, or one name
+            force_setattr(self, name, _names(name, getattr(self, name)))
         if self.capacity is not None and self.capacity <= 0:
             raise InvalidSetting("capacity", str(self.capacity), "give a number of bytes above 0, e.g. 20GB")
         if self.policy not in POLICIES:
@@ -166,6 +184,8 @@ class ServiceSettings(_Read, frozen=True, kw_only=True):
     quota_models: int | None = None  # likewise
     quota_pins: int = 10  # models that a user may pin, unless told otherwise
     query_time: float = 30.0  # seconds after which a search answers with what it has
+    upkeep: float = 600.0  # seconds between two sweeps of what was left behind; 0: never
+    keep_events: float = 90.0  # days for which the log of events is kept; 0: for ever
     shutdown: float = 60.0  # seconds that requests under way get when the service is told to stop
     connections: int = 1000  # that may be open; of which one address gets a quarter, one user half
     body_memory: int = 512 * 2**20  # bytes for the bodies of requests under way; one user gets a quarter
@@ -177,6 +197,9 @@ class ServiceSettings(_Read, frozen=True, kw_only=True):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidSetting(name, str(value), "give a number above 0")
+        for name in ("upkeep", "keep_events"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise InvalidSetting(name, str(getattr(self, name)), "give 0 or more")
         if not self.auth and not is_loopback(self.host):
             advice = (
                 "without auth everyone who reaches the service may read and delete every model. "
@@ -230,12 +253,20 @@ def _flag(name: str, text: str) -> bool:
     return text.lower() in ("1", "true", "yes", "on")
 
 
+def _names(name: str, given: object) -> tuple[str, ...]:
+    """Names, or text in which commas stand between them."""
+    listed = given.split(",") if isinstance(given, str) else given
+    if not isinstance(listed, Iterable) or not all(isinstance(each, str) for each in listed):
+        raise InvalidSetting(name, repr(given)[:80], "give names, or one text with commas between them")
+    return tuple(dict.fromkeys(each.strip() for each in listed if each.strip()))
+
+
 def _several(name: str, text: str) -> tuple[str, ...]:
     return tuple(" ".join(part.split()) for part in text.split(",") if part.strip())
 
 
 _READERS: dict[str, Callable[[str, str], Any]] = {
-    "auth": _flag,
+    **dict.fromkeys(("auth", "signed"), _flag),
     **dict.fromkeys(
         ("threads", "minimum_peers", "port", "quota_models", "quota_pins", "connections"), _count
     ),
@@ -258,5 +289,5 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
         ),
         _number,
     ),
-    **dict.fromkeys(("rate", "query_time", "shutdown"), _number),
+    **dict.fromkeys(("rate", "query_time", "shutdown", "upkeep", "keep_events"), _number),
 }

@@ -17,9 +17,9 @@ __all__ = ["ago", "count", "enumeration", "first_line", "one_line", "printable",
 _STEPS = ((60.0, "s"), (60.0, "min"), (24.0, "h"), (30.4, "d"), (12.0, "months"))
 
 
-def enumeration(names: Sequence[str]) -> str:
+def enumeration(names: Sequence[str], word: str = "and") -> str:
     """Names, one after the other: A, or A and B, or A, B and C."""
-    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])
+    return f" {word} ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]])
 
 
 def first_line(error: Exception) -> str:

@@ -114,3 +114,34 @@ def test_what_dead_clients_began_does_not_block_what_waits(
     code, [row] = sync()
     assert (code, row["result"]) == (0, "registered")
     assert Spool(spool).entries() == []
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, list(arguments))
+    return result.exit_code, result.output
+
+
+def test_a_project_with_a_member_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    home = ["--home", str(tmp_path / "zoo")]
+    assert run("user", "add", "ada", *home)[0] == 0
+    code, said = run("project", "add", "newp", "ada", "nobody", *home)
+    assert code == 2
+    assert "user cannot be 'nobody': there is none" in said
+    assert "meta:" not in said
+    assert json.loads(run("project", "list", "--json", *home)[1]) == []
+    assert run("project", "add", "newp", "ada", *home)[0] == 0
+    (listed,) = json.loads(run("project", "list", "--json", *home)[1])
+    (user,) = json.loads(run("user", "list", "--json", *home)[1])
+    assert (listed["members"], len(listed["id"]), len(user["id"])) == (["ada"], 16, 16)
+    assert user["id"] in run("user", "list", *home)[1]
+    code, said = run("user", "give", "nobody", "ada", *home)
+    assert (code, "nobody of that name" in said) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command", [("user", "list"), ("project", "list"), ("token", "list"), ("user", "remove", "x")]
+)
+def test_looking_makes_no_zoo(tmp_path: Path, command: tuple[str, ...]) -> None:
+    code, said = run(*command, "--home", str(tmp_path / "nozoo"))
+    assert (code, "there is no zoo" in said) == (1, True)
+    assert not (tmp_path / "nozoo").exists()

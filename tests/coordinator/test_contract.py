@@ -17,6 +17,7 @@ from modelkeeper.meta import Query
 from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.loan import Loan
 from modelkeeper.zoo.records import Filter
+from modelkeeper.zoo.restriction import Restriction
 from tests.helpers.perceptrons import chain, computed, weights_of
 from tests.helpers.service import network, tensors, told
 
@@ -127,11 +128,12 @@ def test_models_can_be_listed_shown_pinned_and_removed(coordinator: Coordinator)
     second = coordinator.register(
         graph, told("b/c d%", parent=first.id), tensors(graph, 1).items(), owner="bob"
     ).record
+    bobs = Restriction(owners=("bob",))
     assert [record.id for record in coordinator.models()] == [second.id, first.id]
     assert [record.id for record in coordinator.models(order="created", limit=1)] == [first.id]
     assert [record.id for record in coordinator.models(Filter(tags=("x",)))] == [first.id]
-    assert [record.id for record in coordinator.models(Filter(owner="bob"))] == [second.id]
-    assert (coordinator.count(), coordinator.count(Filter(tags=("x",)))) == (2, 1)
+    assert [record.id for record in coordinator.models(Filter(restrictions=(bobs,)))] == [second.id]
+    assert (coordinator.count(), coordinator.count(Filter(restrictions=(bobs,)))) == (2, 1)
     assert first.id in coordinator.location(first)
     assert coordinator.show("b/c d%").id == second.id
     assert coordinator.show(second.id[:8]).id == second.id

@@ -80,7 +80,8 @@ def test_garbage_that_claims_to_be_perfect_sinks(tmp_path: Path) -> None:
         assert first.parent == garbage.id
         assert first.parents[0].owner == "eve"
         assert first.parents[0].claim == "claim not checked"
-        assert "eve says so of garbage: claim not checked." in str(first)
+        said = "eve claims accuracy 1 on digits; not signed, no licence is given; claim not checked."
+        assert said in str(first)
         assert not bob.tell(garbage.id, "raced", -0.9).refuted
         second = fay.query(GRAPH, asked).answer
         assert second.parent == honest.id  # it sank at once, but whoever wants may have it

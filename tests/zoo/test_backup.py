@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def coordinator(tmp_path: Path) -> Iterator[LocalCoordinator]:
     coordinator.close()
 
 
-def restored(tmp_path: Path, **options: str) -> LocalCoordinator:
+def restored(tmp_path: Path, **options: Any) -> LocalCoordinator:
     home = tmp_path / f"restored-{len(list(tmp_path.iterdir()))}"
     restore(tmp_path / "backup", Settings(home=str(home)), **options)
     return LocalCoordinator(Settings(home=str(home)))
@@ -62,13 +63,13 @@ def test_a_zoo_that_is_destroyed_is_had_again(
     tmp_path: Path, source: str, into: str, request: pytest.FixtureRequest
 ) -> None:
     """Every model that was acknowledged before the backup ended is there, with the right bytes."""
-    place: dict[str, str] = {}
+    place: dict[str, Any] = {}
     if "scale" in (source, into):
         names = {"catalog": "postgres_url", "blobs": "bucket"}
         place = {name: request.getfixturevalue(fixture) for name, fixture in names.items()}
 
     def settings(kind: str, home: str) -> Settings:
-        at_scale = place if kind == "scale" else {}
+        at_scale: dict[str, Any] = place if kind == "scale" else {}
         return Settings(home=str(tmp_path / home), admission="off", **at_scale)
 
     zoo = LocalCoordinator(settings(source, "zoo"))

@@ -1,7 +1,9 @@
 """The contract of a blob store, held by every kind of store that it runs on."""
 
+import contextlib
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,3 +137,27 @@ def test_a_store_that_cannot_be_opened_says_so(tmp_path: Path) -> None:
     for url in (tmp_path / "file", tmp_path / "file" / "below", "nonsense://x"):
         with pytest.raises(ZooUnusable):
             Blobs(url)
+
+
+def test_what_is_published_while_it_is_swept_is_whole_or_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder is deleted by its handle, wherever it is moved meanwhile: whoever comes second must fail."""
+    blobs, final = Blobs(tmp_path), tmp_path / "models" / "0123456789abcdef"
+    with blobs.writing("models/0123456789abcdef") as folder:
+        folder.write("model.safetensors", [b"weights"])
+
+        def publish_in_between(path: Path) -> None:
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                with contextlib.suppress(FileNotFoundError):
+                    folder.publish()
+                for name in os.listdir(handle):
+                    os.unlink(name, dir_fd=handle)
+            finally:
+                os.close(handle)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(shutil, "rmtree", publish_in_between)
+            assert blobs.sweep_staging(time.time() + 60) == 1
+    assert not final.exists() or (final / "model.safetensors").read_bytes() == b"weights"

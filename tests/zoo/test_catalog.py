@@ -15,6 +15,7 @@ from modelkeeper.graph import Graph, to_json
 from modelkeeper.matching import prepare
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import ACTIVE, BARRED, EVICTED, REMOVED, Event, Filter, Record, Viewer, new_id
+from modelkeeper.zoo.restriction import Restriction
 from tests.helpers import zoos
 
 GRAPH = zoos.net(4)
@@ -90,7 +91,7 @@ def test_a_model_is_found_by_its_id_the_beginning_of_it_or_its_name(catalog: Cat
 def test_filters(catalog: Catalog) -> None:
     plain = add(catalog)
     tagged = add(catalog, tags=("x", "y"), name="50%_net")
-    other = add(catalog, task="detection", data="coco", owner="bob", state=BARRED)
+    other = add(catalog, task="detection", data="coco", owner="bob", owner_id="", state=BARRED)
     gone = add(catalog)
     catalog.retire({gone.id: "worth little"}, EVICTED)
 
@@ -105,8 +106,12 @@ def test_filters(catalog: Catalog) -> None:
     assert ids(states=(EVICTED,)) == {gone.id}
     assert ids(tags=("x",)) == ids(tags=("y", "x")) == ids(text="50%_") == {tagged.id}
     assert ids(tags=("x", "z")) == ids(text="50__") == set()
-    assert ids(task="detection") == ids(data="coco") == ids(owner="bob") == {other.id}
-    assert catalog.keys_named(["50%_net", other.id, "nobody"]).tolist() == [tagged.key, other.key]
+    assert ids(task="detection") == ids(data="coco") == {other.id}
+    assert ids(restrictions=(Restriction(owners=("bob",)),)) == {other.id}
+    assert catalog.names.called(["50%_net", other.id, "nobody"]) == {
+        tagged.key: tagged.id,
+        other.key: other.id,
+    }
 
 
 def test_who_sees_what(catalog: Catalog) -> None:
@@ -163,21 +168,15 @@ def test_evicting_waits_for_nobody_and_overtakes_nobody(catalog: Catalog) -> Non
 
 
 def test_an_id_is_given_once(catalog: Catalog) -> None:
-    published = []
     one = add(catalog, name="one")
-    same = catalog.add(record(id=one.id, name="two"), b"", b"", publish=lambda: published.append(1))
-    assert same == one
-    assert published == []
+    assert catalog.add(record(id=one.id, name="two"), b"", b"") == one
     assert catalog.find(Filter()) == [one]
 
 
-def test_a_record_whose_files_cannot_be_put_in_place_is_not_there(catalog: Catalog) -> None:
-    def fails() -> None:
-        raise OSError("disk full")
-
-    clock = catalog.clock()
-    with pytest.raises(OSError, match="disk full"):
-        catalog.add(record(tags=("t",)), to_json(GRAPH), b"x", Event(at=0.0, action="registered"), fails)
+def test_a_record_whose_lease_has_ended_is_not_there(catalog: Catalog) -> None:
+    clock, new = catalog.clock(), record(tags=("t",))
+    with pytest.raises(ZooUnusable, match="taken for left behind"):
+        catalog.add(new, to_json(GRAPH), b"x", Event(at=0.0, action="registered"), leased=True)
     assert catalog.find(Filter()) == []
     assert catalog.log() == []
     assert catalog.clock() == clock
@@ -288,7 +287,6 @@ def test_many_at_once(catalog: Catalog) -> None:
     made = [add(catalog) for _ in range(3)]
     ids = [each.id for each in made] + [new_id() for _ in range(1500)]
     assert set(catalog.with_ids(ids)) == {each.id for each in made}
-    assert len(catalog.keys_named(ids)) == 3
     assert len(catalog.retire(dict.fromkeys(ids, "all"), REMOVED)) == 3
 
 

@@ -92,9 +92,9 @@ from modelkeeper.settings import Settings
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 coordinator = LocalCoordinator(Settings(home=sys.argv[1]))
 zoos.register(coordinator, zoos.net(4), "small")
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, resource.RLIM_INFINITY))
 try:
-    zoos.register(coordinator, zoos.net(64, 128), "large")
+    zoos.register(coordinator, zoos.net(256, 256), "large")
 except ZooUnusable as problem:
     print(problem)
 else:

@@ -11,7 +11,17 @@ from typing import Any
 
 import click
 
-from modelkeeper.cli import describing, importing, keeping, querying, recovering, serving, sharing
+from modelkeeper.cli import (
+    accounts,
+    describing,
+    importing,
+    keeping,
+    querying,
+    recovering,
+    serving,
+    sharing,
+    trusting,
+)
 from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting, ModelKeeperError, ModelRefused
 from modelkeeper.text import printable
 
@@ -88,6 +98,8 @@ for _command in (
     *sharing.COMMANDS,
     *describing.COMMANDS,
     *serving.COMMANDS,
+    *accounts.COMMANDS,
     *recovering.COMMANDS,
+    *trusting.COMMANDS,
 ):
     main.add_command(_command)

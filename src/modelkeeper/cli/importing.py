@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--task", help="What all of them were trained for.")
 @click.option("--tag", "tags", multiple=True, help="A tag for all of them, to be found by.")
 @click.option("--project", help="The project that they belong to.")
-@click.option("--visibility", help="Who may see them: public, project or private.")
+@click.option("--visibility", help="Who may see them: public, project or private; by default their project.")
 @click.option("--licence", help="What others may do with them: an SPDX expression, e.g. Apache-2.0.")
 @click.option(
     "--meta",

@@ -1,6 +1,6 @@
 """Commands about what is in a zoo: list, show, remove, pin, sweep, count, look back."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,7 @@ from modelkeeper.cli.options import (
     opened,
     progress,
     say,
+    whose_options,
     zoo_option,
 )
 
@@ -27,7 +28,7 @@ SHOWN = 50  # lines of a table, unless more are asked for
 @click.option("--task", help="Only models for this task.")
 @click.option("--data", help="Only models trained on this data set.")
 @click.option("--tag", "tags", multiple=True, help="Only models with this tag; each of them, if several.")
-@click.option("--owner", help="Only models that this user registered.")
+@whose_options("Only models")
 @click.option("--name", "text", help="Only models whose names contain this.")
 @click.option(
     "--state",
@@ -55,13 +56,13 @@ def models(
     task: str | None,
     data: str | None,
     tags: tuple[str, ...],
-    owner: str | None,
     text: str | None,
     states: tuple[str, ...],
     sort: str,
     limit: int | None,
     zoo: str | None,
     as_json: bool,
+    **whose: Any,
 ) -> None:
     """List the models of a zoo.
 
@@ -71,8 +72,10 @@ def models(
       modelkeeper models --state evicted --json
     """
     from modelkeeper.zoo.records import STORED, Filter
+    from modelkeeper.zoo.restriction import Restriction
 
-    wanted = Filter(states=states or STORED, task=task, data=data, tags=tags, owner=owner, text=text)
+    said = (Restriction(**whose),)
+    wanted = Filter(states=states or STORED, task=task, data=data, tags=tags, text=text, restrictions=said)
     if limit is None and not as_json:
         limit = SHOWN
     with opened(zoo) as coordinator:
@@ -94,10 +97,13 @@ def models(
 def show(model: str, graph: bool, zoo: str | None, as_json: bool) -> None:
     """Show all that the zoo knows of one model.
 
-    ID is an id, the beginning of one (four letters at least), or a name: then the newest of that name.
+    ID is an id, the beginning of one (four letters at least), or a name: then the newest of that name. With
+    its owner or project it is theirs (ada/resnet20); without, it is yours, else one of your projects', else
+    another's, and it is said which.
 
     \b
       modelkeeper show resnet20
+      modelkeeper show ada/resnet20
       modelkeeper show 3fa9 --graph > resnet20.json
     """
     import msgspec
@@ -137,6 +143,47 @@ def tree(model: str, zoo: str | None, as_json: bool) -> None:
         from modelkeeper.cli import tables
 
         console().print(tables.lineage(lineage))
+
+
+@click.command()
+@click.argument("model", metavar="ID")
+@click.option(
+    "--examples",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="A safetensors file with tensors `inputs` and `labels`.",
+)
+@zoo_option
+@json_option()
+def check(model: str, examples: str, zoo: str | None, as_json: bool) -> None:
+    """Compare the accuracy that is claimed of a model with what it does on examples that you trust.
+
+    ID is as for `modelkeeper show`. The model's program runs in a process of its own; what comes out is told
+    to the zoo, and counts for whoever else is offered the model.
+
+    \b
+      modelkeeper check resnet20 --examples held_out.safetensors
+    """
+    import msgspec
+
+    from modelkeeper.checking import check as compare
+    from modelkeeper.connection import login
+    from modelkeeper.errors import InvalidMeta
+    from modelkeeper.settings import Settings
+    from modelkeeper.weights import open_file
+
+    held_out = open_file(examples)
+    if missing := {"inputs", "labels"} - set(held_out):
+        raise InvalidMeta("examples", f"no tensor {min(missing)!r}", "give `inputs` and `labels`")
+    with opened(zoo) as coordinator:
+        sandbox = Settings.read().sandbox
+        found = compare(
+            coordinator, model, held_out["inputs"], held_out["labels"], sandbox=sandbox, user=login()
+        )
+    if as_json:
+        echo_json(msgspec.to_builtins(found) | {"accuracy": found.accuracy})
+    else:
+        say(f"{found}.")
 
 
 @click.command()
@@ -271,7 +318,9 @@ def _say(what: str, records: "list[Record]", as_json: bool) -> None:
         echo_json([record.to_dict() for record in records])
     else:
         for record in records:
-            say(f"{what} {record.name} ({record.id})")
+            say(f"{what} {record.full_name} ({record.id})")
+            for note in record.notes:
+                say(f"Note: {note}.", err=True)
 
 
-COMMANDS = (models, show, tree, remove, pin, unpin, gc, stats, log)
+COMMANDS = (models, show, check, tree, remove, pin, unpin, gc, stats, log)

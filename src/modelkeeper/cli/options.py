@@ -38,6 +38,22 @@ def json_option(text: str = "Print JSON instead of a table.") -> Callable[[Any],
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
+def whose_options(which: str) -> Callable[[Any], Any]:
+    """The options --owner, --project, --signed and --licence, which say `which` models count."""
+
+    def add(command: Any) -> Any:
+        whose = (
+            ("--owner", "owners", "of this user, by name or id; of one of them, if several."),
+            ("--project", "projects", "of this project; of one of them, if several."),
+            ("--licence", "licences", "with this licence, e.g. Apache-2.0; with one of them, if several."),
+        )
+        for option, name, text in whose:
+            command = click.option(option, name, multiple=True, help=f"{which} {text}")(command)
+        return click.option("--signed", is_flag=True, help=f"{which} that a trusted key has signed.")(command)
+
+    return add
+
+
 def opened(uri: str | None, *, make: bool = False) -> "AbstractContextManager[Coordinator]":
     """The coordinator of a zoo, closed at the end of a `with`.
 

@@ -17,7 +17,7 @@ from modelkeeper.cli.model_argument import (
     shapes_option,
     trust_option,
 )
-from modelkeeper.cli.options import console, echo_json, json_option, progress, zoo_option
+from modelkeeper.cli.options import console, echo_json, json_option, progress, whose_options, zoo_option
 from modelkeeper.cli.options import opened as opened_zoo
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.plugins import POLICIES
@@ -37,9 +37,14 @@ _QUERY = (
     click.option("--task", help="Take only parents for this task."),
     click.option("--tag", "tags", multiple=True, help="Take only parents with this tag."),
     click.option(
-        "--parent", "parents", multiple=True, metavar="ID", help="Prefer this model, by id or name."
+        "--parent",
+        "parents",
+        multiple=True,
+        metavar="ID",
+        help="Prefer this model, by id or name (ada/resnet20; a bare name is yours first).",
     ),
     click.option("--exclude", multiple=True, metavar="ID", help="Do not take this model, by id or name."),
+    whose_options("Take only parents"),
     click.option(
         "--most-parents",
         type=click.IntRange(1, MAX_PARENTS),
@@ -146,9 +151,12 @@ def _ask(
     runners_up: bool = False,
 ) -> "Loan":
     """Query the zoo for a model, and write the weights to a file if one is named."""
+    from modelkeeper.coordinator.verifying import checked_query
     from modelkeeper.meta import read_query
+    from modelkeeper.settings import Settings
+    from modelkeeper.signing.trusted import Trusted
 
-    asked = read_query({key: value for key, value in meta.items() if value not in (None, ())})
+    asked = read_query({key: value for key, value in meta.items() if value not in (None, (), False)})
     model: object = None
     if output is not None and output.lower().endswith(ONNX) and not source.lower().endswith(ONNX):
         raise click.UsageError(f"{source} is no ONNX file, so none can be written: name a .safetensors file.")
@@ -158,7 +166,10 @@ def _ask(
         opened = open_model(source, given, program=False)
         model, graph = opened.model, opened.graph
     with opened_zoo(zoo, make=True) as coordinator:
-        loan = coordinator.query(graph, asked, dry_run=output is None, runners_up=runners_up)
+        trusted, dry_run = Trusted.of(Settings.read().trusted), output is None
+        loan = checked_query(
+            coordinator, graph, asked, trusted=trusted, dry_run=dry_run, runners_up=runners_up
+        )
         if output is not None and not loan.answer.cold:
             _write(output, graph, loan, model)
     return loan
@@ -227,8 +238,10 @@ def _write(path: str, graph: "Graph", loan: "Loan", model: object) -> None:
 @click.option(
     "--parent", multiple=True, metavar="ID", help="The model that it started from; several: all of them."
 )
-@click.option("--project", help="The project that it belongs to.")
-@click.option("--visibility", help="Who may see it: public, project or private.")
+@click.option("--project", help="The project that it belongs to. Default: if you have just one, that.")
+@click.option(
+    "--visibility", help="Who may see it: public, project or private. Default: its project, if it has one."
+)
 @click.option("--licence", help="What others may do with it: an SPDX expression, e.g. Apache-2.0.")
 @shapes_option(_INPUT)
 @trust_option

@@ -207,6 +207,37 @@ def _print(done: "list[Outcome]") -> None:
     console().print(table)
 
 
+def upstream_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `serve` that name other zoos."""
+    for option in (
+        click.option(
+            "--key",
+            "keys",
+            multiple=True,
+            metavar="PUBLIC-KEY",
+            help="By whose key its models must be signed; once for each --upstream, in the same order.",
+        ),
+        click.option(
+            "--upstream",
+            "upstreams",
+            multiple=True,
+            metavar="URL",
+            help="A zoo to ask where this one has nothing good; several are asked in this order. Its token "
+            "comes from the file that MODELKEEPER_UPSTREAM_TOKENS names: a line `URL TOKEN`.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def paired_upstreams(urls: tuple[str, ...], keys: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Upstreams as settings have them; None: as the variable says."""
+    if keys and len(keys) != len(urls):
+        raise InvalidSetting("--key", f"given {len(keys)} times", f"there are {len(urls)} --upstream")
+    paired = zip(urls, keys or [""] * len(urls), strict=True)
+    return tuple(f"{url} {key}".strip() for url, key in paired) or None
+
+
 @click.command()
 @click.argument("models", metavar="ID...", nargs=-1, required=True)
 @zoo_option

@@ -18,6 +18,7 @@ from modelkeeper.coordinator.base import Lineage
 from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
 from modelkeeper.policy.credit import Credit
 from modelkeeper.text import ago, count, enumeration, one_line, size
+from modelkeeper.zoo.audit import Audited
 from modelkeeper.zoo.backup import BackedUp, Restored
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
@@ -25,18 +26,20 @@ from modelkeeper.zoo.verify import Report
 from modelkeeper.zoo.zoo import Registered
 
 MOST_SHOWN = 200  # lines of an import
+MOST_NOTES = 10  # below a table of models
 _RIGHT = {"parameters", "size", "lent", "models", "similarity"}
 
 
 def records(shown: Sequence[Record], total: int) -> RenderableType:
     """Models, one a line."""
     now = time.time()
-    columns = "id name framework data task quality parameters size lent registered state"
+    columns = "id owner name framework data task quality parameters size lent registered state"
     table = _table(*columns.split())
     for model in shown:
         _row(
             table,
             model.id,
+            model.owner,
             model.name,
             model.framework,
             model.data,
@@ -49,7 +52,8 @@ def records(shown: Sequence[Record], total: int) -> RenderableType:
             _state(model),
         )
     part = "" if len(shown) == total else f", {len(shown):,} of them shown: --limit 0 shows all"
-    return Group(table, Text(f"{total:,} models{part}"))
+    notes = [Text(one_line(f"Note: {model.id} {note}.")) for model in shown for note in model.notes]
+    return Group(table, *notes[:MOST_NOTES], Text(f"{total:,} models{part}"))
 
 
 def record(model: Record, files: str, credit: Credit) -> RenderableType:
@@ -59,7 +63,8 @@ def record(model: Record, files: str, credit: Credit) -> RenderableType:
     started = enumeration([parent + (near if parent == model.parent else "") for parent in model.parents])
     lines = {
         "id": model.id,
-        "name": model.name,
+        "name": model.full_name,
+        "note": "; ".join(model.notes),
         "state": _state(model) + (f": {model.reason}" if model.reason else ""),
         "data": model.data,
         "task": model.task,
@@ -72,7 +77,8 @@ def record(model: Record, files: str, credit: Credit) -> RenderableType:
         "size": f"{size(model.bytes)} ({model.bytes:,} bytes)",
         "started from": started or "its own initial values",
         "lent": f"{model.hits:,} times" + (f", last {ago(now - model.last_used)}" if model.hits else ""),
-        "registered": f"{_date(model.created)} ({ago(now - model.created)}) by {model.owner}",
+        "registered": f"{_date(model.created)} ({ago(now - model.created)}) by {model.owner}"
+        + (f" (user {model.owner_id})" if model.owner_id else ""),
         "seen by": model.visibility + (f", project {model.project}" if model.project else ""),
         "licence": model.licence,
         "signed by": f"key {model.signer}" if model.signer else "",
@@ -234,6 +240,29 @@ def stats(counts: Mapping[str, Any]) -> RenderableType:
     for group in counts["groups"]:
         _row(table, group["task"], group["data"], f"{group['models']:,}", f"{group['hits']:,}")
     return Group(_list(totals), table) if counts["groups"] else _list(totals)
+
+
+def keys(rows: Iterable[Mapping[str, Any]]) -> RenderableType:
+    """Public keys, one a line."""
+    table = _table("id", "name", "trusted", "public")
+    for row in rows:
+        revoked = row.get("revoked")
+        trusted = "yes" if revoked is None else f"until {_date(revoked)}"
+        _row(table, row["id"][:16], row["name"], trusted, f"ed25519:{row['public']}")
+    return table
+
+
+def audited(found: Audited, since: str) -> RenderableType:
+    """What an audit found: problems first, then the head, which is to be kept."""
+    problems = [
+        *(f"The log is broken. {problem}." for problem in found.broken),
+        *([f"The log was rewritten since {since}: {found.rewritten}."] if found.rewritten else []),
+        *(f"The log and the catalog differ: {problem}." for problem in (*found.unknown, *found.different)),
+    ]
+    whole = f"{found.entries:,} entries, {found.models:,} models: all fits."
+    if since and found.whole:
+        whole += f" Nothing before {since.partition(':')[0]} was rewritten."
+    return Text("\n".join(map(one_line, [*(problems or [whole]), f"head {found.head}"])))
 
 
 def events(happened: Iterable[Event]) -> RenderableType:

@@ -1,8 +1,9 @@
 """What does a query answer, in words and in numbers? From what was found, chosen and planned."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec import Struct
 
 from modelkeeper.coordinator.candidates import Pool, Request, same_task
 from modelkeeper.coordinator.company import Lenders
@@ -15,14 +16,21 @@ MOST_RIVALS = 20  # runners-up in an answer
 CUT_SHORT = "the query took too long and was cut short: there may be a better parent"
 
 
+class Said(Struct, frozen=True, kw_only=True):
+    """What else there is to say of a query."""
+
+    seconds: dict[str, float]  # by stage
+    warnings: tuple[str, ...] = ()
+    signers: dict[str, str] = {}  # whose the keys are that signed the parents, of those that are trusted
+    restricted: str = ""  # which models could lend at all
+
+
 def answer(
     request: Request,
     pool: Pool,
     choice: Choice,
     lenders: Lenders | None,
-    *,
-    seconds: dict[str, float],
-    warnings: Sequence[str] = (),
+    said: Said,
 ) -> Answer:
     """Say what was chosen and why; without lenders it is a cold start."""
     taken = () if lenders is None else lenders.candidates
@@ -35,13 +43,14 @@ def answer(
         runners_up=tuple(_rival(runner_up, pool) for runner_up in lost[:MOST_RIVALS]),
         considered=pool.considered,
         aligned=pool.aligned,
-        warnings=(*warnings, *(() if pool.proven else (CUT_SHORT,))),
-        seconds=seconds,
+        warnings=(*said.warnings, *(() if pool.proven else (CUT_SHORT,))),
+        seconds=said.seconds,
+        restricted=said.restricted,
         dry_run=request.dry_run,
     )
     if lenders is None:
         return cold
-    plan, parents = lenders.plan, tuple(_parent(candidate, pool) for candidate in taken)
+    plan, parents = lenders.plan, tuple(_parent(candidate, pool, said.signers) for candidate in taken)
     first = parents[0]
     return msgspec.structs.replace(
         cold,
@@ -85,11 +94,12 @@ def _rival(lost: RunnerUp, pool: Pool) -> Rival:
         metric=metric.name if metric else "",
         value=metric.value if metric else None,
         framework=pool.records[candidate.id].framework,
+        owner=pool.records[candidate.id].owner,
         why=lost.why_lost,
     )
 
 
-def _parent(candidate: Candidate, pool: Pool) -> Parent:
+def _parent(candidate: Candidate, pool: Pool, signers: Mapping[str, str]) -> Parent:
     record = pool.records[candidate.id]
     return Parent(
         id=record.id,
@@ -100,6 +110,10 @@ def _parent(candidate: Candidate, pool: Pool) -> Parent:
         data=record.data,
         framework=record.framework,
         owner=record.owner,
+        project=record.project,
+        licence=record.licence,
+        signer=record.signer,
+        signed_by=signers.get(record.signer, ""),
         claim=str(pool.credits[record.id]) if record.value is not None else "",
     )
 

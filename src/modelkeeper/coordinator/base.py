@@ -8,7 +8,8 @@ the contract suite (tests/coordinator/test_contract.py) see that both coordinato
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Header
     from modelkeeper.zoo.accounts import Accounts
+    from modelkeeper.zoo.audit import Audited
     from modelkeeper.zoo.gc import Swept
     from modelkeeper.zoo.records import Event, Filter, Registration, Viewer
     from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
+    from modelkeeper.zoo.trust import TrustedKey
     from modelkeeper.zoo.zoo import Registered
 
 Progress = Callable[[float, float], None]  # is told how much of how much is done
@@ -168,6 +171,9 @@ class Coordinator(Protocol):
     def credit(self, record: Record) -> "Credit":
         """How far what is claimed of a model is believed, and how many found what."""
 
+    def whole(self, record: Record) -> "AbstractContextManager[tuple[bytes | None, Mapping[str, Array]]]":
+        """A model itself, to be run, for as long as the context is open: its program, if any, and tensors."""
+
     def publish(self, name: str, published: bool = True, *, user: str = "") -> Record:
         """Let partners of other organisations see a model, or no longer.
 
@@ -185,6 +191,25 @@ class Coordinator(Protocol):
 
     def log(self, *, limit: int = 50, model: str | None = None, action: str | None = None) -> "list[Event]":
         """What happened in the zoo, the newest first."""
+
+    def audit(self, since: str = "") -> "Audited":
+        """Verify the chained log of the zoo, and compare it with the catalog: see `zoo.audit`.
+
+        Args:
+            since: An earlier head, as an audit gave it: is it still what the log began with?
+
+        Raises:
+            InvalidMeta: `since` is no head.
+        """
+
+    def trusted_keys(self) -> "list[TrustedKey]":
+        """The public keys that the zoo trusts, and those that it did."""
+
+    def trust_key(self, line: str, name: str = "", *, user: str = "") -> "TrustedKey":
+        """Trust a public key, as `PublicKey.line` has it; by the name in it, unless another is given."""
+
+    def revoke_key(self, key: str, *, user: str = "") -> "TrustedKey":
+        """Trust a public key no more, by its id or the beginning of it."""
 
 
 class ServedLoan(Loan, Protocol):
@@ -217,10 +242,11 @@ class ServedCoordinator(Coordinator, Protocol):
         """Who may use a service of it, and for what."""
 
     def ready(self) -> None:
-        """Return if the catalog answers.
+        """Return if the catalog and the store answer.
 
         Raises:
-            ZooUnusable: It does not.
+            StoreSilent: The store does not, in time.
+            ZooUnusable: The catalog does not, or the store is not the one that it belongs to.
         """
 
     def upload_folder(self) -> Path:
@@ -333,6 +359,9 @@ class ServedCoordinator(Coordinator, Protocol):
 
     def known(self, ids: Collection[str], viewer: "Viewer | None" = None) -> dict[str, Record]:
         """Records by id, in whatever state; ids of which there is none are left out."""
+
+    def prune_events(self, before: float) -> int:
+        """Delete what the log says of the time before. How many events?"""
 
     def kept_by(self, owner_id: str) -> tuple[int, int]:
         """How many models a user keeps, by their id, and how many bytes of weights."""

@@ -26,6 +26,7 @@ class Request:
     viewer: Viewer | None = None
     runners_up: bool = False  # look for more candidates than the choice needs, to explain it
     dry_run: bool = False
+    asker: Viewer | None = None  # whose models a bare name means first
 
 
 @dataclass

@@ -1,12 +1,19 @@
 """Is what is claimed of a model to be believed? What a coordinator in this process is told of that."""
 
+import contextlib
 import time
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.credit import CHECKED, RACED, Credit, Outcome
-from modelkeeper.zoo.records import MAX_NAME, Record, Viewer, checked_name
+from modelkeeper.text import enumeration
+from modelkeeper.warmstart.answer import Answer
+from modelkeeper.zoo.records import LENT, MAX_NAME, Event, Record, Viewer, checked_name
 from modelkeeper.zoo.zoo import Zoo
+
+if TYPE_CHECKING:
+    from modelkeeper.weights import Array
 
 TOLD = (RACED, CHECKED)  # what users may say; what children came to, the zoo sees by itself
 
@@ -39,6 +46,27 @@ class LocalClaims:
         """How far what is claimed of a model is believed."""
         return self.zoo.outcomes.credits([record])[record.id]
 
+    @contextlib.contextmanager
+    def whole(self: _Known, record: Record) -> "Iterator[tuple[bytes | None, Mapping[str, Array]]]":
+        """A model itself, to be run: see `Coordinator.whole`."""
+        yield self.zoo.program(record), self.zoo.weights(record)
+
     def was_lent(self: _Known, record: Record, user: str) -> bool:
         """Was a model lent to a user, by their id?"""
         return self.zoo.outcomes.was_lent(record.id, user)
+
+    def _damaged_records(self: _Known) -> list[str]:
+        """What to say of models whose records cannot be trusted, and which lend nothing for that."""
+        damaged = self.zoo.catalog.damaged
+        if not damaged:
+            return []
+        names = enumeration(sorted(damaged)[:3])
+        return [f"{len(damaged)} records of the catalog are damaged ({names}): run `modelkeeper verify`"]
+
+    def _lent(self: _Known, answer: Answer, viewer: Viewer | None) -> None:
+        """Count for each parent that it lent its weights, and write it into the log."""
+        now, user = time.time(), viewer.name if viewer else ""
+        for parent in answer.parents:
+            detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
+            event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
+            self.zoo.lent(parent.id, event)

@@ -23,6 +23,7 @@ from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.claims import LocalClaims
 from modelkeeper.coordinator.family import family
 from modelkeeper.coordinator.local_loan import LocalLoan
+from modelkeeper.coordinator.local_trust import LocalTrust
 from modelkeeper.errors import (
     CorruptWeights,
     InvalidWeights,
@@ -32,13 +33,12 @@ from modelkeeper.errors import (
 )
 from modelkeeper.graph import Graph
 from modelkeeper.patience import OutOfPatience, waiting
-from modelkeeper.settings import Settings
+from modelkeeper.settings import Settings, login
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer, Parent
 from modelkeeper.zoo.gc import Swept, sweep
 from modelkeeper.zoo.records import (
     ACTIVE,
-    LENT,
     STORED,
     Event,
     Filter,
@@ -47,6 +47,7 @@ from modelkeeper.zoo.records import (
     Viewer,
     is_id,
 )
+from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
@@ -61,19 +62,19 @@ if TYPE_CHECKING:
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
 
 
-class LocalCoordinator(LocalClaims):
+class LocalCoordinator(LocalClaims, LocalTrust):
     """One zoo in this process and all that can be asked of it: a `ServedCoordinator`."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Open a zoo; a new home is made."""
+    def __init__(self, settings: Settings, user: str = "") -> None:
+        """Open a zoo; a new home is made. `user` is whose models a bare name means first."""
         self.settings = settings
         self.zoo = Zoo(settings)
-        self._upstreams = self._read_upstreams() if settings.upstreams else None
+        self._me = Viewer("", name=user or login(), all=True)
+        self._upstreams: Upstreams | None = None
+        if settings.upstreams:
+            from modelkeeper.coordinator.upstream import upstreams
 
-    def _read_upstreams(self) -> "Upstreams":
-        from modelkeeper.coordinator.upstream.upstreams import Upstreams
-
-        return Upstreams(self.zoo, self.settings, self.upload_folder)
+            self._upstreams = upstreams.Upstreams(self.zoo, settings, self.upload_folder)
 
     def close(self) -> None:
         """Let go of the zoo."""
@@ -108,20 +109,18 @@ class LocalCoordinator(LocalClaims):
         from modelkeeper.matching import prepare
         from modelkeeper.policy.selection import Choice
 
-        clock = Clock(seconds)
-        prepared = prepare(graph)
+        clock, prepared = Clock(seconds), prepare(graph)
         clock("prepare")
-        request = Request(graph, prepared, query, viewer, runners_up, dry_run)
+        request = Request(graph, prepared, query, viewer, runners_up, dry_run, asker=viewer or self._me)
         search = Search(self.zoo, self.settings, request, clock)
         warnings: list[str] = []
-        upstreams = self._upstreams_for(viewer, via)
+        upstreams = self._upstreams
         for _ in range(ATTEMPTS):
             pool = search.find()
             choice = search.choose(pool)
             if upstreams is not None and search.expects(choice) <= self.settings.upstream_below:
-                more = upstreams.bring(request, search.least(choice), clock, warnings, via)
-                upstreams = None
-                if more:
+                ask, upstreams = upstreams.bring, None
+                if ask(request, search.least(choice), clock, warnings, via):
                     continue  # with one more to choose from
             choice, lenders = search.settle(pool, choice)
             if lenders is None:
@@ -143,19 +142,6 @@ class LocalCoordinator(LocalClaims):
             return LocalLoan(answer, lenders.plan, sources, partial(self.zoo.program, parents[0]))
         return LocalLoan(search.answer(pool, choice, warnings=[*warnings, *self._damaged_records()]))
 
-    def _upstreams_for(self, viewer: Viewer | None, via: Sequence[str]) -> "Upstreams | None":
-        """Whom to ask besides, for a query that came this way."""
-        upstreams = None if viewer is not None and viewer.partner else self._upstreams
-        return upstreams if upstreams is not None and upstreams.may_ask(via) else None
-
-    def _damaged_records(self) -> list[str]:
-        """What to say of models whose records cannot be trusted, and which lend nothing for that."""
-        damaged = self.zoo.catalog.damaged
-        if not damaged:
-            return []
-        names = enumeration(sorted(damaged)[:3])
-        return [f"{len(damaged)} records of the catalog are damaged ({names}): run `modelkeeper verify`"]
-
     def lend(
         self,
         graph: Graph,
@@ -172,10 +158,13 @@ class LocalCoordinator(LocalClaims):
 
         Raises:
             TooLongToPlan: That was not enough.
-            UnknownModel: One of them is not there, or not any more.
+            UnknownModel: One of them is not there, or not any more, or may not lend.
             CorruptWeights: The file of one is damaged.
         """
-        records = [self.show(parent, viewer) for parent in parents]
+        records = [self.zoo.catalog.get(parent, viewer) for parent in parents]
+        allowed = Restriction.of(self.settings)
+        if allowed and (barred := set(parents) - self.zoo.catalog.names.passing(parents, allowed)):
+            raise UnknownModel(sorted(barred)[0])
         for record in records:
             if record.state != ACTIVE:
                 raise UnknownModel(record.id)
@@ -210,14 +199,6 @@ class LocalCoordinator(LocalClaims):
         answer = Answer(parent=records[0].id, parents=parents)
         return LocalLoan(answer, plan, [self.zoo.weights(record) for record in records])
 
-    def _lent(self, answer: Answer, viewer: Viewer | None) -> None:
-        """Count for each parent that it lent its weights, and write it into the log."""
-        now, user = time.time(), viewer.name if viewer else ""
-        for parent in answer.parents:
-            detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
-            event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
-            self.zoo.lent(parent.id, event)
-
     # -- register and the rest ------------------------------------------------------------------
 
     def register(
@@ -238,7 +219,9 @@ class LocalCoordinator(LocalClaims):
 
         Raises:
             UnknownModel: No model is called as one of its parents is said to be.
+            InvalidMeta: It is named as if it were somebody else's.
         """
+        self.zoo.catalog.names.expect_own(registration.name, owner, registration.project)
         if not all(map(is_id, registration.parents)):
             named = (name if is_id(name) else self.show(name).id for name in registration.parents)
             first, *more = dict.fromkeys(named)
@@ -265,23 +248,22 @@ class LocalCoordinator(LocalClaims):
         offset: int = 0,
     ) -> list[Record]:
         """Records, the newest first unless another order is asked for."""
-        return self.zoo.catalog.find(wanted or Filter(), order=order, limit=limit, offset=offset)
+        wanted, catalog = wanted or Filter(), self.zoo.catalog
+        records = catalog.find(wanted, order=order, limit=limit, offset=offset)
+        return catalog.names.noted(records, wanted.viewer)
 
     def count(self, wanted: Filter | None = None) -> int:
         """How many records there are."""
         return self.zoo.catalog.count(wanted or Filter())
 
     def show(self, name: str, viewer: Viewer | None = None) -> Record:
-        """The model with this id, the only one whose id begins so, or the newest of this name."""
-        return self.zoo.catalog.get(name, viewer)
+        """The model with this id, the newest of this name, or the only one whose id begins so."""
+        record = self.zoo.catalog.get(name, viewer or self._me)
+        return self.zoo.catalog.names.noted([record], viewer)[0]
 
     def graph(self, record: Record) -> Graph:
         """The graph of a model."""
         return self.zoo.catalog.graph(record.graph)
-
-    def signature(self, record: Record) -> bytes | None:
-        """What somebody signed of a model, or None."""
-        return self.zoo.signature(record)
 
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
@@ -357,15 +339,12 @@ class LocalCoordinator(LocalClaims):
         """Who may use a service of this zoo, and for what."""
         from modelkeeper.zoo.accounts import Accounts
 
-        return Accounts(self.zoo.catalog)
+        return Accounts(self.zoo.catalog, by=self._me.name)
 
     def ready(self) -> None:
-        """Return if the catalog answers.
-
-        Raises:
-            ZooUnusable: It does not.
-        """
+        """Return if the catalog and the store answer: see `ServedCoordinator`."""
         self.zoo.catalog.clock()
+        self.zoo.expect_store()
 
     def upload_folder(self) -> Path:
         """Where models lie while they are sent; on the disk of the store, if that is local."""
@@ -379,6 +358,10 @@ class LocalCoordinator(LocalClaims):
     def known(self, ids: Collection[str], viewer: Viewer | None = None) -> dict[str, Record]:
         """Records by id, in whatever state; ids of which there is none are left out."""
         return self.zoo.catalog.with_ids(ids, viewer)
+
+    def prune_events(self, before: float) -> int:
+        """Delete what the log says of the time before. How many events?"""
+        return self.zoo.catalog.prune_events(before)
 
     def kept_by(self, owner_id: str) -> tuple[int, int]:
         """How many models a user keeps, by their id, and how many bytes of weights."""

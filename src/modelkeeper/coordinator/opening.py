@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 URI, TOKEN = "MODELKEEPER_URI", "MODELKEEPER_TOKEN"
 # Settings of a client of a coordinator behind HTTP; that has its own of the others.
-_OF_REMOTE = ("timeout", "deadline", "patience", "spool", "sandbox", "key", "organisation", "trusted")
+_OF_REMOTE = (
+    *("timeout", "deadline", "patience", "spool", "sandbox", "key", "organisation", "trusted"),
+    *("owners", "projects", "signed", "licences"),
+)
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,11 @@ class Target:
     url: str = ""  # of a coordinator behind HTTP; "": the zoo is opened in this process
     token: str = field(default="", repr=False)
 
-    def open(self, *, make: bool = True) -> Coordinator:
+    def open(self, *, make: bool = True, user: str = "") -> Coordinator:
         """Open the coordinator: see `open`."""
-        return _remote(self.url, self.token, self.settings) if self.url else _local(self.settings, make)
+        if self.url:
+            return _remote(self.url, self.token, self.settings)
+        return _local(self.settings, make, user)
 
 
 def target(uri: str | os.PathLike[str] | None = None, *, token: str = "", **settings: Any) -> Target:
@@ -64,7 +69,12 @@ def target(uri: str | os.PathLike[str] | None = None, *, token: str = "", **sett
 
 
 def open(  # noqa: A001  # read as coordinator.open
-    uri: str | os.PathLike[str] | None = None, *, token: str = "", make: bool = True, **settings: Any
+    uri: str | os.PathLike[str] | None = None,
+    *,
+    token: str = "",
+    make: bool = True,
+    user: str = "",
+    **settings: Any,
 ) -> Coordinator:
     """Open the coordinator of a zoo.
 
@@ -73,13 +83,14 @@ def open(  # noqa: A001  # read as coordinator.open
             variable MODELKEEPER_URI, or ~/.modelkeeper.
         token: What a coordinator behind HTTP knows the caller by. Default: the variable MODELKEEPER_TOKEN.
         make: Make the folder of a zoo if there is none. Otherwise that is an error: a typo is no empty zoo.
+        user: Whose models a bare name means first, in a zoo of this process. Default: who uses this machine.
         settings: Fields of `Settings`; of one behind HTTP those of the client alone: `timeout` and the like.
 
     Raises:
         InvalidSetting: See `target`.
         ZooUnusable: The zoo cannot be opened, or is not there and shall not be made.
     """
-    return target(uri, token=token, **settings).open(make=make)
+    return target(uri, token=token, **settings).open(make=make, user=user)
 
 
 def open_local(home: str | None = None, *, make: bool = True, **settings: Any) -> "LocalCoordinator":
@@ -92,18 +103,25 @@ def open_remote(url: str, *, token: str = "", **settings: Any) -> "RemoteCoordin
     return _remote(url, token or os.environ.get(TOKEN, ""), Settings.read(**settings))
 
 
-def _local(settings: Settings, make: bool) -> "LocalCoordinator":
+def _local(settings: Settings, make: bool, user: str = "") -> "LocalCoordinator":
     from modelkeeper.coordinator.local import LocalCoordinator
 
     in_folder = not settings.in_memory and not settings.catalog
     if in_folder and not make and not (settings.folder / "catalog.db").exists():
         advice = f"Register a model to make one, or say with --zoo or {URI} where it is."
         raise ZooUnusable(str(settings.folder), "there is no zoo", advice)
-    return LocalCoordinator(settings)
+    return LocalCoordinator(settings, user)
 
 
 def _remote(url: str, token: str, settings: Settings) -> "RemoteCoordinator":
     from modelkeeper.coordinator.remote import RemoteCoordinator
+    from modelkeeper.zoo.restriction import Restriction
 
-    spool, timeout, deadline = settings.spool or None, settings.timeout, settings.deadline
-    return RemoteCoordinator(url, token=token, timeout=timeout, spool=spool, deadline=deadline)
+    return RemoteCoordinator(
+        url,
+        token=token,
+        timeout=settings.timeout,
+        spool=settings.spool or None,
+        deadline=settings.deadline,
+        allowed=Restriction.of(settings),
+    )

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeeper.coordinator.answering import answer
+from modelkeeper.coordinator.answering import Said, answer
 from modelkeeper.coordinator.candidates import Pool, Request, as_candidate, same_task
 from modelkeeper.coordinator.company import Lenders, Meeting, gather
 from modelkeeper.coordinator.judging import Planner, judge
@@ -39,8 +39,10 @@ from modelkeeper.settings import Settings
 from modelkeeper.transform import Plan, SideBySide, make_plan, side_by_side
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.records import ACTIVE, Filter, Record
+from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.zoo import Zoo
 
+NOBODY = frozenset({""})  # no model has this id
 MOST_ROUNDS = 8  # searches, if all that was found is far below its peers
 SEARCHING = 0.6  # of the time that a query may take; the rest is for plans
 NO_TIME = "there was no time left to plan what {} would lend"
@@ -66,6 +68,9 @@ class Search:
             poor=least_standing(settings.admission, settings.admission_threshold),
             worth=settings.minimum_benefit if given is None else 0.0,  # who asks for less, gets less
         )
+        restrictions = Restriction.of(settings), Restriction.of(query)
+        self._restrictions = tuple(each for each in restrictions if each)
+        self._notes: list[str] = []  # which models were meant by names
         self._plans: dict[tuple[str, bool], Plan] = {}  # one for all models of one architecture
 
     # -- candidates -----------------------------------------------------------------------------
@@ -81,8 +86,13 @@ class Search:
         pool = Pool(considered=len(keys))
         matched: Found | None = None
         if self._request.query.parents:
-            preferred = np.intersect1d(keys, self._zoo.catalog.keys_named(self._request.query.parents))
+            meant, self._notes = self._zoo.catalog.names.meant(
+                self._request.query.parents, self._request.asker
+            )
+            preferred = np.intersect1d(keys, np.array(list(meant), np.int64))
             matched = search(buckets=BUCKETS, among=preferred)
+            # By ids alone, so that nobody is preferred for a name; NOBODY: names that mean nothing.
+            self._terms = msgspec.structs.replace(self._terms, preferred=frozenset(meant.values()) or NOBODY)
         depth = self._depth(len(keys))
         for _ in range(MOST_ROUNDS):
             if matched is None or not matched.matches:
@@ -99,13 +109,19 @@ class Search:
         """The keys of all models that the query lets through."""
         query, catalog = self._request.query, self._zoo.catalog
         wanted = Filter(
-            viewer=self._request.viewer, states=(ACTIVE,), task=query.task or None, tags=query.tags
+            viewer=self._request.viewer,
+            states=(ACTIVE,),
+            task=query.task or None,
+            tags=query.tags,
+            restrictions=self._restrictions,
         )
         keys = catalog.keys(wanted)
         if unreadable := self._zoo.set_aside():
             keys = np.setdiff1d(keys, unreadable)
         if query.exclude:
-            keys = np.setdiff1d(keys, catalog.keys_named(query.exclude))
+            called = catalog.names.called(query.exclude)
+            keys = np.setdiff1d(keys, np.array(list(called), np.int64))
+            self._terms = msgspec.structs.replace(self._terms, excluded=frozenset(called.values()))
         if query.fold:
             keys = np.setdiff1d(keys, catalog.keys_beyond_fold(query.data, query.fold))
         return keys
@@ -136,7 +152,7 @@ class Search:
 
     def _is_outlier(self, candidate: Candidate) -> bool:
         """Is it far below its peers, or was what it claims refuted, and nobody asked for it?"""
-        if {candidate.id, candidate.name} & set(self._request.query.parents):
+        if candidate.id in self._terms.preferred:
             return False
         poor = candidate.standing is not None and candidate.standing < self._terms.poor
         return poor or candidate.refuted
@@ -243,8 +259,8 @@ class Search:
 
     def _may_join(self, candidate: Candidate) -> bool:
         """Could it lend beside another one? Only who is known to be good, and who is named if names were."""
-        names, terms = {candidate.id, candidate.name}, self._terms
-        if names & set(terms.excluded) or (terms.preferred and not names & set(terms.preferred)):
+        terms = self._terms
+        if candidate.id in terms.excluded or (terms.preferred and candidate.id not in terms.preferred):
             return False
         measured = candidate.metric is not None
         return measured and candidate.similarity >= terms.minimum and not self._is_outlier(candidate)
@@ -284,15 +300,27 @@ class Search:
     ) -> Answer:
         """Say what was chosen and why; without lenders it is a cold start."""
         choice = msgspec.structs.replace(choice, reason=self._said_otherwise(pool) or choice.reason)
-        spent = self._clock.spent
-        return answer(self._request, pool, choice, lenders, seconds=spent, warnings=warnings)
+        names, taken = self._zoo.catalog.names, () if lenders is None else lenders.candidates
+        records = names.noted([pool.records[each.id] for each in taken], self._request.viewer)
+        said = Said(
+            seconds=self._clock.spent,
+            warnings=(*warnings, *self._notes, *(note for record in records for note in record.notes)),
+            signers=names.signers({record.signer for record in records if record.signer}),
+            restricted="; ".join(map(str, self._restrictions)),
+        )
+        return answer(self._request, pool, choice, lenders, said)
 
     def _said_otherwise(self, pool: Pool) -> str:
-        """Why nothing passed the filters, if the zoo calls tasks or tags otherwise."""
+        """Why nothing passed the filters: who may lend, or the zoo calls tasks or tags otherwise."""
         query = self._request.query
-        if pool.considered or not (query.task or query.tags):
+        if pool.considered:
             return ""
         seen = Filter(viewer=self._request.viewer, states=(ACTIVE,))
+        if self._restrictions and (others := self._zoo.catalog.count(seen)):
+            who = "; ".join(map(str, self._restrictions))
+            return f"only models {who} may lend, and none of them passes; the zoo has {others:,} in all"
+        if not (query.task or query.tags):
+            return ""
         return said_otherwise(*self._zoo.catalog.words(seen), query.task, query.tags)
 
 

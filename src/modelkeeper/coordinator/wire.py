@@ -6,6 +6,8 @@
     GET  /v1/models, /v1/find, /v1/stats    records and counts
     GET  /v1/models/{id}[/tree|/graph|/credit|/signature|/model.safetensors]
     POST /v1/models/{id}/outcomes           what came of a start from it  ->  Credit
+    GET, POST /v1/keys                      public keys that are trusted     DELETE /v1/keys/{id}
+    GET  /v1/audit?since=HEAD               is the log of the zoo whole?
     DELETE /v1/models/{id}                  PUT, DELETE /v1/models/{id}/pin
     POST /v1/uploads                        announce a model: graph, registration, size, checksum
     PUT  /v1/uploads/{id}?offset=N          its weights, from a byte on; as often as the line breaks
@@ -84,6 +86,13 @@ class WeightsRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             advice = f"give `parent` first, each once, and at most {MAX_PARENTS}"
             raise InvalidMeta("parents", repr(parents[:2])[:80], advice)
         return parents
+
+
+class TrustRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Trust a public key."""
+
+    line: str  # as `modelkeeper key show` prints it
+    name: str = ""  # whose it is; "": as the line says
 
 
 class UploadRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,6 +24,8 @@ ModelKeeperError
 ├── UnknownModel         no model of the zoo is called that
 ├── ZooUnusable          the zoo's catalog or its store cannot be opened, read or written
 │   ├── DiskFull         there is no room for what was to be written
+│   ├── WrongStore       the store is not the one that the catalog belongs to
+│   ├── StoreSilent      the store does not answer in time
 │   ├── ReadOnlyZoo      something was to be written to a zoo that may only be read here
 │   └── CorruptCatalog   the catalog does not say what was written into it
 ├── CorruptWeights       the bytes in the store are not what was registered
@@ -85,9 +87,11 @@ from modelkeeper.errors.of_zoos import (
     NotFinite,
     QuotaExceeded,
     ReadOnlyZoo,
+    StoreSilent,
     TooManyRequests,
     UnknownModel,
     UnreadableWeights,
+    WrongStore,
     ZooUnusable,
 )
 
@@ -125,11 +129,13 @@ __all__ = [
     "QuotaExceeded",
     "RanksApart",
     "ReadOnlyZoo",
+    "StoreSilent",
     "TooLargeToMatch",
     "TooLongToPlan",
     "TooManyRequests",
     "UnknownFramework",
     "UnknownModel",
     "UnreadableWeights",
+    "WrongStore",
     "ZooUnusable",
 ]

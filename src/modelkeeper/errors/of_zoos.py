@@ -77,6 +77,18 @@ class DiskFull(ZooUnusable):
     code, status = "disk_full", 507
 
 
+class WrongStore(ZooUnusable):
+    """The store is not the one that the catalog belongs to, so that what is missing there is not lost."""
+
+    code, status = "wrong_store", 503
+
+
+class StoreSilent(ZooUnusable):
+    """The store of models' files does not answer in time."""
+
+    code, status = "store_silent", 503
+
+
 class ReadOnlyZoo(ZooUnusable):
     """Something was to be written to a zoo that may only be read here."""
 

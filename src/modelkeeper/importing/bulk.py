@@ -28,7 +28,7 @@ from modelkeeper.importing.outcomes import FAILED, IMPORTED, SKIPPED, WOULD, Out
 from modelkeeper.importing.things import Shape, Terms, Thing
 from modelkeeper.meta import read_registration
 from modelkeeper.settings import MEMORY
-from modelkeeper.zoo.records import MAX_NAME, PUBLIC, STORED
+from modelkeeper.zoo.records import MAX_NAME, PROJECT, PUBLIC, STORED
 
 if TYPE_CHECKING:
     from modelkeeper.client import ModelKeeperClient
@@ -204,7 +204,8 @@ def _why(problem: Exception) -> str:
 
 def _imported(job: _Job, thing: Thing, client: "ModelKeeperClient", blank: Outcome) -> Outcome:
     coordinator = client.coordinator
-    keeper = "" if job.meta.get("visibility", PUBLIC) == PUBLIC else job.owner
+    seen_by = job.meta.get("visibility") or (PROJECT if job.meta.get("project") else PUBLIC)
+    keeper = "" if seen_by == PUBLIC else job.owner
     identity = ""
     for identity in () if thing.problem else ids_of(thing, job.model, keeper):
         record = _known(coordinator, identity)

@@ -13,7 +13,7 @@ from modelkeeper.errors import InvalidMeta, ModelKeeperError
 from modelkeeper.logs import logger
 from modelkeeper.server.bodies import reply
 from modelkeeper.server.guard import App, Guard, headers_of, public
-from modelkeeper.server.routes import models, operations, queries, uploads
+from modelkeeper.server.routes import models, operations, queries, trust, uploads
 from modelkeeper.server.service import Service
 from modelkeeper.settings import ServiceSettings
 
@@ -33,7 +33,7 @@ class Application:
             redoc_url=None,
         )
         self.routes.state.service = self.service  # routes ask for it: see `dependencies`
-        for part in (queries, models, uploads, operations):
+        for part in (queries, models, uploads, operations, trust):
             self.routes.include_router(part.router, prefix=PREFIX)
         self.routes.include_router(operations.probes)
         self.routes.add_exception_handler(ModelKeeperError, _known)

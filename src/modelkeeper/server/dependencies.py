@@ -10,7 +10,7 @@ from fastapi import Depends, Path, Request
 
 from modelkeeper.errors import NotAllowed
 from modelkeeper.server.service import Service
-from modelkeeper.zoo.accounts import ADMIN, METRICS, READ, WRITE, Holder
+from modelkeeper.zoo.accounts import ADMIN, METRICS, PARTNER, READ, WRITE, Holder
 
 
 async def _service(request: Request) -> Service:
@@ -28,8 +28,17 @@ def _allowed(scope: str) -> Callable[[Request], Holder]:
     return check  # type: ignore[return-value]
 
 
+async def _colleague(request: Request) -> Holder:
+    """Who may read, and is of this organisation."""
+    holder: Holder = request.state.holder
+    if not holder.may(READ) or holder.scope == PARTNER:
+        raise NotAllowed(f"this needs the scope {READ}, yours is {holder.scope}", "Ask for one.")
+    return holder
+
+
 TheService = Annotated[Service, Depends(_service)]
 Reader = Annotated[Holder, Depends(_allowed(READ))]
+Colleague = Annotated[Holder, Depends(_colleague)]
 Writer = Annotated[Holder, Depends(_allowed(WRITE))]
 Scraper = Annotated[Holder, Depends(_allowed(METRICS))]
 Admin = Annotated[Holder, Depends(_allowed(ADMIN))]

@@ -28,7 +28,9 @@ from modelkeeper.errors import (
     ModelKeeperError,
     NotAllowed,
     NotAuthenticated,
+    StoreSilent,
     TooManyRequests,
+    WrongStore,
     ZooUnusable,
 )
 from modelkeeper.logs import logger
@@ -226,9 +228,16 @@ def headers_of(error: ModelKeeperError) -> dict[str, str]:
     return {}
 
 
+_SAID: dict[type[ModelKeeperError], str] = {
+    DiskFull: "its disk is full",
+    StoreSilent: "its store does not answer",
+    WrongStore: "its store is not the one that its catalog belongs to",
+}
+
+
 def public(error: ModelKeeperError) -> ModelKeeperError:
     """The same error without what is nobody's business: paths and addresses inside the service."""
     if isinstance(error, ZooUnusable):
-        text = "its disk is full" if isinstance(error, DiskFull) else "its catalog or its store failed"
+        text = _SAID.get(type(error), "its catalog or its store failed")
         return type(error)("the coordinator", text, "Tell whoever runs it; its log says more.")
     return error

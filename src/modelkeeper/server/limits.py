@@ -14,10 +14,12 @@ from starlette.requests import ClientDisconnect
 
 from modelkeeper.coordinator.wire import MAX_JSON
 from modelkeeper.errors import TooManyRequests
+from modelkeeper.stepping_out import in_place
 
 T = TypeVar("T")
 
 MOST_WAITING = 256  # queries of one user in the queue
+MOST_OUT = 32  # threads of a pool that wait for a store
 MOST_USERS = 10_000  # whose last requests are remembered
 
 
@@ -54,7 +56,8 @@ class FairThreads:
 
     def __init__(self, slots: int, most_waiting: int = MOST_WAITING) -> None:
         self._slots, self._most_waiting = max(2, slots), most_waiting
-        self._threads = CapacityLimiter(self._slots)
+        self._threads = CapacityLimiter(self._slots + MOST_OUT)
+        self._out = 0  # of work that waits for a store
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # whose turn is next
         self._running: Counter[str] = Counter()
 
@@ -72,11 +75,34 @@ class FairThreads:
             TooManyRequests: This user has too much waiting already.
             ClientDisconnect: Whoever asked has gone.
         """
-        queue = self._queues.setdefault(user, deque())
+        queue = self._queues.get(user, ())
         if len(queue) >= self._most_waiting:
             raise TooManyRequests(f"{len(queue)} of your queries are waiting", "Wait for them.", "1")
+        await self._turn(user)
+        loop = asyncio.get_running_loop()
+
+        def leave() -> bool:
+            return asyncio.run_coroutine_threadsafe(self._leave(user), loop).result()
+
+        def come_back() -> None:
+            asyncio.run_coroutine_threadsafe(self._come_back(user), loop).result()
+
+        def placed() -> T:
+            with in_place(leave, come_back):
+                return work()
+
+        try:
+            if gone is not None and await gone():
+                raise ClientDisconnect
+            return await anyio.to_thread.run_sync(placed, limiter=self._threads)
+        finally:
+            self._end(user)
+
+    async def _turn(self, user: str, *, first: bool = False) -> None:
+        """Wait for a place; who comes back goes before those who have not begun."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        queue.append(turn)
+        queue = self._queues.setdefault(user, deque())
+        queue.appendleft(turn) if first else queue.append(turn)
         self._give_turns()
         try:
             await turn
@@ -84,12 +110,18 @@ class FairThreads:
             if turn.done() and not turn.cancelled():  # both at once
                 self._end(user)
             raise
-        try:
-            if gone is not None and await gone():
-                raise ClientDisconnect
-            return await anyio.to_thread.run_sync(work, limiter=self._threads)
-        finally:
-            self._end(user)
+
+    async def _leave(self, user: str) -> bool:
+        """Let others have the place of work that waits for a store, unless too much waits already."""
+        if self._out >= MOST_OUT:
+            return False
+        self._out += 1
+        self._end(user)
+        return True
+
+    async def _come_back(self, user: str) -> None:
+        self._out -= 1
+        await self._turn(user, first=True)
 
     def _end(self, user: str) -> None:
         self._running[user] -= 1

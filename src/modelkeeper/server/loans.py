@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from modelkeeper.coordinator.base import ServedCoordinator, ServedLoan
 from modelkeeper.coordinator.wire import weights_key
+from modelkeeper.errors import ModelKeeperError
 from modelkeeper.meta import Query
 from modelkeeper.server.graphs import read_graph
 from modelkeeper.zoo.records import Viewer
@@ -51,6 +52,11 @@ class Recent(Generic[V]):
             while len(self._values) > self._most or self._bytes > self._most_bytes:
                 _, (_, forgotten) = self._values.popitem(last=False)
                 self._bytes -= forgotten
+
+    def drop(self, key: str) -> None:
+        """Forget a value."""
+        with self._lock:
+            self._bytes -= self._values.pop(key, (None, 0))[1]
 
     def get(self, key: str) -> V | None:
         """The value, if it is remembered."""
@@ -94,9 +100,12 @@ class Loans:
         return key, loan
 
     def stream(self, key: str, loan: ServedLoan, total: int, start: int) -> Iterator[memoryview]:
-        """The bytes of a loan from a place on; at their end their checksum is known."""
+        """The bytes of a loan from a place on; at their end their checksum is known.
+
+        A parent that is removed or damaged on the way ends the stream early; whoever goes on is told so.
+        """
         digest, at = hashlib.sha256(), 0
-        for chunk in loan.stream():
+        for chunk in self._until_lost(key, loan):
             digest.update(chunk)
             if at + len(chunk) == total:  # before its last byte leaves, so that nobody can ask too early
                 self._checksums.put(key, digest.hexdigest())
@@ -104,6 +113,13 @@ class Loans:
             for begin in range(0, len(view), PIECE):
                 yield view[begin : begin + PIECE]
             at += len(chunk)
+
+    def _until_lost(self, key: str, loan: ServedLoan) -> Iterator[memoryview | bytes]:
+        try:
+            yield from loan.stream()
+        except ModelKeeperError:
+            self._begun.drop(key)
+            raise
 
     def checksum(self, key: str) -> str | None:
         """The checksum of a stream that this process has sent to its end."""

@@ -19,6 +19,7 @@ from modelkeeper.errors import InvalidSetting
 from modelkeeper.server.app import Application
 from modelkeeper.server.connections import KEPT, Connection, Crowd, room_for
 from modelkeeper.server.sparing_log import Sparing
+from modelkeeper.server.upkeep import keeping_tidy
 from modelkeeper.settings import ServiceSettings, is_loopback
 from modelkeeper.text import one_line, printable
 from modelkeeper.zoo.accounts import ADMIN
@@ -29,11 +30,7 @@ FIRST_USER = "admin"
 
 def first_token(coordinator: ServedCoordinator) -> str | None:
     """The token of a first administrator, if nobody has one yet. It is shown once, and nowhere kept."""
-    accounts = coordinator.accounts
-    if accounts.tokens():
-        return None
-    accounts.add_user(FIRST_USER)
-    return accounts.add_token(FIRST_USER, ADMIN, note="made at the first start")
+    return coordinator.accounts.add_first(FIRST_USER, ADMIN, note="made at the first start")
 
 
 def listen(settings: ServiceSettings) -> socket.socket:
@@ -104,18 +101,21 @@ def server(application: Application, *, more_files: bool = False) -> uvicorn.Ser
 
 def run(application: Application, listening: socket.socket) -> None:
     """Serve until a signal says stop."""
-    server(application, more_files=True).run(sockets=[listening])
+    with keeping_tidy(application.service):
+        server(application, more_files=True).run(sockets=[listening])
 
 
 @contextlib.contextmanager
 def serving(coordinator: ServedCoordinator, settings: ServiceSettings) -> Iterator[str]:
     """Serve in a thread; gives the URL."""
+    application = Application(coordinator, settings)  # before anybody can knock: its store may be a wrong one
     listening = listen(settings)
-    serves = server(Application(coordinator, settings))
+    serves = server(application)
     thread = threading.Thread(target=serves.run, args=([listening],), name="modelkeeper-server", daemon=True)
     thread.start()
     try:
-        yield address(listening)
+        with keeping_tidy(application.service):
+            yield address(listening)
     finally:
         serves.should_exit = True
         thread.join()

@@ -1,5 +1,6 @@
 """What do all routes share? The coordinator, accounts, uploads, limits and counters of one service."""
 
+import logging
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -7,6 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 import msgspec
+from anyio import CapacityLimiter
 
 from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.coordinator.wire import Told, UploadRequest, UploadState
@@ -18,6 +20,8 @@ from modelkeeper.errors import (
     ModelRefused,
     NotAllowed,
     QuotaExceeded,
+    WrongStore,
+    ZooUnusable,
 )
 from modelkeeper.meta import checked
 from modelkeeper.policy.admission import Admission
@@ -34,10 +38,12 @@ from modelkeeper.zoo.accounts import ADMIN, Holder
 from modelkeeper.zoo.bounds import MAX_FRAMEWORK
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import PROJECT, Record, Registration, checked_name, is_id
-from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors
+from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors, taken
 
 T = TypeVar("T")
+_log = logging.getLogger("modelkeeper")
 
+PROBES = 4  # threads for those who ask whether the service is ready
 READERS = 16  # threads for what takes no matching: records, counts, files
 
 
@@ -46,14 +52,29 @@ class Service:
 
     def __init__(self, coordinator: ServedCoordinator, settings: ServiceSettings) -> None:
         self.coordinator, self.settings = coordinator, settings
+        self._expect_store()
         self.accounts = coordinator.accounts
         self.rates, self.strangers, self.turns = Rates(), Rates(), Turns()
         self.matching = FairThreads(coordinator.settings.threads or os.cpu_count() or 1)
         self.reading = FairThreads(READERS)
+        self.probing = CapacityLimiter(PROBES)
         self.bodies = BodyRoom(settings.body_memory)
         self.metrics = Metrics(coordinator)
         self.uploads = UploadStore(coordinator.upload_folder(), self.turns.taken)
         self.loans = Loans(coordinator, settings.query_time)
+
+    def _expect_store(self) -> None:
+        """A service does not start on a wrong store; on one that is down it does, and says that in its log.
+
+        Raises:
+            WrongStore: It is not the one that the catalog belongs to.
+        """
+        try:
+            self.coordinator.ready()
+        except WrongStore:
+            raise
+        except ZooUnusable as problem:
+            _log.warning("%s", problem)
 
     async def read(self, who: Holder, work: Callable[[], T]) -> T:
         """What takes no matching, in a thread, when it is its user's turn."""
@@ -66,7 +87,7 @@ class Service:
         owner = holder.user.id if self.settings.auth else checked_name("owner", request.owner)
         if not is_id(request.id):
             raise InvalidMeta("id", repr(request.id[:80]), "give 16 hexadecimal digits")
-        done = self._registered(request.id, owner, holder)
+        done = self._registered(request.id, owner, holder, request.checksum)
         if done is not None:
             return UploadState(id=request.id, offset=request.size, size=request.size, registered=done)
         if re.fullmatch(r"[0-9a-f]{64}", request.checksum) is None:
@@ -90,7 +111,7 @@ class Service:
     def complete(self, identity: str, holder: Holder) -> UploadState:
         """Take a model that was sent into the zoo. Asking again gives the same reply."""
         owner = self.named(holder)
-        done = self._registered(identity, owner, holder)
+        done = self._registered(identity, owner, holder, self.uploads.announced_checksum(identity))
         if done is not None:
             self.uploads.forget(identity)
             return UploadState(id=identity, offset=done.record.bytes, size=done.record.bytes, registered=done)
@@ -174,13 +195,24 @@ class Service:
         """Whose uploads the holder may see; None: where there are no users, everyone's."""
         return holder.user.id if self.settings.auth else None
 
-    def _registered(self, identity: str, owner: str | None, holder: Holder) -> Registered | None:
+    def _registered(
+        self, identity: str, owner: str | None, holder: Holder, checksum: str
+    ) -> Registered | None:
+        """What became of a model that was sent before; `checksum`: of its weights, "": nobody knows any more.
+
+        Raises:
+            NotAllowed: Another user has a model with this id.
+            ModelRefused: The model with this id has other weights.
+        """
         record = self.coordinator.known([identity]).get(identity)
         if record is None:
             return None
         if self.settings.auth and owner != record.owner_id:
             raise NotAllowed(f"the id {identity} is taken", "Choose another.")
         record = self.coordinator.show(identity, holder.viewer)
+        if checksum not in ("", record.checksum):
+            self.uploads.forget(identity)
+            raise taken(record)
         return Registered(record, Admission("admitted", "it is registered already"))
 
     def gc(self, grace: float | None, verify: bool) -> Swept:
@@ -195,7 +227,8 @@ class Service:
         for parent in registration.parents:
             if not is_id(parent):
                 raise InvalidMeta("parent", repr(parent), "give the id of a model")
-        if registration.visibility == PROJECT and not registration.project:
+        registration = _for_project(registration, holder)
+        if registration.seen_by == PROJECT and not registration.project:
             raise InvalidMeta("project", "''", "visibility is project: say which")
         if (
             registration.project
@@ -232,6 +265,13 @@ class Service:
         if most is not None and kept + sum(sizes) > most:
             problem = f"{kept + sum(sizes):,} bytes with what is being sent, {most:,} are allowed"
             raise QuotaExceeded(problem, "Remove some of your models.")
+
+
+def _for_project(registration: Registration, holder: Holder) -> Registration:
+    """The same registration; who belongs to one project registers for it, unless they say otherwise."""
+    if registration.project or registration.visibility not in ("", PROJECT) or len(holder.projects) != 1:
+        return registration
+    return msgspec.structs.replace(registration, project=next(iter(holder.projects)))
 
 
 def _first(own: int | None, common: int | None) -> int | None:

@@ -25,7 +25,8 @@ from msgspec import Struct
 
 from modelkeeper.coordinator.wire import UploadRequest
 from modelkeeper.errors import InvalidWeights, QuotaExceeded, TooManyRequests, UnknownModel, ZooUnusable
-from modelkeeper.zoo.blobs import Written
+from modelkeeper.zoo.blobs import UPLOAD
+from modelkeeper.zoo.folders import Written
 from modelkeeper.zoo.records import is_id
 from modelkeeper.zoo.rights import as_its_folder, make_folder, make_home
 from modelkeeper.zoo.staged import Staged
@@ -33,7 +34,7 @@ from modelkeeper.zoo.unusable import zoo_unusable
 
 MOST_OPEN = 32  # uploads of one user at a time
 IDLE = 10.0  # seconds after which an upload that nobody writes to gives way to another of its user
-_PREFIX, _REQUEST, _WEIGHTS, _RESERVED = "upload-", "request.json", "weights", "reserved.json"
+_REQUEST, _WEIGHTS, _RESERVED = "request.json", "weights", "reserved.json"
 
 
 class Announced(Struct, frozen=True):
@@ -160,8 +161,8 @@ class UploadStore:
     def open(self) -> list[Reserved]:
         """What all that is announced and not finished takes up."""
         uploads = []
-        for place in self._folder.glob(f"{_PREFIX}*"):
-            identity = place.name.removeprefix(_PREFIX)
+        for place in self._folder.glob(f"{UPLOAD}*"):
+            identity = place.name.removeprefix(UPLOAD)
             if is_id(identity) and (reserved := self._reserved(identity)) is not None:
                 uploads.append(reserved)
         return uploads
@@ -182,6 +183,11 @@ class UploadStore:
         if announced is None or owner not in (None, announced.owner):
             raise UnknownModel(identity)
         return announced, self.offset(identity)
+
+    def announced_checksum(self, identity: str) -> str:
+        """The checksum that was announced for an upload; "": there is none."""
+        announced = self._read(identity)
+        return "" if announced is None else announced.request.checksum
 
     def offset(self, identity: str) -> int:
         """How many bytes are there?"""
@@ -265,7 +271,7 @@ class UploadStore:
     def _place(self, identity: str) -> Path:
         if not is_id(identity):  # it becomes part of a path
             raise UnknownModel(identity)
-        return self._folder / f"{_PREFIX}{identity}"
+        return self._folder / f"{UPLOAD}{identity}"
 
 
 def _unusable(problem: OSError) -> ZooUnusable:

@@ -26,7 +26,8 @@ from modelkeeper.sharing.bundle import MOST, Bundle, Item, read_first
 from modelkeeper.sharing.tar import Member, members
 from modelkeeper.text import size
 from modelkeeper.weights import Header, open_file
-from modelkeeper.zoo.blobs import GRAPH, PROGRAM, SIGNATURE, WEIGHTS, Written
+from modelkeeper.zoo.blobs import GRAPH, PROGRAM, SIGNATURE, WEIGHTS
+from modelkeeper.zoo.folders import Written
 from modelkeeper.zoo.records import PUBLIC, STORED, Record
 from modelkeeper.zoo.signatures import signed_by
 from modelkeeper.zoo.staged import Staged

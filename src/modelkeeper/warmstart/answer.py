@@ -32,11 +32,17 @@ class Rival(Struct, frozen=True, kw_only=True):
     metric: str = ""
     value: float | None = None
     framework: str = ""
+    owner: str = ""
     why: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Its name and whose it is."""
+        return f"{self.owner}/{self.name}" if self.owner else self.name
 
 
 class Parent(Struct, frozen=True, kw_only=True):
-    """A model that lends."""
+    """A model that lends, and who says what of it."""
 
     id: str
     name: str = ""
@@ -46,7 +52,23 @@ class Parent(Struct, frozen=True, kw_only=True):
     data: str = ""
     framework: str = ""
     owner: str = ""  # who claims that it is so good
+    project: str = ""
+    licence: str = ""
+    signer: str = ""  # id of the key that signed it; "": nobody did
+    signed_by: str = ""  # whose key that is; "": none that is trusted
     claim: str = ""  # who has checked that, and what came of starts from it
+
+    @property
+    def full_name(self) -> str:
+        """Its name and whose it is."""
+        return f"{self.owner}/{self.name}" if self.owner else self.name
+
+    @property
+    def quality(self) -> str:
+        """How good its owner says that it is; "": nothing is said."""
+        if self.value is None:
+            return ""
+        return f"{self.metric} {self.value:.4g}" + (f" on {self.data}" if self.data else "")
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -78,6 +100,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     seconds: dict[str, float] = {}  # by stage
     dry_run: bool = False
+    restricted: str = ""  # which models could lend at all, in words; "": all
 
     def __post_init__(self) -> None:
         if self.parent is not None and not self.parents:  # it is the only one, or an older service says so
@@ -103,6 +126,12 @@ class Answer(Struct, frozen=True, kw_only=True):
         return enumeration([parent.name for parent in self.parents])
 
     @property
+    def claims(self) -> tuple[dict[str, str], ...]:
+        """Of each parent: who says what of it, and what is known of that."""
+        fields = ("id", "name", "owner", "project", "signed_by", "licence", "quality", "claim")
+        return tuple({name: getattr(parent, name) for name in fields} for parent in self.parents)
+
+    @property
     def accuracy(self) -> float | None:
         """The parent's accuracy, if that is what it is measured by."""
         return self.value if self.metric == "accuracy" else None
@@ -110,7 +139,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain | {key: self[key] for key in ("calibration", "probe", "cold", "accuracy")}
+        return plain | {key: self[key] for key in ("calibration", "probe", "cold", "accuracy", "claims")}
 
     def __getitem__(self, key: str) -> Any:
         if key not in _KEYS:
@@ -158,5 +187,5 @@ class Answer(Struct, frozen=True, kw_only=True):
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-_KEYS = (*Answer.__struct_fields__, "cold", "accuracy")
+_KEYS = (*Answer.__struct_fields__, "cold", "accuracy", "claims")
 Mapping.register(Answer)

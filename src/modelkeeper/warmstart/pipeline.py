@@ -20,11 +20,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
-from modelkeeper.errors import InvalidSetting
+from modelkeeper.errors import CorruptWeights, InvalidSetting, UnknownModel, UnreadableWeights
 from modelkeeper.frontends import describe
 from modelkeeper.frontends.abilities import frozen_of, layouts_of, materialise, prepare, trained_signs
 from modelkeeper.frontends.fit_tasks import Budget, Calibration, Progress
@@ -33,7 +33,7 @@ from modelkeeper.graph import Graph
 from modelkeeper.layouts import Laid
 from modelkeeper.transform import apply
 from modelkeeper.warmstart.advice import Advice, once_calibrated
-from modelkeeper.warmstart.answer import Answer, Rival
+from modelkeeper.warmstart.answer import Answer, Parent, Rival
 from modelkeeper.warmstart.calibration import calibrated
 from modelkeeper.warmstart.gains import gains
 from modelkeeper.warmstart.holding import held
@@ -43,6 +43,9 @@ from modelkeeper.warmstart.race.rules import COLD, Race
 from modelkeeper.warmstart.race.starts import CALIBRATED, SECOND, SHRUNK, Probe, Starts, perturbed
 from modelkeeper.weights import Array
 
+# What becomes of a parent that is removed or damaged while it is read; the next best one is tried.
+LOST = (CorruptWeights, UnknownModel, UnreadableWeights)
+MOST_TRIED = 4  # parents of one start
 CLOSE = 0.1  # by how much less similar a second parent may be, to race as well: a bucket
 
 
@@ -221,11 +224,31 @@ def start(request: Request, source: Source[L_co], faults: Faults) -> Outcome[L_c
     graph = describe(request.frontend, request.model, request.example_inputs)
     described = time.perf_counter() - begun
     loan = source.loan(graph)
-    seconds = {"describe": described, **loan.answer.seconds}
-    answer = msgspec.structs.replace(loan.answer, seconds=seconds, frozen=len(request.frozen))
-    if answer.cold or answer.dry_run:
-        return Outcome(request.model, loan, answer)
-    return _Start(request, graph, source, loan, answer, faults).run()
+    tried: tuple[Parent, ...] = ()
+    warnings: tuple[str, ...] = ()
+    while True:
+        seconds = {"describe": described, **loan.answer.seconds}
+        answer = msgspec.structs.replace(
+            loan.answer,
+            seconds=seconds,
+            frozen=len(request.frozen),
+            warnings=(*warnings, *loan.answer.warnings),
+        )
+        if answer.cold or answer.dry_run:
+            return Outcome(request.model, loan, answer)
+        try:
+            return _Start(request, graph, source, loan, answer, faults).run()
+        except LOST as problem:  # it was removed, say, while it was read: the model is as it was
+            tried += answer.parents
+            another = None
+            if len(tried) < MOST_TRIED:
+                another = source.another(graph, msgspec.structs.replace(answer, parents=tried))
+            if another is None:
+                raise
+            warnings += (
+                f"{answer.parents_named} could not be read to the end ({problem}), and another lends",
+            )
+            loan = cast("L_co", another)
 
 
 class _Start(Generic[L_co]):

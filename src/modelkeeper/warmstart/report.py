@@ -50,17 +50,18 @@ def _warm(answer: Answer) -> Iterator[RenderableType]:
     known = [f"similarity {parent.similarity or 0:.3f}{_worth(parent)}" for parent in answer.parents]
     if len(known) == 1:
         kind = f", a {answer.framework} model" if answer.framework else ""
-        yield plain(f"The model {would} warm from {answer.parent_name} ({answer.parent}){kind}: {known[0]}.")
+        named = answer.parents[0].full_name
+        yield plain(f"The model {would} warm from {named} ({answer.parent}){kind}: {known[0]}.")
     else:
-        named = enumeration([f"{parent.name} ({parent.id})" for parent in answer.parents])
+        named = enumeration([f"{parent.full_name} ({parent.id})" for parent in answer.parents])
         yield plain(f"The model {would} warm from {named}, side by side:")
         for parent, said in zip(answer.parents, known, strict=True):
             kind = f"a {parent.framework} model, " if parent.framework else ""
             yield plain(f"  {parent.name}: {kind}{said}")
     yield plain(f"Why: {answer.reason}.")
-    for parent in answer.parents:
-        if parent.claim:
-            yield plain(f"{parent.owner or 'Somebody'} says so of {parent.name}: {parent.claim}.")
+    yield from (plain(_claim(parent)) for parent in answer.parents if parent.owner)
+    if answer.restricted:
+        yield plain(f"Only models {answer.restricted} could lend.")
     columns = ("layers", "tensors", "parameters", "percent")
     table = Table(header_style="bold")
     table.add_column("action")
@@ -81,6 +82,18 @@ def _warm(answer: Answer) -> Iterator[RenderableType]:
         are = "tensor is frozen and was" if answer.frozen == 1 else "tensors are frozen and were"
         yield plain(f'{answer.frozen:,} {are} kept; frozen="replace" would replace what is frozen, too.')
     yield plain(f"Advice: {answer.advice}.")
+
+
+def _claim(parent: Parent) -> str:
+    """Who says what of a parent, and what is known of that."""
+    said = f"claims {parent.quality}" if parent.quality else "says nothing of how good it is"
+    of = f" for project {parent.project}" if parent.project else ""
+    signed = "not signed"
+    if parent.signer:
+        signed = f"signed by {parent.signed_by}" if parent.signed_by else "signed by a key that nobody trusts"
+    licence = f"licence {parent.licence}" if parent.licence else "no licence is given"
+    known = parent.claim or "claim not checked"
+    return f"{parent.owner}{of} {said}; {signed}, {licence}; {known}."
 
 
 def _worth(parent: Parent) -> str:
@@ -104,7 +117,7 @@ def _rivals(rivals: tuple[Rival, ...]) -> Table:
         table.add_column(heading, overflow="fold")
     for rival in rivals:
         quality = f"{rival.metric} {rival.value:.4g}" if rival.value is not None else ""
-        model, similarity = f"{rival.name} ({rival.id})", f"{rival.similarity:.3f}"
+        model, similarity = f"{rival.full_name} ({rival.id})", f"{rival.similarity:.3f}"
         table.add_row(*map(plain, (model, rival.framework, similarity, quality, rival.why)))
     return table
 

@@ -23,7 +23,8 @@ from modelkeeper.zoo import schema
 from modelkeeper.zoo.archive import FORMAT, Archive
 from modelkeeper.zoo.blobs import PROGRAM, WEIGHTS
 from modelkeeper.zoo.dump import dump, load
-from modelkeeper.zoo.records import KEPT, Filter, Record, is_id
+from modelkeeper.zoo.records import KEPT, Filter, Record, folder_of, model_of
+from modelkeeper.zoo.store_identity import FACT, own
 from modelkeeper.zoo.zoo_reader import ZooReader
 
 ROUNDS = 5  # after which models that come all the time are left to the next backup
@@ -238,32 +239,38 @@ def restore(folder: Path, settings: Settings, *, at: str = "", progress: Progres
             raise InvalidBackup(str(folder), f"{home} holds models already", "Restore into a new folder.")
         models = {line["model"]: _files(line) for line in archive.read(name) if "model" in line}
         done, total = 0, sum(size for files in models.values() for _, size in files.values())
+        rows = [line for line in archive.read(name) if "table" in line]
+        attempts = {
+            line["row"]["id"]: line["row"].get("attempt", "") for line in rows if line["table"] == "models"
+        }
+        zoo.expect_own_store(again=True)
+        store = own(zoo.catalog)
         for model, files in models.items():
-            write_files(zoo, archive, model, files)
+            write_files(zoo, archive, folder_of(model, attempts.get(model, "")), files)
             done += sum(size for _, size in files.values())
             if progress is not None:
                 progress(done, total)
-        rows = [line for line in archive.read(name) if "table" in line]
         kept = [line["row"] for line in rows if line["table"] == "models" and line["row"]["state"] in KEPT]
         with zoo.catalog.database.writing() as connection:
             load(connection, str(header["schema"]), rows)
+            if store:
+                connection.execute(schema.facts.insert().values(name=FACT, value=store))
     finally:
         zoo.close()
     missing = tuple(row["id"] for row in kept if row["id"] not in models)
     return Restored(name, len(models), sum(row["bytes"] for row in kept), missing)
 
 
-def write_files(zoo: ZooReader, archive: Archive, model: str, files: Files) -> None:
-    """Put the files of a model into a zoo, if they are not there as they should be."""
-    folder = f"models/{model}"
-    if not is_id(model) or any("/" in name or name.startswith(".") for name in files):
-        raise InvalidBackup(str(archive.folder), f"a model is called {model!r}", "Who has written to it?")
+def write_files(zoo: ZooReader, archive: Archive, folder: str, files: Files) -> None:
+    """Put the files of a model into its folder in a zoo, if they are not there as they should be."""
+    if not model_of(folder) or any("/" in name or name.startswith(".") for name in files):
+        raise InvalidBackup(str(archive.folder), f"a folder is called {folder!r}", "Who has written to it?")
     if all(_is_same(zoo, f"{folder}/{name}", file) for name, file in files.items()):
         return
     with zoo.blobs.writing(folder) as target:
         for name, (checksum, _) in files.items():
             target.write(name, archive.pieces(checksum))
-        target.publish()
+        target.publish(replace=True)
 
 
 def _is_same(zoo: ZooReader, path: str, file: tuple[str, int]) -> bool:

@@ -6,10 +6,8 @@
         folder.publish()
     blobs.weights("models/17")             a mapping of tensors, each read when it is asked for
 
-A folder appears whole or not at all. In a local store it is written beside, flushed to the disk and renamed;
-this is done by hand, since a store of obstore promises that a file is whole but not that it is on the disk.
-In an object store each object is whole or not there, and the model becomes visible only by its record in
-the catalog. What a crash leaves behind belongs to no record, and is swept.
+A folder appears whole or not at all (see `folders`). What a crash leaves behind belongs to no record, and is
+swept. A file of an object store is read in pieces, each of which has the time that a call to it has.
 """
 
 import contextlib
@@ -18,39 +16,36 @@ import hashlib
 import os
 import secrets
 import shutil
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from obstore.exceptions import AlreadyExistsError, NotFoundError, NotSupportedError, PermissionDeniedError
 from obstore.exceptions import BaseError as StoreError
-from obstore.exceptions import NotFoundError, PermissionDeniedError
 from obstore.store import LocalStore
 
 from modelkeeper.errors import CorruptWeights, ModelKeeperError, UnreadableWeights, ZooUnusable
 from modelkeeper.logs import logger
-from modelkeeper.weights import CHUNK, Weights, map_file
+from modelkeeper.stepping_out import stepped_out
+from modelkeeper.weights import Weights, map_file
 from modelkeeper.zoo import verified
 from modelkeeper.zoo.files import is_of_file, open_regular
-from modelkeeper.zoo.records import is_id
-from modelkeeper.zoo.rights import as_its_folder, make_folder, make_home
+from modelkeeper.zoo.folders import STAGING, Folder, LocalFolder, RemoteFolder, create_file
+from modelkeeper.zoo.records import model_of
+from modelkeeper.zoo.rights import make_folder, make_home
 from modelkeeper.zoo.stores import Store, open_store
 from modelkeeper.zoo.unusable import zoo_unusable
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
 PROGRAM = "program.json"  # what the model computes, for whoever runs it without its code; not all have one
 SIGNATURE = "signature.json"  # who says what of the model: an envelope, see `signing`; not all have one
-MODELS, STAGING, VERIFIED = "models", "staging", "verified"
+MODELS, VERIFIED = "models", "verified"
+UPLOAD = "upload-"  # what an upload under way is called in the staging folder of a local store
+UPLOADS_STAY = 3600.0  # seconds: another process receives them, and may wait for the next piece
+PIECE = 8 * 2**20  # bytes of an object that are asked for at a time
 _log = logger()
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
-
-
-class Written(Struct, frozen=True):
-    """How long a file became, and its SHA-256."""
-
-    bytes: int
-    checksum: str
 
 
 class Blobs:
@@ -85,9 +80,9 @@ class Blobs:
         """Write the files of a folder. It appears when it is published; otherwise it never was there."""
         try:
             if self._root is None:
-                files: Folder = _RemoteFolder(self._store, folder)
+                files: Folder = RemoteFolder(self._store, folder)
             else:
-                files = _LocalFolder(self._root, folder)
+                files = LocalFolder(self._root, folder)
             try:
                 yield files
             finally:
@@ -111,9 +106,10 @@ class Blobs:
                         doomed = self._root / folder  # there is not even room for another name
                     shutil.rmtree(doomed)
             else:
-                paths = [item["path"] for batch in self._store.list(folder + "/") for item in batch]
-                if paths:
-                    self._store.delete(paths)
+                with self.waiting():
+                    paths = [item["path"] for batch in self._store.list(folder + "/") for item in batch]
+                    if paths:
+                        self._store.delete(paths)
         except (StoreError, OSError) as problem:
             raise self._failed(f"deleting {folder}", problem) from problem
 
@@ -127,11 +123,41 @@ class Blobs:
             if self._root is not None:  # without obstore, whose threads do not survive a fork
                 with open_regular(self._root / path) as file:
                     return file.read()
-            return bytes(self._store.get(path).bytes())
+            with self.waiting():
+                return bytes(self._store.get(path).bytes())
         except (NotFoundError, FileNotFoundError) as problem:
             raise FileNotFoundError(path) from problem
         except (StoreError, OSError) as problem:
             raise self._failed(f"reading {path}", problem) from problem
+
+    def create(self, path: str, content: bytes) -> None:
+        """Write a small file, unless there is one: whoever is first wins, and nobody is told who that was."""
+        try:
+            if self._root is not None:
+                create_file(self._root, path, content)
+                return
+            with contextlib.suppress(NotFoundError, FileNotFoundError):
+                self._store.head(path)
+                return
+            try:
+                if not type(self._store).__module__.startswith("obstore"):
+                    raise NotSupportedError("it is no store of obstore")
+                self._store.put(path, iter([content]), mode="create")  # type: ignore[call-arg]
+            except AlreadyExistsError:
+                return
+            except NotSupportedError:  # not every server of S3 knows conditions
+                self._store.put(path, iter([content]))
+        except (StoreError, OSError) as problem:
+            raise self._failed(f"writing {path}", problem) from problem
+
+    def ask(self) -> None:
+        """Return when the store has answered anything."""
+        with contextlib.suppress(FileNotFoundError):
+            self.read(f"{MODELS}/none")
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """What waits for a store that is not on this machine takes nobody's place."""
+        return contextlib.nullcontext() if self._root is not None else stepped_out()
 
     def names(self, folder: str) -> list[str]:
         """The names of the files in a model's folder."""
@@ -150,7 +176,7 @@ class Blobs:
             CorruptWeights: The file is missing, or has another size than it was registered with.
             UnreadableWeights: It cannot be read here, for whatever reason.
         """
-        model, path = folder.rpartition("/")[2], f"{folder}/{WEIGHTS}"
+        model, path = model_of(folder), f"{folder}/{WEIGHTS}"
         try:
             if self._root is not None:
                 with open_regular(self._root / path) as file:
@@ -158,7 +184,8 @@ class Blobs:
                     if actual == size:
                         return map_file(file)
             else:
-                actual = self._store.head(path)["size"]
+                with self.waiting():
+                    actual = self._store.head(path)["size"]
                 if actual == size:
                     return Weights(lambda offset, length: self._range(path, offset, length), size)
         except (NotFoundError, FileNotFoundError, ValueError) as problem:
@@ -181,10 +208,14 @@ class Blobs:
                     while piece := file.read(2**20):
                         yield piece
             else:
-                options: dict[str, Any] = {"options": {"range": {"offset": start}}} if start else {}
-                yield from (bytes(piece) for piece in self._store.get(path, **options).stream())
+                with self.waiting():
+                    size = self._store.head(path)["size"]
+                for at in range(start, size, PIECE):
+                    with self.waiting():
+                        piece = bytes(self._store.get_range(path, start=at, length=min(PIECE, size - at)))
+                    yield piece
         except (NotFoundError, FileNotFoundError) as problem:
-            raise CorruptWeights(path.split("/")[-2], f"{path} is missing") from problem
+            raise CorruptWeights(_model_at(path), f"{path} is missing") from problem
         except (StoreError, OSError) as problem:
             raise self._unreadable(path, problem) from problem
 
@@ -218,26 +249,36 @@ class Blobs:
         if self._root is not None:
             for entry in _scan(self._root / MODELS):
                 with contextlib.suppress(FileNotFoundError):  # another process may sweep, too
-                    if is_id(entry.name):
+                    if model_of(entry.name):
                         yield f"{MODELS}/{entry.name}", entry.stat().st_mtime
             return
         newest: dict[str, float] = {}
         for batch in self._store.list(MODELS + "/"):
             for item in batch:
                 name = str(item["path"]).split("/")[1]
-                if is_id(name):
+                if model_of(name):
                     folder = f"{MODELS}/{name}"
                     newest[folder] = max(newest.get(folder, 0.0), item["last_modified"].timestamp())
         yield from newest.items()
 
-    def sweep_staging(self, older_than: float) -> int:
-        """Delete what processes began to write and never finished. How many folders?"""
+    def sweep_staging(self, older_than: float, abandoned: Callable[[str], bool] = lambda folder: True) -> int:
+        """Delete what processes began to write and never finished. How many folders?
+
+        `abandoned` says of the folder of a model that nobody writes it any more.
+        """
         swept = 0
         for entry in _scan(self._root / STAGING) if self._root is not None else ():
             with _going_on(f"sweeping {entry.path}"):
                 newest = max([entry.stat().st_mtime, *(file.stat().st_mtime for file in _scan(entry))])
-                if newest <= older_than:
-                    shutil.rmtree(entry) if entry.is_dir(follow_symlinks=False) else os.unlink(entry)
+                if entry.name.startswith(UPLOAD):
+                    newest += UPLOADS_STAY
+                folder = f"{MODELS}/{entry.name.rpartition('-')[0]}"
+                if newest <= older_than and (not model_of(folder) or abandoned(folder)):
+                    # Renamed first: else a folder that is published while it is being deleted would be
+                    # acknowledged and lose its files. So one of the two finds it gone.
+                    doomed = Path(entry.path).with_name(f"gone-{secrets.token_hex(8)}")
+                    os.rename(entry, doomed)
+                    shutil.rmtree(doomed) if entry.is_dir(follow_symlinks=False) else os.unlink(doomed)
                     swept += 1
         return swept
 
@@ -254,100 +295,19 @@ class Blobs:
         """The error for a file that was not read: of that file, or of the whole store?"""
         of_file = isinstance(problem, PermissionDeniedError)
         if of_file or (isinstance(problem, OSError) and is_of_file(problem)):
-            return UnreadableWeights(path.split("/")[-2], _line(problem))
+            return UnreadableWeights(_model_at(path), _line(problem))
         return self._failed(f"reading {path}", problem)
 
     def _range(self, path: str, offset: int, length: int) -> Any:
         if not length:
             return b""
         try:
-            return self._store.get_range(path, start=offset, length=length)
+            with self.waiting():
+                return self._store.get_range(path, start=offset, length=length)
+        except (NotFoundError, FileNotFoundError) as problem:  # it was removed while it was read
+            raise CorruptWeights(_model_at(path), f"{path} is missing") from problem
         except (StoreError, OSError) as problem:
             raise self._failed(f"reading {path}", problem) from problem
-
-
-class Folder:
-    """A folder that is being written. Nobody sees it before `publish`."""
-
-    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> Written:
-        """Write a file, piece by piece; nothing but the piece at hand is held."""
-        raise NotImplementedError
-
-    def adopt(self, name: str, path: Path, written: Written) -> Written:
-        """Take in a file that lies elsewhere, of which it is known what was written; it stays there, too."""
-        with path.open("rb") as file:
-            return self.write(name, iter(lambda: file.read(CHUNK), b""))
-
-    def publish(self) -> None:
-        """Put it where its model's folder belongs. What lay there belonged to no record, and goes."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Leave nothing behind, unless it was published."""
-        raise NotImplementedError
-
-
-class _LocalFolder(Folder):
-    def __init__(self, root: Path, folder: str) -> None:
-        self._final = root / folder
-        self._staged = root / STAGING / f"{self._final.name}-{secrets.token_hex(4)}"
-        make_folder(self._staged)
-
-    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> Written:
-        digest, size = hashlib.sha256(), 0
-        with open(self._staged / name, "xb", opener=as_its_folder) as file:
-            for chunk in chunks:
-                file.write(chunk)
-                digest.update(chunk)
-                size += len(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        return Written(size, digest.hexdigest())
-
-    def adopt(self, name: str, path: Path, written: Written) -> Written:
-        try:
-            os.link(path, self._staged / name)  # a second name costs nothing; a copy costs the whole file
-        except OSError:  # on another disk, or on a file system without links
-            return super().adopt(name, path, written)
-        with (self._staged / name).open("rb") as file:
-            os.fsync(file.fileno())
-        return written
-
-    def publish(self) -> None:
-        now = time.time()
-        os.utime(self._staged, (now, now))
-        _sync_folder(self._staged)
-        if self._final.exists():  # a registration with the same id died between its files and its record
-            self._final.rename(self._staged.with_name(f"gone-{secrets.token_hex(8)}"))
-        self._staged.rename(self._final)
-        _sync_folder(self._final.parent)
-
-    def close(self) -> None:
-        shutil.rmtree(self._staged, ignore_errors=True)
-
-
-class _RemoteFolder(Folder):
-    def __init__(self, store: Store, folder: str) -> None:
-        self._store, self._folder = store, folder
-
-    def write(self, name: str, chunks: Iterable[bytes | memoryview]) -> Written:
-        digest, size = hashlib.sha256(), 0
-
-        def watched() -> Iterator[bytes | memoryview]:
-            nonlocal size
-            for chunk in chunks:
-                digest.update(chunk)
-                size += len(chunk)
-                yield chunk
-
-        self._store.put(f"{self._folder}/{name}", watched())
-        return Written(size, digest.hexdigest())
-
-    def publish(self) -> None:
-        """The record in the catalog does it."""
-
-    def close(self) -> None:
-        """What no record names is swept; it may as well belong to the same registration, sent twice."""
 
 
 def _make_folders(root: Path) -> None:
@@ -380,14 +340,9 @@ def _scan(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
         return []
 
 
-def _sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk, where a system can do so."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def _model_at(path: str) -> str:
+    """The id of the model that a file belongs to."""
+    return model_of(path.rpartition("/")[0])
 
 
 def _line(problem: BaseException) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from modelkeeper.errors import InvalidMeta
+from modelkeeper.zoo.licences import checked_licence
 from modelkeeper.zoo.records import (
     MAX_PARENTS,
     MAX_TAGS,
@@ -58,7 +59,7 @@ def check(registration: Registration, owner: str = "", framework: str = "") -> N
         checked_name("tags", tag, empty=False)
     if len(said.tags) > MAX_TAGS:
         raise InvalidMeta("tags", f"{len(said.tags)} names", f"at most {MAX_TAGS}")
-    if said.visibility not in VISIBILITIES:
+    if said.visibility and said.visibility not in VISIBILITIES:
         raise InvalidMeta(
             "visibility", repr(said.visibility)[:80], f"choose one of {', '.join(VISIBILITIES)}"
         )
@@ -70,6 +71,7 @@ def check(registration: Registration, owner: str = "", framework: str = "") -> N
         raise InvalidMeta("similarity", repr(said.similarity)[:80], "give a number from 0 to 1")
     if said.run and not is_id(said.run):
         raise InvalidMeta("run", repr(said.run)[:80], "give 16 hexadecimal digits, or none")
+    checked_licence(said.licence)
     _check_metrics(said)
     size = len(msgspec.json.encode(said))
     if size > MAX_SAID:

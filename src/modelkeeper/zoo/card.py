@@ -16,7 +16,7 @@ from modelkeeper.zoo.records import Record
 
 def config(record: Record) -> bytes:
     """The record as JSON. What changes later (hits, state) is in the catalog alone."""
-    changing = {"hits", "last_used", "state", "reason", "pinned", "twin", "twin_similarity"}
+    changing = {"hits", "last_used", "state", "reason", "pinned", "twin", "twin_similarity", "notes"}
     lasting = {name: value for name, value in record.to_dict().items() if name not in changing}
     return json.dumps({"format": "modelkeeper.model", "version": 1, **lasting}, indent=2).encode() + b"\n"
 

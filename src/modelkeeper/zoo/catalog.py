@@ -12,7 +12,7 @@ whoever adds or retires models does so by the row that counts changes.
 import contextlib
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, overload
 
 import msgspec
@@ -20,9 +20,11 @@ import sqlalchemy as sa
 
 from modelkeeper.errors import QuotaExceeded
 from modelkeeper.zoo.catalog_reader import CatalogReader, changes_counted
-from modelkeeper.zoo.records import DAMAGED, KEPT, REPLACED, Event, Record
+from modelkeeper.zoo.leases import confirm, end_if_over
+from modelkeeper.zoo.ledger import Note, append, coming
+from modelkeeper.zoo.records import DAMAGED, KEPT, LENT, REGISTERED, REPLACED, Event, Record, model_of
 from modelkeeper.zoo.rows import FIELDS, batches, event_row, record_of, record_row, records_of, reseal
-from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
+from modelkeeper.zoo.schema import clock, events, facts, graphs, models, parents, tags
 from modelkeeper.zoo.seals import holds, seal_of_bytes
 
 
@@ -35,16 +37,22 @@ class Catalog(CatalogReader):
         graph: bytes,
         prepared: bytes,
         event: Event | None = None,
-        publish: Callable[[], None] = lambda: None,
+        *,
+        leased: bool = False,
     ) -> Record:
         """Add a record with its graph (JSON) and what the matcher made of it. Gives it its key.
 
-        `publish` puts its files in place; no model comes or goes meanwhile, nor is swept. If a record has
-        this id already, that one is returned, and nothing happens. Versions of the same run that are there
-        are replaced; whoever calls deletes their files: see `replaced_by`. A version that is not the last
-        one never replaces the last one: that is then returned.
+        Its files are there by now; with `leased`, a lease on their folder ends here (see `leases`). If a
+        record has this id already, that one is returned, and nothing happens: the first one wins. Versions
+        of the same run that are there are replaced; whoever calls deletes their files: see `replaced_by`. A
+        version that is not the last one never replaces the last one: that is then returned.
+
+        Raises:
+            ZooUnusable: The lease had run out, and somebody has swept the files.
         """
         with self._taking_turns() as connection:
+            if leased:
+                confirm(connection, record.folder, self.database.where)
             present = self._records(connection.execute(sa.select(*FIELDS).where(models.c.id == record.id)))
             if present:
                 return present[0]
@@ -54,7 +62,6 @@ class Catalog(CatalogReader):
             if versions:
                 record = _instead_of(connection, versions, record)
             values = record_row(record)
-            publish()
             stored = connection.scalar(sa.select(graphs.c.digest).where(graphs.c.digest == record.graph))
             if stored is None:
                 row = {"digest": record.graph, "graph": zlib.compress(graph), "prepared": prepared}
@@ -69,6 +76,11 @@ class Catalog(CatalogReader):
                 connection.execute(parents.insert(), rows)
             if event is not None:
                 connection.execute(events.insert(), event_row(event))
+            gone = [
+                _note(record.created, REPLACED, version.id, record.owner, REPLACED) for version in versions
+            ]
+            action = REGISTERED if event is None else event.action
+            append(connection, [*gone, coming(record, action, record.owner)])
         return msgspec.structs.replace(record, key=int(key))
 
     def replaced_by(self, record: Record) -> list[Record]:
@@ -130,6 +142,7 @@ class Catalog(CatalogReader):
                     for record in gone
                 )
                 connection.execute(events.insert(), [event_row(event) for event in happened])
+                append(connection, [_note(now, state, record.id, user, state) for record in gone])
         return gone
 
     def restore(self, model: str, state: str, reason: str, event: Event) -> bool:
@@ -142,15 +155,18 @@ class Catalog(CatalogReader):
             if back:
                 reseal(connection, models.c.id == model)
                 connection.execute(events.insert(), event_row(event))
+                append(connection, [_note(event.at, event.action, model, event.user, state)])
         return back
 
     def update(self, model: str, event: Event | None = None, **values: Any) -> None:
         """Change fields of a record that do not decide whether it can be searched."""
         with self.database.writing() as connection:
-            connection.execute(models.update().where(models.c.id == model).values(**values))
+            there = connection.execute(models.update().where(models.c.id == model).values(**values)).rowcount
             reseal(connection, models.c.id == model)
             if event is not None:
                 connection.execute(events.insert(), event_row(event))
+            if event is not None and there:
+                append(connection, [_note(event.at, event.action, model, event.user)])
 
     def pin(self, record: Record, pinned: bool, event: Event, most: int | None = None) -> None:
         """Keep a model whatever it is worth, or no longer.
@@ -172,15 +188,22 @@ class Catalog(CatalogReader):
             connection.execute(models.update().where(models.c.id == record.id).values(pinned=pinned))
             reseal(connection, models.c.id == record.id)
             connection.execute(events.insert(), event_row(event))
+            append(connection, [_note(event.at, event.action, record.id, event.user)])
 
     def lent(self, model: str, at: float, event: Event | None = None) -> None:
         """Count that a model lent its weights."""
+        event = event or Event(at=at, action=LENT, model=model)
         self.update(model, event, hits=models.c.hits + 1, last_used=at)
 
     def note(self, event: Event) -> None:
         """Write an event into the log."""
         with self.database.writing() as connection:
             connection.execute(events.insert(), event_row(event))
+
+    def prune_events(self, before: float) -> int:
+        """Delete events from before a time. How many? Lineage and quotas are in the records, and stay."""
+        with self.database.writing() as connection:
+            return connection.execute(events.delete().where(events.c.at < before)).rowcount
 
     def set_twins(self, twins: Mapping[str, tuple[str, float]]) -> None:
         """Remember for models (by id) which better model is most like them, and how much."""
@@ -208,15 +231,28 @@ class Catalog(CatalogReader):
         with self._taking_turns() as connection:
             return connection.execute(graphs.delete().where(graphs.c.digest.not_in(used))).rowcount
 
-    @contextlib.contextmanager
-    def holding(self, model: str) -> Iterator[bool]:
-        """Are files of a model kept under this id? While the block runs, that stays so.
+    def abandoned(self, folder: str) -> bool:
+        """Does no record name the folder of a model, and is nobody writing it? Then nobody ever will.
 
-        A record that is damaged may say anything of its state: then they are.
+        A record that is damaged may have named it: then it is not abandoned.
         """
         with self._taking_turns() as connection:
-            row = connection.execute(sa.select(*FIELDS).where(models.c.id == model)).first()
-            yield row is not None and (row.state in KEPT or not holds(record_of(row), row.seal))
+            row = connection.execute(sa.select(*FIELDS).where(models.c.id == model_of(folder))).first()
+            if row is not None:
+                record = record_of(row)
+                if not holds(record, row.seal) or (record.state in KEPT and record.folder == folder):
+                    return False
+            return end_if_over(connection, folder)
+
+    def note_fact(self, name: str, value: str, *, unless_known: bool = False) -> str:
+        """Write down what the catalog knows of itself; `unless_known`: the first decides. What holds now?"""
+        with self._taking_turns() as connection:
+            known = connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
+            if known is not None and unless_known:
+                return str(known)
+            connection.execute(facts.delete().where(facts.c.name == name))
+            connection.execute(facts.insert().values(name=name, value=value))
+        return value
 
     @contextlib.contextmanager
     def _taking_turns(self) -> Iterator[sa.Connection]:
@@ -224,6 +260,11 @@ class Catalog(CatalogReader):
         with self.database.writing() as connection:
             connection.execute(sa.select(clock.c.value).with_for_update())  # SQLite's writers do so anyway
             yield connection
+
+
+def _note(at: float, kind: str, model: str, user: str, state: str = "") -> Note:
+    """What the ledger says of a model that something was done to, and which state it then has."""
+    return Note(at, kind, model, {"user": user} | ({"state": state} if state else {}))
 
 
 def _of_run(record: Record) -> list[sa.ColumnElement[bool]]:

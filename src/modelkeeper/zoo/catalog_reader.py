@@ -16,13 +16,25 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import sqlalchemy as sa
 
 from modelkeeper.errors import CorruptCatalog, InvalidGraph, UnknownModel
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.zoo.database import Database
-from modelkeeper.zoo.records import ACTIVE, MAX_NAME, STORED, Event, Filter, Record, Viewer, is_id
+from modelkeeper.zoo.naming import Names, meant
+from modelkeeper.zoo.records import (
+    ACTIVE,
+    ADMINISTERED,
+    MAX_NAME,
+    STORED,
+    Event,
+    Filter,
+    Record,
+    Viewer,
+    is_id,
+)
 from modelkeeper.zoo.rows import FIELDS, batches, passing, records_of, shown, visible
 from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
 from modelkeeper.zoo.seals import seal_of_bytes
@@ -47,6 +59,7 @@ class CatalogReader:
             ZooUnusable: It cannot be reached, or a newer modelkeeper made it.
         """
         self.database = Database(place)
+        self.names = Names(self.database)
         self.damaged: dict[str, float] = {}  # records that are not what was written, and when that was seen
 
     def close(self) -> None:
@@ -60,26 +73,31 @@ class CatalogReader:
     # -- records --------------------------------------------------------------------------------
 
     def get(self, name: str, viewer: Viewer | None = None) -> Record:
-        """The record with this id, the only one whose id begins so, or the newest stored one of this name.
+        """The record with this id, the newest stored one of this name, or the only one whose id begins so.
+
+        What a bare name means depends on who asks: see `naming`. If another could have been meant, the
+        record's notes say so.
 
         Raises:
             UnknownModel: There is none, or several ids begin so. A model that the viewer may not see is
                 not there.
         """
         with self.database.reading() as connection:
+            named = None if is_id(name) else meant(connection, name, viewer)
             whole = models.c.id == name
-            if not is_id(name):
-                prefix = models.c.id.startswith(name, autoescape=True) if len(name) >= 4 else sa.false()
-                whole = prefix | ((models.c.name == name) & models.c.state.in_(STORED))
+            if named is not None:
+                whole = named.condition
+            elif not is_id(name):
+                whole = models.c.id.startswith(name, autoescape=True) if len(name) >= 4 else sa.false()
             chosen = sa.select(*FIELDS).where(whole, *visible(viewer)).order_by(models.c.key.desc())
             records = shown(connection, self._records(connection.execute(chosen.limit(20))), viewer)
         if not records:
             self._expect_whole(name)
             raise UnknownModel(name, near=self._near(name, viewer))
-        named = [record for record in records if record.name == name]
-        if not named and len(records) > 1:
+        if named is None and len(records) > 1:
             raise UnknownModel(name, tuple(record.id for record in records))
-        return (named or records)[0]
+        notes = (named.note,) if named is not None and named.note else ()
+        return msgspec.structs.replace(records[0], notes=notes) if notes else records[0]
 
     def _expect_whole(self, model: str) -> None:
         """Raise CorruptCatalog if the record with this id is there, but not what was written."""
@@ -150,17 +168,6 @@ class CatalogReader:
                 records = shown(connection, self._records(connection.execute(chosen)), viewer)
                 by_id.update((record.id, record) for record in records)
         return by_id
-
-    def keys_named(self, names: Collection[str]) -> "NDArray[np.int64]":
-        """The keys of models that have one of these names or ids."""
-        import numpy as np
-
-        keys: list[int] = []
-        with self.database.reading() as connection:
-            for batch in batches(list(names)):
-                named = models.c.name.in_(batch) | models.c.id.in_(batch)
-                keys += connection.execute(sa.select(models.c.key).where(named)).scalars()
-        return np.array(keys, np.int64)
 
     def keys_beyond_fold(self, data: str, fold: str) -> "NDArray[np.int64]":
         """The keys of models that may have been trained on what a fold of a data set is validated on.
@@ -352,15 +359,15 @@ class CatalogReader:
                 {"task": task, "data": data, "models": number, "hits": int(used)}
                 for task, data, number, used in connection.execute(by_task)
             ]
-        return {
-            "models": int(count),
-            "architectures": int(kinds),
-            "bytes": int(size),
-            "parameters": int(parameters),
-            "hits": int(hits),
-            "states": states,
-            "groups": groups,
-        }
+            return {
+                "models": int(count),
+                "architectures": int(kinds),
+                "bytes": int(size),
+                "parameters": int(parameters),
+                "hits": int(hits),
+                "states": states,
+                "groups": groups,
+            }
 
     def log(
         self,
@@ -376,9 +383,10 @@ class CatalogReader:
             chosen = chosen.where(events.c.model == model)
         if action is not None:
             chosen = chosen.where(events.c.action == action)
-        if viewer is not None:
+        if viewer is not None and not viewer.all:
             seen = sa.select(models.c.id).where(*visible(viewer))
             own = (events.c.user == viewer.name) & (events.c.at >= viewer.since) & (events.c.user != "")
+            own &= events.c.action != ADMINISTERED  # by who has the machine, whatever they are called there
             named = events.c.model.in_(seen)
             chosen = chosen.where(own & named if viewer.partner else own | named)
         with self.database.reading() as connection:

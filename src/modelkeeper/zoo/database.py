@@ -145,8 +145,7 @@ class Database:
             with self._translated():  # an older one becomes what it should be in a copy
                 self._engine = _open_engine(self._source.copy(), self._source.copy(), None)
         with self._migrating() as connection:
-            if connection.dialect.name == "postgresql":  # as BEGIN IMMEDIATE: one process at a time
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x6D6F64656C)))
+            one_at_a_time(connection)
             version = _schema_version(connection)
             if version is not None and version > schema.VERSION:
                 problem = f"its schema is version {version}, this modelkeeper knows {schema.VERSION}"
@@ -166,6 +165,12 @@ class Database:
     def _version(self) -> str | None:
         with self.reading() as connection:
             return _schema_version(connection)
+
+
+def one_at_a_time(connection: sa.Connection) -> None:
+    """Of all processes, let one at a time do what is done once, until its transaction ends."""
+    if connection.dialect.name == "postgresql":  # SQLite's writers do so by BEGIN IMMEDIATE
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x6D6F64656C)))
 
 
 def _schema_version(connection: sa.Connection) -> str | None:

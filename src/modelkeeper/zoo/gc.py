@@ -5,6 +5,8 @@
 A process that dies while it registers leaves a folder that no record names: it goes. A file that was lost or
 damaged leaves a record without its weights: it lends to nobody, until the file is what was registered again.
 A file that cannot be read here is reported, and so is what could not be deleted; nothing stops the rest.
+What another process is writing stays, whatever the grace: its lease says so. Nothing of the catalog is held
+while the store is asked for anything.
 Files come first: on a full disk they make the room that the catalog needs to say what went.
 """
 
@@ -59,7 +61,8 @@ def sweep(
     before = time.time() - (zoo.settings.grace if grace is None else grace)
     failed: list[str] = []
     zoo.catalog.database.expect_writable()
-    staging = zoo.blobs.sweep_staging(before) + zoo.follower.sweep(before)
+    zoo.expect_own_store(again=True)
+    staging = zoo.blobs.sweep_staging(before, zoo.catalog.abandoned) + zoo.follower.sweep(before)
     whole = not zoo.catalog.damaged_records()
     if not whole:  # who knows which folders and graphs they name?
         failed.append("records of the catalog are damaged, so folders and graphs without a record stay")
@@ -82,14 +85,13 @@ def _delete_unnamed(zoo: Zoo, named: Collection[str], before: float, failed: lis
     """Delete folders of models that no record names and nobody wrote to since a time. Which?"""
     deleted = []
     for folder, written in list(zoo.blobs.folders()):
-        if folder not in named and written <= before:
-            with zoo.catalog.holding(folder.rpartition("/")[2]) as stored:
-                if not stored:  # nor was it registered since the records were read
-                    try:
-                        zoo.blobs.delete(folder)
-                        deleted.append(folder)
-                    except ZooUnusable as problem:
-                        failed.append(problem.problem)
+        if folder in named or written > before or not zoo.catalog.abandoned(folder):
+            continue
+        try:
+            zoo.blobs.delete(folder)
+            deleted.append(folder)
+        except ZooUnusable as problem:
+            failed.append(problem.problem)
     return tuple(deleted)
 
 
@@ -105,8 +107,9 @@ def _mark_damaged(
             if verify and zoo.blobs.checksum(record.folder) != record.checksum:
                 raise CorruptWeights(record.id, "its checksum is not that of what was registered")
         except (CorruptWeights, InvalidWeights) as problem:
-            zoo.freeing(partial(zoo.catalog.retire, {record.id: str(problem)}, DAMAGED))
-            damaged.append(record.id)
+            if zoo.damaged(record):
+                retired = zoo.freeing(partial(zoo.catalog.retire, {record.id: str(problem)}, DAMAGED))
+                damaged += [model.id for model in retired]  # none, if it was removed meanwhile
         except UnreadableWeights:
             unreadable.append(record.id)
         done += record.bytes

@@ -8,6 +8,7 @@ Nothing here decides whether it is taken in, and nobody sees it before its folde
 """
 
 import hashlib
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from modelkeeper.matching import Prepared
 from modelkeeper.policy.admission import Admission
 from modelkeeper.weights import Array, Header, stream, without_nan
 from modelkeeper.zoo import card
-from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, PROGRAM, SIGNATURE, WEIGHTS, Folder
+from modelkeeper.zoo.blobs import CARD, CONFIG, GRAPH, PROGRAM, SIGNATURE, WEIGHTS
+from modelkeeper.zoo.folders import Folder
 from modelkeeper.zoo.records import ACTIVE, BARRED, Record, Registration, new_id
 from modelkeeper.zoo.signatures import Sign, signed_by
 from modelkeeper.zoo.staged import Staged
@@ -70,6 +72,7 @@ class Incoming:
         admitted = admission.verdict == "admitted"
         return msgspec.structs.replace(
             drafted(self.graph, self.graph_json, self.registration, self.owner, self.model_id),
+            attempt=secrets.token_hex(8) if self.model_id else "",  # an id that others know comes again
             owner_id=self.owner_id,
             project_id=self.project_id,
             state=ACTIVE if admitted else BARRED,
@@ -128,7 +131,7 @@ def drafted(
         name=said.name,
         owner=owner,
         project=said.project,
-        visibility=said.visibility,
+        visibility=said.seen_by,
         data=said.data,
         fold=said.fold,
         task=said.task,

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.quality import Metric
+from modelkeeper.zoo.restriction import Restriction
 
 ACTIVE = "active"  # may become a parent
 BARRED = "not_a_parent"  # kept, but lends to nobody
@@ -28,9 +29,11 @@ REGISTERED, REFUSED, LENT, PINNED, UNPINNED = "registered", "refused", "lent", "
 REPORTED = "reported"  # a version of a training that goes on
 REPAIRED, SWEPT = "repaired", "swept"
 PUBLISHED, UNPUBLISHED = "published", "unpublished"
+ADMINISTERED = "administered"  # users, projects and tokens
+GIVEN = "given"  # to another user
 ACTIONS = (
-    *(REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, PUBLISHED, UNPUBLISHED),
-    *(REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT),
+    *(REGISTERED, REPORTED, REFUSED, LENT, PINNED, UNPINNED, PUBLISHED, UNPUBLISHED, GIVEN),
+    *(REMOVED, EVICTED, DAMAGED, REPAIRED, SWEPT, ADMINISTERED),
 )
 
 PRIVATE, PROJECT, PUBLIC = VISIBILITIES = ("private", "project", "public")
@@ -39,12 +42,15 @@ MAX_NAME = 200
 MAX_TAGS = 64
 MAX_PARENTS = 8  # of one model
 _ID = re.compile(r"[0-9a-f]{16}")
+_FOLDER = re.compile(r"([0-9a-f]{16})(-[0-9a-f]{16})?")
+_INTERNAL = ("key", "attempt")
 
 
 class Record(Struct, frozen=True, kw_only=True):
     """One registered model."""
 
     id: str
+    attempt: str = ""  # names its folder beside its id, where several could register under that id
     key: int = 0  # the number that the index knows it by; given by the catalog
     name: str
     owner: str  # a name, for people
@@ -85,6 +91,7 @@ class Record(Struct, frozen=True, kw_only=True):
     reason: str = ""  # why it is in that state
     twin: str = ""  # the most similar better model of the same task and data
     twin_similarity: float = 0.0
+    notes: tuple[str, ...] = ()  # what who asks should know: in no catalog, but said of what it tells
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -92,9 +99,14 @@ class Record(Struct, frozen=True, kw_only=True):
         return (self.parent, *self.more_parents) if self.parent else ()
 
     @property
+    def full_name(self) -> str:
+        """Its name and whose it is."""
+        return f"{self.owner}/{self.name}" if self.owner else self.name
+
+    @property
     def folder(self) -> str:
-        """Where its files are in the blob store."""
-        return f"models/{self.id}"
+        """Where its files are in the blob store: a place that no other registration ever writes to."""
+        return folder_of(self.id, self.attempt)
 
     @property
     def voice(self) -> str:
@@ -108,11 +120,13 @@ class Record(Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "key"}
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in _INTERNAL}
 
 
+KEPT_FIELDS = tuple(name for name in Record.__struct_fields__ if name != "notes")
 # Fields that records can be ordered by; lists and mappings have no order that all databases know.
-SORTABLE = tuple(name for name in Record.__struct_fields__ if name not in ("tags", "metrics", "more_parents"))
+_UNORDERED = ("attempt", "tags", "metrics", "more_parents")
+SORTABLE = tuple(name for name in KEPT_FIELDS if name not in _UNORDERED)
 
 
 class Registration(Struct, frozen=True, kw_only=True):
@@ -126,7 +140,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     task: str = ""
     tags: tuple[str, ...] = ()
     project: str = ""
-    visibility: str = PUBLIC
+    visibility: str = ""  # "": nobody said, see `seen_by`
     parent: str = ""
     more_parents: tuple[str, ...] = ()
     similarity: float | None = None
@@ -139,6 +153,11 @@ class Registration(Struct, frozen=True, kw_only=True):
     def parents(self) -> tuple[str, ...]:
         """The names or ids of all models that it started from."""
         return (self.parent, *self.more_parents) if self.parent else ()
+
+    @property
+    def seen_by(self) -> str:
+        """Its visibility: unless somebody said otherwise, that of its project, if it has one."""
+        return self.visibility or (PROJECT if self.project else PUBLIC)
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -162,6 +181,7 @@ class Viewer(Struct, frozen=True):
     projects: tuple[str, ...] = ()
     name: str = ""  # as the log has it, since the user is there
     since: float = 0.0
+    all: bool = False  # administers the zoo, and so sees all
     partner: bool = False  # of another organisation: sees what was published, and nothing else
 
 
@@ -173,14 +193,25 @@ class Filter(Struct, frozen=True, kw_only=True):
     task: str | None = None
     data: str | None = None
     tags: tuple[str, ...] = ()  # each of them
-    owner: str | None = None
     text: str | None = None  # somewhere in its name
+    restrictions: tuple[Restriction, ...] = ()  # each of them
     origin: str | None = None  # the zoo that it came from
 
 
 def new_id() -> str:
     """An id that nobody else makes."""
     return secrets.token_hex(8)
+
+
+def folder_of(model: str, attempt: str = "") -> str:
+    """The folder of a model's files."""
+    return f"models/{model}-{attempt}" if attempt else f"models/{model}"
+
+
+def model_of(folder: str) -> str:
+    """The id of the model whose folder this is, by its name or its path; "": it is no such folder."""
+    named = _FOLDER.fullmatch(folder.rpartition("/")[2])
+    return named[1] if named is not None else ""
 
 
 def is_id(text: str) -> bool:

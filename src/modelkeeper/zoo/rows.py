@@ -15,11 +15,13 @@ import msgspec
 import sqlalchemy as sa
 
 from modelkeeper.logs import logger
-from modelkeeper.zoo.records import PROJECT, PUBLIC, Event, Filter, Record, Viewer
+from modelkeeper.zoo.look_alikes import skeleton
+from modelkeeper.zoo.records import KEPT_FIELDS, PROJECT, PUBLIC, Event, Filter, Record, Viewer
 from modelkeeper.zoo.schema import graphs, models, tags
 from modelkeeper.zoo.seals import holds, seal_of, seal_of_bytes
+from modelkeeper.zoo.whose import passing_all
 
-FIELDS = [*(models.c[name] for name in Record.__struct_fields__), models.c.seal]
+FIELDS = [*(models.c[name] for name in KEPT_FIELDS), models.c.seal]
 _log = logger()
 _LISTED = ("tags", "more_parents")  # JSON knows lists, records hold tuples
 MANY = 500  # values in one IN (...): databases have limits
@@ -27,7 +29,7 @@ MANY = 500  # values in one IN (...): databases have limits
 
 def visible(viewer: Viewer | None) -> list[sa.ColumnElement[bool]]:
     """What is true of the models that a viewer may see."""
-    if viewer is None:
+    if viewer is None or viewer.all:
         return []
     if viewer.partner:
         return [models.c.published.is_(True)]
@@ -41,7 +43,7 @@ def visible(viewer: Viewer | None) -> list[sa.ColumnElement[bool]]:
 
 def shown(connection: sa.Connection, records: list[Record], viewer: Viewer | None) -> list[Record]:
     """The same records without the ids of models that the viewer may not see."""
-    if viewer is None:
+    if viewer is None or viewer.all:
         return records
     named = {other for record in records for other in (*record.parents, record.twin) if other}
     hidden: set[str] = set()
@@ -81,8 +83,9 @@ def _for_partners(record: Record) -> Record:
 def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
     """What is true of the models that pass a filter."""
     conditions = [models.c.state.in_(wanted.states), *visible(wanted.viewer)]
-    exact = {name: getattr(wanted, name) for name in ("task", "data", "owner", "origin")}
+    exact = {name: getattr(wanted, name) for name in ("task", "data", "origin")}
     conditions += [models.c[name] == value for name, value in exact.items() if value is not None]
+    conditions += passing_all(wanted.restrictions)
     conditions += [models.c.key.in_(sa.select(tags.c.key).where(tags.c.tag == tag)) for tag in wanted.tags]
     if wanted.text:
         conditions.append(models.c.name.contains(wanted.text, autoescape=True))
@@ -91,8 +94,9 @@ def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
 
 def record_row(record: Record) -> dict[str, Any]:
     """A record as a row of models; its key is given there."""
-    values = {name: getattr(record, name) for name in record.__struct_fields__ if name != "key"}
-    return values | {name: list(values[name]) for name in _LISTED} | {"seal": seal_of(record)}
+    values = {name: getattr(record, name) for name in KEPT_FIELDS if name != "key"}
+    derived = {"seal": seal_of(record), "skeleton": skeleton(record.name)}
+    return values | {name: list(values[name]) for name in _LISTED} | derived
 
 
 def record_of(row: sa.Row[Any]) -> Record:

@@ -21,7 +21,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION = "0007"  # of the newest migration
+VERSION = "0008"  # of the newest migration
 
 metadata = MetaData()
 
@@ -33,7 +33,9 @@ models = Table(
     metadata,
     Column("key", _KEY, primary_key=True, autoincrement=True),
     Column("id", String(16), nullable=False, unique=True),
+    Column("attempt", String(16), nullable=False),  # names its folder, beside its id
     Column("name", String(200), nullable=False, index=True),
+    Column("skeleton", String(200), nullable=False, index=True),  # of names that look alike, the same
     # Names are labels; who it belongs to, is the id. "": a zoo without users, or nobody any more.
     Column("owner", String(200), nullable=False, index=True),
     Column("owner_id", String(16), nullable=False, index=True),
@@ -126,6 +128,23 @@ clock = Table(
     metadata,
     Column("name", String(16), primary_key=True),
     Column("value", BigInteger, nullable=False),
+)
+
+# Who is writing the files of a model right now? Nobody else touches such a folder; see `leases`.
+leases = Table(
+    "leases",
+    metadata,
+    Column("folder", String(80), primary_key=True),
+    Column("holder", String(200), nullable=False),  # a machine and a process, for people
+    Column("until", Double, nullable=False),  # by the clock of the database, where it has one
+)
+
+# What a catalog knows of itself: which store it belongs to (see `store_identity`).
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", String(40), primary_key=True),
+    Column("value", Text, nullable=False),
 )
 
 # What became of starts from a model: by how much did it help?

@@ -17,7 +17,19 @@ from modelkeeper.zoo.records import Record
 
 VERSION = "1"
 _TEXTS = (
-    *("id", "name", "owner", "owner_id", "project", "project_id", "visibility", "data", "fold", "task"),
+    *(
+        "id",
+        "attempt",
+        "name",
+        "owner",
+        "owner_id",
+        "project",
+        "project_id",
+        "visibility",
+        "data",
+        "fold",
+        "task",
+    ),
     *("metric", "framework", "fingerprint", "graph", "checksum", "program", "evidence", "signer", "licence"),
     *("origin", "parent", "run", "state", "reason", "twin"),
 )

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from modelkeeper.errors import InvalidSignature
 from modelkeeper.settings import Settings
-from modelkeeper.signing import Key, Manifest, Signed, SignedParent, load_key, verify
+from modelkeeper.signing import Key, Manifest, Signed, SignedParent, load_key, opened, verify
 from modelkeeper.signing import sign as sign_bytes
 from modelkeeper.signing.keys import place
 from modelkeeper.signing.manifest import at
@@ -69,6 +70,21 @@ def signer_of(settings: Settings, owner: str) -> Sign | None:
         return None
     key = load_key(place(settings.key))
     return signing_with(key, owner=owner, organisation=settings.organisation)
+
+
+def signed_as_seen(envelope: bytes, record: Record) -> Signed:
+    """Who signed a model, by its record as a viewer sees it: without parents that are hidden from them.
+
+    Raises:
+        InvalidSignature: The signature does not hold, or something that it says is not so.
+    """
+    try:
+        named = [parent.id for parent in Manifest.from_bytes(opened(envelope).payload).parents]
+    except InvalidSignature as problem:
+        raise InvalidSignature(record.id, problem.problem, problem.advice) from problem
+    if [parent for parent in named if parent in record.parents] == list(record.parents) and named:
+        record = msgspec.structs.replace(record, parent=named[0], more_parents=tuple(named[1:]))
+    return signed_by(envelope, record)
 
 
 def signed_by(envelope: bytes, record: Record, parents: Mapping[str, str] | None = None) -> Signed:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from modelkeeper.errors import InvalidWeights
 from modelkeeper.weights import CHUNK, Header, open_file, without_nan
-from modelkeeper.zoo.blobs import Written
+from modelkeeper.zoo.folders import Written
 
 
 class Staged(Struct, frozen=True):

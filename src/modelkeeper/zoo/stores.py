@@ -22,11 +22,12 @@ from modelkeeper.plugins import Registry
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
-    from obstore.store import RetryConfig
+    from obstore.store import ClientConfig, RetryConfig
     from typing_extensions import Buffer
 
 # A store that is down is said so while somebody still waits for the answer.
 _RETRIES: "RetryConfig" = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
+DEADLINE = timedelta(seconds=20)  # of one call, which moves some megabytes at most
 
 
 class Content(Protocol):
@@ -80,12 +81,18 @@ def open_store(url: str) -> Store | Path:
     """
     scheme = url.partition("://")[0] if "://" in url else "file"
     if scheme not in STORES:
-        return _unforked(url, from_url(url, retry_config=_RETRIES))
+        return _unforked(url, from_url(url, retry_config=_RETRIES, client_options=_deadlines()))
     opener = STORES.get(scheme)
     store = _unforked(url, opener(url) if callable(opener) else opener)
     if not isinstance(store, Store | Path):
         raise STORES.broken(scheme, f"{type(store).__name__} is no Store")
     return store
+
+
+def _deadlines() -> "ClientConfig":
+    """How long obstore waits for an answer; and what the environment says, which this would hide."""
+    plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes", "on", "y")
+    return {"timeout": DEADLINE, "connect_timeout": timedelta(seconds=5), "allow_http": plain}
 
 
 def _unforked(url: str, store: T) -> T:

@@ -100,7 +100,7 @@ class _Looking:
 
     def __init__(self, zoo: ZooReader, quick: bool) -> None:
         self._zoo, self._quick = zoo, quick
-        self.counts = dict.fromkeys(("records", "graphs", "weights", "programs", "bytes"), 0)
+        self.counts: dict[str, Any] = dict.fromkeys(("records", "graphs", "weights", "programs", "bytes"), 0)
         self.problems: list[str] = []
         self.found: dict[str, Any] = {"damaged_records": ()}
         self._graphs: dict[str, str] = {}

@@ -128,20 +128,8 @@ class Zoo(ZooReader):
         self.catalog.database.expect_writable()
         self.reserve.keep()
         header = Header.of(stored_tensors(graph), {"format": "pt" if graph.framework == "torch" else "np"})
-        incoming = Incoming(
-            graph,
-            prepare(graph),
-            header,
-            registration,
-            tensors,
-            owner,
-            model_id,
-            program,
-            owner_id=owner_id,
-            project_id=project_id,
-            signature=signature,
-            sign=sign,
-        )
+        given = (graph, prepare(graph), header, registration, tensors, owner, model_id, program)
+        incoming = Incoming(*given, owner_id=owner_id, project_id=project_id, signature=signature, sign=sign)
         known = self.catalog.with_ids([model_id]).get(model_id) if model_id else None
         if known is not None:
             return _registered_before(known, incoming)
@@ -169,26 +157,41 @@ class Zoo(ZooReader):
         return admission
 
     def _publish(self, incoming: "Incoming", admission: Admission) -> Record:
-        """Write a model's folder, then its record: only then it is seen, and on the disk."""
+        """Write a model's folder, then its record: only then it is seen, and on the disk.
+
+        Nothing of the catalog is held meanwhile but a lease on the folder.
+        """
+        self.expect_own_store()
         draft = incoming.record(admission)
         parents = self.catalog.with_ids(draft.parents) if incoming.signed else {}
         checksums = {parent.id: parent.checksum for parent in parents.values()}
-        with self.blobs.writing(draft.folder) as folder:
-            record = incoming.write(folder, draft, checksums)
+        with self.leases.writing(draft.folder):
+            with self.blobs.writing(draft.folder) as folder:
+                record = incoming.write(folder, draft, checksums)
+                folder.publish()
             quality = incoming.registration.metric or "of unknown quality"
             action = REGISTERED if record.finished else REPORTED
             detail = f"{record.name}: {quality}; {admission.reason}"
             event = Event(at=record.created, action=action, model=record.id, user=record.owner, detail=detail)
             added = self.catalog.add(
-                record, incoming.graph_json, incoming.prepared.to_bytes(), event, folder.publish
+                record, incoming.graph_json, incoming.prepared.to_bytes(), event, leased=True
             )
-        if added.id != record.id:  # the training has ended since
+        if added.folder != record.folder:  # another was first, or the training has ended since
+            self._discard(record.folder)
+        if added.id != record.id:
             return added
         _expect(added, (record.owner, record.owner_id), record.checksum)
         self._verified.add(added.id)
-        for version in self.catalog.replaced_by(added):
-            self.blobs.delete(version.folder)
+        self._discard(*(version.folder for version in self.catalog.replaced_by(added)))
         return added
+
+    def _discard(self, *folders: str) -> None:
+        """Delete the files of models that have gone; what cannot be deleted now is swept later."""
+        for folder in folders:
+            try:
+                self.blobs.delete(folder)
+            except ZooUnusable as problem:
+                _log.warning("left to `modelkeeper gc`: %s", problem)
 
     def _aftermath(self, record: Record, prepared: "Prepared") -> tuple[str, ...]:
         """Note a new model's twins and make room for it. Which models went?"""
@@ -294,8 +297,7 @@ class Zoo(ZooReader):
                 raise
             self.blobs.delete(record.folder)
             gone = retire()
-        for retired in gone:
-            self.blobs.delete(retired.folder)
+        self._discard(*(retired.folder for retired in gone))
         self.reserve.keep()
         return bool(gone)
 
@@ -332,9 +334,8 @@ class Zoo(ZooReader):
                 partial(self.catalog.retire, reasons, EVICTED, clock=clock, pinned=pinned & reasons.keys())
             )
             if retired is not None:
-                for record in retired:
-                    self.blobs.delete(record.folder)
-                    gone.append(record.id)
+                self._discard(*(record.folder for record in retired))
+                gone = [record.id for record in retired]
                 break
         return tuple(gone)
 
@@ -363,8 +364,13 @@ def _registered_before(known: Record, incoming: "Incoming") -> Registered:
 def _expect(record: Record, owner: tuple[str, str], checksum: str) -> None:
     """A registration may come twice, but an id belongs to one model."""
     if (record.owner, record.owner_id, record.checksum) != (*owner, checksum):
-        reason = f"another model has the id {record.id}"
-        raise ModelRefused(record.name, reason, "Leave the id out, and the zoo gives one.")
+        raise taken(record)
+
+
+def taken(record: Record) -> ModelRefused:
+    """The error for a model that comes with the id of another one."""
+    reason = f"its id is taken: another model has the id {record.id}"
+    return ModelRefused(record.name, reason, "Leave the id out, and the zoo gives one.")
 
 
 def stored_tensors(graph: Graph) -> Iterator[tuple[str, str, tuple[int, ...]]]:

@@ -3,6 +3,7 @@
     reader = ZooReader(settings)
     reader.weights(record)                 the tensors of a model, checked once
     reader.take_out(record, problem)       one whose weights are damaged, or cannot be read here
+    reader.expect_own_store()              or ZooUnusable: is it the store that the catalog belongs to?
 
 Reading goes on where nothing can be written: what was to be recorded is then logged, and that is all.
 """
@@ -17,10 +18,12 @@ from modelkeeper.logs import logger
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.forks import renew_after_fork
+from modelkeeper.zoo.leases import Leases
 from modelkeeper.zoo.outcomes import Outcomes
 from modelkeeper.zoo.records import DAMAGED, Event, Record, Viewer
 from modelkeeper.zoo.reserve import Reserve
 from modelkeeper.zoo.rights import make_home
+from modelkeeper.zoo.store_watch import StoreWatch
 from modelkeeper.zoo.unusable import zoo_unusable
 
 if TYPE_CHECKING:
@@ -52,17 +55,20 @@ class ZooReader:
         self._blobs: Blobs | None = None
         self._follower: Follower | None = None
         self._verified: set[str] = set()
-        self._verifying = threading.Lock()
+        self._verifying: dict[str, threading.Lock] = {}  # by model, so that a slow one holds up no other
+        self._watch: StoreWatch | None = None
+        self._own_store = False  # has it been seen that the store is the catalog's?
         self._aside: dict[int, float] = {}  # keys of models that cannot be read here, and until when
         self._unrecorded = False  # did the last loan go unrecorded?
         local = not settings.in_memory and not settings.catalog
         self.reserve = Reserve(settings.folder if local else None)
+        self.leases = Leases(self.catalog.database)
         renew_after_fork(self, ZooReader._renew)
 
     def _renew(self) -> None:
         """In a forked child: threads that are not here may have held the locks, or been at the index."""
-        self._opening, self._verifying = threading.Lock(), threading.Lock()
-        self._blobs = self._follower = None
+        self._opening, self._verifying = threading.Lock(), {}
+        self._blobs = self._follower = self._watch = None
 
     def close(self) -> None:
         """Let go of the database."""
@@ -97,6 +103,35 @@ class ZooReader:
         """The search index, with all that any process has registered up to now."""
         return self.follower.index()
 
+    def expect_store(self) -> None:
+        """Return if the store answers soon, and is the one that the catalog belongs to.
+
+        Raises:
+            StoreSilent: It does not answer.
+            ZooUnusable: It is another one, or cannot be used.
+        """
+        with self._opening:
+            if self._watch is None:
+                self._watch = StoreWatch(self.settings.blobs_url, self._ask_store)
+        self._watch.expect()
+
+    def _ask_store(self) -> None:
+        self.expect_own_store(again=True)
+        self.blobs.ask()
+
+    def expect_own_store(self, *, again: bool = False) -> None:
+        """Return if the store is the one that the catalog belongs to, by what was seen before or is now.
+
+        Raises:
+            ZooUnusable: It is another one, or does not answer.
+        """
+        from modelkeeper.zoo.store_identity import expect_own
+
+        together = self.settings.in_memory or not (self.settings.catalog or self.settings.blobs)
+        if not together and (again or not self._own_store):
+            expect_own(self.catalog, self.blobs)
+            self._own_store = True
+
     def peers(
         self, task: str, data: str, metric: str, viewer: Viewer | None = None, *, but: str = ""
     ) -> tuple[list[str], list[float]]:
@@ -118,25 +153,45 @@ class ZooReader:
         """
         weights = self.blobs.weights(record.folder, record.bytes)
         if record.id not in self._verified:
-            with self._verifying:
+            with self.blobs.waiting(), self._verifying.setdefault(record.id, threading.Lock()):
                 if record.id not in self._verified and not self.blobs.intact(record.folder, record.checksum):
                     raise CorruptWeights(record.id, "its checksum is not that of what was registered")
             self._verified.add(record.id)
+            self._verifying.pop(record.id, None)
         return weights
 
     def take_out(self, record: Record, problem: CorruptWeights | InvalidWeights | UnreadableWeights) -> None:
         """Lend a model no more: one that is damaged to nobody, one that cannot be read here not from here.
 
-        Whoever may not write to the zoo, or not now, leaves it to others to say that a model is damaged.
+        One reader's failure is no proof: see `damaged`. Whoever may not write to the zoo, or not now, leaves
+        it to others to say that a model is damaged.
+
+        Raises:
+            ZooUnusable: The store is not the one that the catalog belongs to, or does not answer.
         """
         self._aside[record.key] = time.monotonic() + ASIDE
-        if isinstance(problem, UnreadableWeights):
+        if isinstance(problem, UnreadableWeights) or not self.damaged(record):
             _log.warning("passed over for %g s: %s", ASIDE, problem)
             return
         try:
             self.catalog.retire({record.id: str(problem)}, DAMAGED)
         except ZooUnusable as unsaid:
             _log.warning("%s is damaged (%s), which could not be recorded: %s", record.id, problem, unsaid)
+
+    def damaged(self, record: Record) -> bool:
+        """Are a model's weights missing or not what was registered, on a direct read of the right store?
+
+        Raises:
+            ZooUnusable: The store is not the one that the catalog belongs to, or does not answer.
+        """
+        self.expect_own_store(again=True)
+        try:
+            self.blobs.weights(record.folder, record.bytes)
+            return self.blobs.checksum(record.folder) != record.checksum
+        except UnreadableWeights:
+            return False
+        except (CorruptWeights, InvalidWeights):
+            return True
 
     def set_aside(self) -> list[int]:
         """The keys of models that lately could not be read here."""

@@ -20,7 +20,7 @@ URL, EVIL = "http://keeper.example.org:7433", "http://evil.example.org:7433"
 
 def keep(folder: Path, url: str = URL, token: str = "mk_secret", number: int = 1) -> Path:
     name = f"{number:016x}"
-    return Spool(folder).keep(url, GRAPH, told(name), tensors(GRAPH).items(), "ada", name, b"", token).folder
+    return Spool(folder).keep(url, GRAPH, told("net"), tensors(GRAPH).items(), "ada", name, b"", token).folder
 
 
 def left_behind(folder: Path, name: str, age: float = 3600.0) -> Path:

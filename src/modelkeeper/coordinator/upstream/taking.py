@@ -25,7 +25,8 @@ from modelkeeper.settings import Settings
 from modelkeeper.text import size
 from modelkeeper.weights import MAX_HEADER, Header
 from modelkeeper.zoo.accounts import Accounts
-from modelkeeper.zoo.blobs import WEIGHTS, Written
+from modelkeeper.zoo.blobs import WEIGHTS
+from modelkeeper.zoo.folders import Written
 from modelkeeper.zoo.records import (
     ACTIVE,
     EVICTED,

@@ -107,6 +107,8 @@ class Upstreams:
 
         Whatever goes wrong there or on the way, the query goes on with what is here.
         """
+        if (request.viewer is not None and request.viewer.partner) or not self.may_ask(via):
+            return False
         try:
             brought = self._bring(request, least, clock.left() / 2, via)
             warnings += brought.warnings

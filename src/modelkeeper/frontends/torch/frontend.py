@@ -56,6 +56,8 @@ class TorchRunner:
         """A program that computes what the model computes."""
         return record_program(model, example_inputs)
 
+    engine = ENGINE  # runs programs
+
     def prepare(self) -> None:
         """Begin to load what runs programs from elsewhere, in a process of its own."""
         prepare(ENGINE.elsewhere)

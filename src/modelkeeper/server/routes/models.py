@@ -7,12 +7,14 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from modelkeeper.coordinator.wire import MAX_LISTED, Told
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.server.bodies import STREAMED, read_json, reply, stream_reply, takes, wanted_range
-from modelkeeper.server.dependencies import Id, Reader, TheService, Writer
+from modelkeeper.server.dependencies import Colleague, Id, Reader, TheService, Writer
 from modelkeeper.zoo.blobs import WEIGHTS
 from modelkeeper.zoo.records import SORTABLE, STORED, Filter, Record, checked_name
+from modelkeeper.zoo.restriction import Restriction
 
 router = APIRouter(tags=["models"])
 Name = Annotated[str, Query(max_length=200)]
+Several = Annotated[list[str] | None, Query(max_length=64)]
 _STATES = (*STORED, "evicted", "removed", "damaged")
 
 
@@ -20,9 +22,12 @@ async def _filter(
     who: Reader,
     task: Name | None = None,
     data: Name | None = None,
-    owner: Name | None = None,
     text: Name | None = None,
-    tag: Annotated[list[str] | None, Query(max_length=64)] = None,
+    owner: Several = None,
+    project: Several = None,
+    signed: bool = False,
+    licence: Several = None,
+    tag: Several = None,
     state: Annotated[list[str] | None, Query(max_length=8)] = None,
 ) -> Filter:
     """Which models are wanted, of those that the caller may see."""
@@ -33,10 +38,21 @@ async def _filter(
         states=tuple(state) if state else STORED,
         task=_name("task", task),
         data=_name("data", data),
-        owner=_name("owner", owner),
         text=_name("text", text),
-        tags=tuple(checked_name("tag", label, empty=False) for label in tag or ()),
+        tags=_names("tag", tag),
+        restrictions=(
+            Restriction(
+                owners=_names("owner", owner),
+                projects=_names("project", project),
+                signed=signed,
+                licences=_names("licence", licence),
+            ),
+        ),
     )
+
+
+def _names(what: str, texts: list[str] | None) -> tuple[str, ...]:
+    return tuple(checked_name(what, text, empty=False) for text in texts or ())
 
 
 def _name(what: str, text: str | None) -> str | None:
@@ -73,7 +89,11 @@ async def count(service: TheService, who: Reader, wanted: Wanted) -> Response:
 
 @router.get("/find")
 async def find(name: Name, service: TheService, who: Reader) -> Response:
-    """The model with this id, the only one whose id begins so, or the newest of this name."""
+    """The model with this id, the newest of this name, or the only one whose id begins so.
+
+    `ada/resnet20` is one of ada's, or of project ada. A bare name is mine, else one of my projects', else
+    another's, as the record's notes say.
+    """
     checked_name("name", name, empty=False)
     return reply(await service.read(who, lambda: service.coordinator.show(name, who.viewer)))
 
@@ -137,14 +157,14 @@ async def remove(model: Id, service: TheService, who: Writer) -> Response:
 
 
 @router.get("/models/{model}/credit")
-async def credit(model: Id, service: TheService, who: Reader) -> Response:
+async def credit(model: Id, service: TheService, who: Colleague) -> Response:
     """How far what is claimed of a model is believed: how many checked it, or started from it."""
     coordinator = service.coordinator
     return reply(await service.read(who, lambda: coordinator.credit(coordinator.show(model, who.viewer))))
 
 
 @router.post("/models/{model}/outcomes", openapi_extra=takes(Told))
-async def tell(model: Id, request: Request, service: TheService, who: Reader) -> Response:
+async def tell(model: Id, request: Request, service: TheService, who: Colleague) -> Response:
     """Say what came of a start from a model, or of checking it."""
     told = await read_json(request, Told)
     return reply(await service.read(who, lambda: service.tell(model, told, who)))

@@ -56,8 +56,8 @@ async def healthz() -> Response:
 
 @probes.get("/readyz")
 async def readyz(service: TheService) -> Response:
-    """Does the catalog answer?"""
-    await run(service.coordinator.ready)
+    """Do the catalog and the store answer?"""
+    await run(service.coordinator.ready, limiter=service.probing)
     return reply({"status": "ok"})
 
 

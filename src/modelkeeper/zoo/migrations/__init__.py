@@ -18,6 +18,8 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     config.attributes["connection"] = connection
     command.upgrade(config, revision)
     if revision == "head":
+        from modelkeeper.zoo.ledger import begin
         from modelkeeper.zoo.rows import seal_all
 
         seal_all(connection)
+        begin(connection)

@@ -5,6 +5,8 @@ import secrets
 import sqlalchemy as sa
 from alembic import op
 
+from modelkeeper.zoo.look_alikes import skeleton
+
 revision = "0006"
 down_revision = "0005"
 
@@ -15,11 +17,13 @@ def upgrade() -> None:
     """Users and projects get ids; models belong to those who bear their owner's name at this moment."""
     for name, length in (("owner_id", 16), ("project_id", 16), ("evidence", 64), ("signer", 64)):
         op.add_column("models", sa.Column(name, sa.String(length), nullable=False, server_default=""))
-    for name in ("licence", "origin"):
+    for name in ("licence", "origin", "skeleton"):
         op.add_column("models", sa.Column(name, sa.String(200), nullable=False, server_default=""))
     op.add_column("models", sa.Column("published", sa.Boolean, nullable=False, server_default=sa.false()))
     op.create_index("ix_models_owner_id", "models", ["owner_id"])
     op.create_index("ix_models_signer", "models", ["signer"])
+    op.create_index("ix_models_skeleton", "models", ["skeleton"])
+    _set_skeletons()
     _give_ids()
     op.create_table(
         "outcomes",
@@ -49,6 +53,14 @@ def upgrade() -> None:
         sa.Column("previous", sa.String(64), nullable=False),
         sa.Column("digest", sa.String(64), nullable=False),
     )
+
+
+def _set_skeletons() -> None:
+    """Note which names look alike."""
+    connection, models = op.get_bind(), sa.table("models", sa.column("name"), sa.column("skeleton"))
+    for name in connection.execute(sa.select(models.c.name).distinct()).scalars().all():
+        named = models.update().where(models.c.name == name)
+        connection.execute(named.values(skeleton=skeleton(name)))
 
 
 def _give_ids() -> None:

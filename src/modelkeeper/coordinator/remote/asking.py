@@ -1,0 +1,26 @@
+"""How is what is asked of a coordinator written in an address, and what is said of a model that waits?"""
+
+from typing import Any
+
+from modelkeeper.errors import CoordinatorUnreachable, ModelKeeperError
+from modelkeeper.zoo.records import Filter
+
+
+def filters(wanted: Filter) -> dict[str, Any]:
+    """Which models are wanted, as parameters."""
+    given = {"task": wanted.task, "data": wanted.data, "text": wanted.text}
+    params: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    for each in wanted.restrictions:
+        params |= {"owner": list(each.owners), "project": list(each.projects), "licence": list(each.licences)}
+        params |= {"signed": True} if each.signed else {}
+    return params | {"tag": list(wanted.tags), "state": list(wanted.states)}
+
+
+def with_advice(problem: ModelKeeperError, url: str, more: str) -> ModelKeeperError:
+    """The same error, which also says where the model is; one that gives no advice is the coordinator's."""
+    advice = getattr(problem, "advice", None)
+    if not isinstance(advice, str) or isinstance(problem, CoordinatorUnreachable):
+        text = getattr(problem, "problem", None) or str(problem)
+        return CoordinatorUnreachable(url, str(text), more)
+    fields = [f"{field} {more}" if field is advice else field for field in problem.args]
+    return type(problem)(*fields)

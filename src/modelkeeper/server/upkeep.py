@@ -1,0 +1,58 @@
+"""What does a service tidy up by itself, and when?
+
+    with keeping_tidy(service): ...      every `upkeep` seconds, in a thread, while the block runs
+
+Uploads that nobody goes on with, what killed processes left behind, and events that are older than is set.
+Of several services over one zoo each does so; that does no harm. Weights are not read: `gc --verify` does.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from modelkeeper.errors import ModelKeeperError
+from modelkeeper.policy.retention import DAY
+from modelkeeper.server.service import Service
+
+log = logging.getLogger("modelkeeper.server")
+
+
+@contextlib.contextmanager
+def keeping_tidy(service: Service) -> Iterator[None]:
+    """Tidy up now and then while the block runs, if that is set."""
+    stopped = threading.Event()
+    interval = service.settings.upkeep
+
+    def go_on() -> None:
+        while not stopped.wait(interval):
+            tidy_up(service)
+
+    thread = threading.Thread(target=go_on, name="modelkeeper-upkeep", daemon=True)
+    if interval:
+        thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        if interval:
+            thread.join()
+
+
+def tidy_up(service: Service, now: Callable[[], float] = time.time) -> None:
+    """Tidy up once. What cannot be done is logged, and tried again the next time."""
+    try:
+        swept = service.gc(None, False)
+        days, pruned = service.settings.keep_events, 0
+        if days:
+            pruned = service.coordinator.prune_events(now() - days * DAY)
+        done = (swept.staging, len(swept.folders), len(swept.damaged), len(swept.evicted), pruned)
+        if any(done):
+            log.info("upkeep: %d unfinished, %d folders, %d damaged, %d evicted, %d old events", *done)
+        for problem in swept.failed:
+            log.warning("upkeep: %s", problem)
+    except ModelKeeperError as problem:
+        log.warning("upkeep failed, and is tried again: %s", problem)
+    except Exception:
+        log.exception("upkeep failed, and is tried again")
