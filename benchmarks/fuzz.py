@@ -28,7 +28,7 @@ from benchmarks.helpers.fuzzed import TARGETS
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "fuzz.json"
-GENERATORS = ("fuzzed.py", "fuzzed_room.py", "hostile_bytes.py", "hostile_programs.py")
+GENERATORS = ("fuzzed.py", "hostile_bytes.py", "hostile_programs.py")
 PATIENCE = 120.0  # seconds for a single thing, and for all imports before the first
 ROUND = 2_500
 FAULT, READY = "fault", "ready"

@@ -38,7 +38,6 @@ def test_the_same_number_is_the_same_program() -> None:
 
 def test_a_process_that_dies_is_a_fault_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """What watches is no use if it does not see a death."""
-
     code = (
         "import os, sys; first, end = int(sys.argv[-2]), int(sys.argv[-1]); print('ready', flush=True)\n"
         "for n in range(first, end):\n"

@@ -158,11 +158,11 @@ def test_only_who_trusts_a_zoo_runs_its_programs_in_the_training(
     opened: list[str] = []
     real = rooms.open_room
 
-    def open_room(elsewhere: Any, service: str, *given: Any, **more: Any) -> Any:
+    def counted(elsewhere: Any, service: str, *given: Any, **more: Any) -> Any:
         opened.append(service)
         return real(elsewhere, service, *given, **more)
 
-    monkeypatch.setattr("modelkeeper.frontends.calibrating.apart.open_room", open_room)
+    monkeypatch.setattr("modelkeeper.frontends.calibrating.apart.open_room", counted)
     for sandbox, there in (("on", 1), ("strict", 1), ("off", 0)):
         opened.clear()
         with ModelKeeperClient(tmp_path / sandbox, sandbox=sandbox) as client:
