@@ -155,6 +155,7 @@ def poisoned(folder: Path) -> LocalCoordinator:
         "parent",
         "run",
         "twin",
+        "attempt",
         "id",
     }
     with coordinator.zoo.catalog.database.writing() as connection:

@@ -17,6 +17,7 @@ from modelkeeper.frontends import describe, frontend_for
 from modelkeeper.frontends.keras.frontend import KerasFrontend
 from modelkeeper.layouts import Laid
 from modelkeeper.matching import align
+from modelkeeper.settings import login
 from modelkeeper.weights import Array
 from tests.helpers import written_in_keras, written_in_torch
 from tests.helpers.keras_models import randomise as randomise_keras
@@ -91,7 +92,7 @@ def test_through_a_zoo_that_says_which_framework_a_parent_is_of(lends: str, tmp_
         client.register_model(parent, {"accuracy": 0.9, "name": "lender"})
         child, answer = client.query_for_model(child, trained="replace")
         assert (answer.parent_name, answer.framework, answer.exact) == ("lender", lends, True)
-        assert f"warm from lender ({answer.parent}), a {lends} model" in str(answer)
+        assert f"warm from {login()}/lender ({answer.parent}), a {lends} model" in str(answer)
     assert difference(computed(child, "resnet"), computed(parent, "resnet")) < TOLERANCE
 
 

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from modelkeeper.cli import main
 from modelkeeper.coordinator.local import LocalCoordinator
-from modelkeeper.settings import Settings
+from modelkeeper.settings import Settings, login
 from modelkeeper.weights import open_file
 from modelkeeper.zoo.records import Event
 
@@ -206,7 +206,14 @@ def test_a_query_is_answered_and_explained(family: dict[str, str], here: str) ->
     assert said("show", "child")["hits"] == 0
     text = run("explain", f"{here}:net(12, seed=5)", *META).stdout
     assert (found["framework"], found["runners_up"][0]["framework"]) == ("torch", "torch")
-    for each in ("would start warm from child", "a torch model", "copied", "100", "not taken", "grandchild"):
+    for each in (
+        f"would start warm from {login()}/child",
+        "a torch model",
+        "copied",
+        "100",
+        "not taken",
+        "grandchild",
+    ):
         assert each in text, each
     named = said("query", f"{here}:net(12)", *META, "--parent", "grandchild")
     assert named["parent"] == family["grandchild"]
@@ -375,10 +382,10 @@ def test_a_refused_model_is_exit_code_4(here: str) -> None:
 
 
 def test_models_are_pinned_and_removed(family: dict[str, str]) -> None:
-    assert "pinned child" in run("pin", "child").stdout
+    assert f"pinned {login()}/child" in run("pin", "child").stdout
     assert "active, pinned" in run("show", "child").stdout
     assert not said("unpin", "child", "parent")[0]["pinned"]
-    assert "removed child" in run("remove", family["child"], "grandchild").stdout
+    assert f"removed {login()}/child" in run("remove", family["child"], "grandchild").stdout
     assert [each["name"] for each in said("models")] == ["parent"]
     assert {each["name"] for each in said("models", "--state", "removed")} == {"child", "grandchild"}
     assert not Path("zoo/models", family["child"]).exists()

@@ -54,6 +54,8 @@ def test_a_signed_parent_lends_and_the_answer_says_who_signed(
     assert signed_as_seen(envelope, record).manifest.owner == "ada"
     trusted = Trusted(tmp_path / "trusted")
     trusted.add(KEY.public, "Ada")
+    assert checked_query(coordinator, net(), SIGNED, trusted=trusted).answer.cold, "the zoo trusts no key yet"
+    coordinator.trust_key(KEY.public.line("Ada"))
     for query in (ASKED, SIGNED):
         loan = checked_query(coordinator, net(), query, trusted=trusted)
         assert [parent.signer for parent in loan.answer.parents] == [KEY.public.id]
@@ -92,6 +94,7 @@ def test_where_signatures_are_asked_for_only_pinned_keys_count(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
     record, trusted = keep(coordinator, "net", 0.9), Trusted(tmp_path / "trusted")
+    coordinator.trust_key(KEY.public.line("Ada"))
     assert checked_query(coordinator, net(), SIGNED, trusted=trusted).answer.parent == record.id
     trusted.add(OTHER.public, "somebody else")
     assert checked_query(coordinator, net(), ASKED, trusted=trusted).answer.parent == record.id

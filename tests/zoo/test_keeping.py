@@ -129,7 +129,7 @@ def test_a_registration_stands_even_if_what_follows_it_fails(
 
     monkeypatch.setattr(Catalog, "set_twins", fails)
     record = zoos.register(coordinator, SMALL[0], "second", 0.95)
-    assert coordinator.show("second") == record
+    assert coordinator.show(record.id) == record
     assert "database is locked" in caplog.text
     coordinator.close()
 
@@ -146,6 +146,12 @@ def test_every_action_is_written_to_the_log_under_its_name(tmp_path: Path) -> No
     coordinator.query(SMALL[0], Query(task=zoos.TASK))
     coordinator.pin("net 1")
     coordinator.pin("net 1", False)
+    licensed = zoos.register(coordinator, SMALL[0], "licensed", 0.9, owner_id="0" * 16, licence="MIT")
+    coordinator.publish(licensed.id)
+    coordinator.publish(licensed.id, False)
+    coordinator.accounts.add_user("ada")
+    coordinator.accounts.give("0" * 16, "ada")
+    coordinator.remove("licensed")
     coordinator.remove("net 1")
     under_way = msgspec.structs.replace(zoos.told("net 5"), run="0123456789abcdef", finished=False)
     coordinator.register(SMALL[0], under_way, zoos.weights(SMALL[0]).items())

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -19,11 +19,13 @@ from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
 from modelkeeper.policy.credit import Credit
 from modelkeeper.text import ago, count, enumeration, one_line, size
 from modelkeeper.zoo.audit import Audited
-from modelkeeper.zoo.backup import BackedUp, Restored
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
-from modelkeeper.zoo.verify import Report
 from modelkeeper.zoo.zoo import Registered
+
+if TYPE_CHECKING:
+    from modelkeeper.zoo.backup import BackedUp, Restored
+    from modelkeeper.zoo.verify import Report
 
 MOST_SHOWN = 200  # lines of an import
 MOST_NOTES = 10  # below a table of models
@@ -185,7 +187,7 @@ def swept(result: Swept) -> RenderableType:
     )
 
 
-def backed_up(result: BackedUp) -> RenderableType:
+def backed_up(result: "BackedUp") -> RenderableType:
     """What a backup did."""
     left_out = [f"{model}: {problem}" for model, problem in result.left_out.items()]
     return _list(
@@ -199,7 +201,7 @@ def backed_up(result: BackedUp) -> RenderableType:
     )
 
 
-def restored(result: Restored) -> RenderableType:
+def restored(result: "Restored") -> RenderableType:
     """What restoring did."""
     return _list(
         {
@@ -210,7 +212,7 @@ def restored(result: Restored) -> RenderableType:
     )
 
 
-def report(found: Report) -> RenderableType:
+def report(found: "Report") -> RenderableType:
     """What was looked at in a zoo, and what is wrong."""
     looked = {
         "records": f"{found.records:,}",

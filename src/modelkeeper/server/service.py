@@ -1,6 +1,5 @@
 """What do all routes share? The coordinator, accounts, uploads, limits and counters of one service."""
 
-import logging
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from modelkeeper.errors import (
     WrongStore,
     ZooUnusable,
 )
+from modelkeeper.logs import logger
 from modelkeeper.meta import checked
 from modelkeeper.policy.admission import Admission
 from modelkeeper.policy.credit import CHECKED, Credit
@@ -42,7 +42,7 @@ from modelkeeper.zoo.records import PROJECT, Record, Registration, checked_name,
 from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors, taken
 
 T = TypeVar("T")
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 PROBES = 4  # threads for those who ask whether the service is ready
 READERS = 16  # threads for what takes no matching: records, counts, files

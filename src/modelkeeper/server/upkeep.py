@@ -7,16 +7,16 @@ Of several services over one zoo each does so; that does no harm. Weights are no
 """
 
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 from modelkeeper.errors import ModelKeeperError
+from modelkeeper.logs import logger
 from modelkeeper.policy.retention import DAY
 from modelkeeper.server.service import Service
 
-log = logging.getLogger("modelkeeper.server")
+log = logger("modelkeeper.server")
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ Whoever asks with a viewer is told only of what that viewer may see.
 
 import contextlib
 import hashlib
-import logging
 import time
 import zlib
 from collections.abc import Collection, Iterable
@@ -22,6 +21,7 @@ import sqlalchemy as sa
 from modelkeeper.errors import CorruptCatalog, InvalidGraph, UnknownModel
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
+from modelkeeper.logs import logger
 from modelkeeper.zoo.database import Database
 from modelkeeper.zoo.naming import Names, meant
 from modelkeeper.zoo.records import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_GROUPS = 1_000  # tasks and data sets that are counted one by one: anybody may invent one
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 NEWEST = 2_000  # models whose names are compared with one that is not there
 
 

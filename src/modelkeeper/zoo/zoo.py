@@ -33,7 +33,6 @@ from modelkeeper.policy.quality import Metric, Peers, zscore
 from modelkeeper.policy.retention import DAY, retain
 from modelkeeper.settings import Verdict
 from modelkeeper.zoo import bounds
-from modelkeeper.zoo.evidence import unpack
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
@@ -352,6 +351,8 @@ def _expect_sound(model_id: str, parents: Sequence[str], program: bytes, evidenc
     if len(program) > MAX_PROGRAM:
         raise InvalidMeta("the program", f"{len(program):,} bytes long", f"at most {MAX_PROGRAM:,}")
     if evidence:
+        from modelkeeper.zoo.evidence import unpack
+
         unpack(evidence)
 
 

@@ -9,7 +9,6 @@ upstreams together take up a bounded part of the zoo; of them, those that lent l
 """
 
 import hashlib
-import logging
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,6 +18,7 @@ from modelkeeper.coordinator.remote.spool import locked
 from modelkeeper.coordinator.upstream.line import Line
 from modelkeeper.errors import InvalidGraph, InvalidWeights
 from modelkeeper.graph import Graph, from_json
+from modelkeeper.logs import logger
 from modelkeeper.matching import Prepared, align
 from modelkeeper.meta import Query, retold
 from modelkeeper.settings import Settings
@@ -44,7 +44,7 @@ from modelkeeper.zoo.staged import Staged
 from modelkeeper.zoo.zoo import MAX_PROGRAM, Zoo, stored_tensors
 
 WITHOUT_CAPACITY = 10 * 10**9  # bytes of their models, in a zoo that keeps all of its own
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 def room(settings: Settings) -> int:

@@ -9,7 +9,6 @@ through another coordinator says through which ones (`via`). It goes no further,
 allows it, and never through the same one twice, nor through more than a few.
 """
 
-import logging
 import os
 import re
 import secrets
@@ -29,6 +28,7 @@ from modelkeeper.coordinator.upstream.coarse import coarse_query, travelling
 from modelkeeper.coordinator.upstream.line import Line
 from modelkeeper.coordinator.upstream.taking import Taking, room, unwanted
 from modelkeeper.errors import InvalidSetting, ModelKeeperError, ModelRefused, ZooUnusable
+from modelkeeper.logs import logger
 from modelkeeper.settings import Settings, is_loopback
 from modelkeeper.signing import PublicKey
 from modelkeeper.zoo.forks import renew_after_fork
@@ -40,7 +40,7 @@ MOST_TRIED = 4  # of the models that an upstream names
 FORGET = 300.0  # seconds after which what an upstream did not have is asked for again
 LONGEST_PAUSE = 3600.0
 MOST_REMEMBERED = 10_000
-_log = logging.getLogger("modelkeeper")
+_log = logger()
 
 
 class Brought(Struct, frozen=True):
