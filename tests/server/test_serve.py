@@ -154,6 +154,8 @@ def test_refusals_on_the_command_line(tmp_path: Path) -> None:
     output = run("serve", "--home", str(tmp_path), "--no-auth", "--host", "0.0.0.0", fails=2)
     assert "Leave out --no-auth" in output
     assert "scope" in run("token", "add", "ada", "--scope", "root", "--home", str(tmp_path), fails=2)
+    assert "there is no zoo" in run("token", "add", "ada", "--home", str(tmp_path), fails=1)
+    run("user", "add", "bob", "--home", str(tmp_path))
     assert "user add ada" in run("token", "add", "ada", "--home", str(tmp_path), fails=2)
 
 

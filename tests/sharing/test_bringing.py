@@ -263,6 +263,9 @@ def test_bundles_go_over_http_both_ways(
             remote.close()
 
 
+WIDE = {"COLUMNS": "160"}  # so that no word of a table is divided
+
+
 def test_the_commands(zoo: LocalCoordinator, tmp_path: Path) -> None:
     bundle, run = tmp_path / "bundle.mk", CliRunner()
     home, there = str(tmp_path / "zoo"), str(tmp_path / "there")
@@ -277,7 +280,7 @@ def test_the_commands(zoo: LocalCoordinator, tmp_path: Path) -> None:
     dry = run.invoke(main, ["import", str(bundle), "--zoo", there, "--signed-by", key, "--dry-run", "--json"])
     assert [row["status"] for row in json.loads(dry.output)] == ["would import"]
     stdin = bundle.read_bytes()
-    done = run.invoke(main, ["import", "-", "--zoo", there, "--project", "vision"], input=stdin)
+    done = run.invoke(main, ["import", "-", "--zoo", there, "--project", "vision"], input=stdin, env=WIDE)
     assert done.exit_code == 0, done.output
     assert "imported" in done.output
     refused = run.invoke(

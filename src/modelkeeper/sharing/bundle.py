@@ -87,6 +87,8 @@ def told(record: Record) -> Record:
     return msgspec.structs.replace(
         record,
         key=0,
+        attempt="",
+        notes=(),
         owner_id="",
         project="",
         project_id="",
