@@ -5,15 +5,27 @@ but with its own descendants only where the walk met it first. What is told grow
 not with the ways along them.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from modelkeeper.coordinator.base import Lineage
-from modelkeeper.zoo.records import Record, Viewer
+from modelkeeper.zoo.records import Record, Registration, Viewer, is_id
 
 if TYPE_CHECKING:
     from modelkeeper.zoo.catalog_reader import CatalogReader
 
 MOST_GENERATIONS = 200  # of descendants; whoever wants more asks for a descendant's
+
+
+def with_parent_ids(registration: Registration, show: Callable[[str], Record]) -> Registration:
+    """The same registration, whose parents are named by their ids, each once."""
+    if all(map(is_id, registration.parents)):
+        return registration
+    named = (name if is_id(name) else show(name).id for name in registration.parents)
+    first, *more = dict.fromkeys(named)
+    return msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
 
 
 def family(catalog: "CatalogReader", record: Record, viewer: Viewer | None) -> Lineage:

@@ -21,7 +21,7 @@ import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.claims import LocalClaims
-from modelkeeper.coordinator.family import family
+from modelkeeper.coordinator.family import family, with_parent_ids
 from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.coordinator.local_trust import LocalTrust
 from modelkeeper.errors import (
@@ -45,7 +45,6 @@ from modelkeeper.zoo.records import (
     Record,
     Registration,
     Viewer,
-    is_id,
 )
 from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.zoo import Registered, Zoo
@@ -223,10 +222,7 @@ class LocalCoordinator(LocalClaims, LocalTrust):
             InvalidMeta: It is named as if it were somebody else's.
         """
         self.zoo.catalog.names.expect_own(registration.name, owner, registration.project)
-        if not all(map(is_id, registration.parents)):
-            named = (name if is_id(name) else self.show(name).id for name in registration.parents)
-            first, *more = dict.fromkeys(named)
-            registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
+        registration = with_parent_ids(registration, self.show)
         return self.zoo.register(
             graph,
             registration,

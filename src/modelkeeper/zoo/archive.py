@@ -23,6 +23,7 @@ from typing import Any
 
 from modelkeeper.errors import InvalidBackup
 from modelkeeper.zoo.files import open_regular
+from modelkeeper.zoo.folders import sync_folder
 from modelkeeper.zoo.rights import as_its_folder, make_folder, make_home
 from modelkeeper.zoo.unusable import zoo_unusable
 
@@ -93,7 +94,7 @@ class Archive:
             if not self.has(checksum, size):
                 make_folder(self.path(checksum).parent, exist_ok=True)
                 scratch.replace(self.path(checksum))
-                _sync(self.path(checksum).parent)
+                sync_folder(self.path(checksum).parent)
         return checksum, size
 
     def pieces(self, checksum: str) -> Iterator[bytes]:
@@ -134,7 +135,7 @@ class Archive:
             now = time.time()
             name = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06d}Z"
             scratch.replace(self._snapshots / f"{name}.jsonl")
-            _sync(self._snapshots)
+            sync_folder(self._snapshots)
         return name
 
     def read(self, name: str) -> Iterator[dict[str, Any]]:
@@ -194,12 +195,3 @@ class Archive:
 def _to_disk(file: Any) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -18,6 +18,7 @@ import httpx
 import msgspec
 
 from modelkeeper.coordinator.base import Lineage, Progress
+from modelkeeper.coordinator.family import with_parent_ids
 from modelkeeper.coordinator.remote.allowance import Allowance
 from modelkeeper.coordinator.remote.asking import filters, with_advice
 from modelkeeper.coordinator.remote.calls import PAUSES, Calls
@@ -52,7 +53,7 @@ from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.weights import Array, open_file
 from modelkeeper.zoo.gc import Swept
-from modelkeeper.zoo.records import Event, Filter, Record, Registration, is_id
+from modelkeeper.zoo.records import Event, Filter, Record, Registration
 from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.signatures import Sign
 from modelkeeper.zoo.zoo import Registered
@@ -129,10 +130,7 @@ class RemoteCoordinator(RemoteTrust):
             InvalidSignature: It was signed, but not as what it is.
             CoordinatorUnreachable, ZooUnusable, NotAllowed, QuotaExceeded: It waits in the spool.
         """
-        if not all(map(is_id, registration.parents)):
-            named = (name if is_id(name) else self.show(name).id for name in registration.parents)
-            first, *more = dict.fromkeys(named)
-            registration = msgspec.structs.replace(registration, parent=first, more_parents=tuple(more))
+        registration = with_parent_ids(registration, self.show)
         entry = self.spool.keep(
             self.url,
             graph,
