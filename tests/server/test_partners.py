@@ -71,7 +71,8 @@ def test_a_partner_sees_what_was_published_and_nothing_else(keeper: Team) -> Non
         assert line.post("/weights", json=body).status_code == 404
         assert line.post("/uploads", json={}).status_code == 403
         assert line.delete(f"/models/{open_.id}").status_code == 403
-        assert line.get(f"/models/{open_.id}/credit").status_code == 403
+        for closed in (f"/models/{open_.id}/credit", f"/models/{open_.id}/evidence", "/keys", "/audit"):
+            assert line.get(closed).status_code == 403, closed
         assert line.post(f"/models/{open_.id}/outcomes", json={}).status_code == 403
         assert httpx.get(keeper.url + "/metrics", headers=dict(line.headers)).status_code == 403
     for path, text in replies.items():

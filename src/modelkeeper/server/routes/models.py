@@ -126,7 +126,7 @@ async def program(model: Id, service: TheService, who: Reader) -> Response:
 
 
 @router.get("/models/{model}/evidence")
-async def evidence(model: Id, service: TheService, who: Reader) -> Response:
+async def evidence(model: Id, service: TheService, who: Colleague) -> Response:
     """The evidence of a model in base64, or null: held-out examples to check it on."""
     coordinator = service.coordinator
     return reply(await service.read(who, lambda: coordinator.evidence(coordinator.show(model, who.viewer))))

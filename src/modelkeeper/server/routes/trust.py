@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from modelkeeper.coordinator.wire import TrustRequest
 from modelkeeper.server.bodies import read_json, reply, takes
-from modelkeeper.server.dependencies import Admin, Reader, TheService
+from modelkeeper.server.dependencies import Admin, Colleague, TheService
 
 run = anyio.to_thread.run_sync
 router = APIRouter(tags=["trust"])
@@ -15,7 +15,7 @@ KeyId = Annotated[str, Path(pattern="^[0-9a-f]{4,64}$")]
 
 
 @router.get("/keys")
-async def keys(service: TheService, who: Reader) -> Response:
+async def keys(service: TheService, who: Colleague) -> Response:
     """The public keys that are trusted here, and those that were."""
     return reply(await service.read(who, service.coordinator.trusted_keys))
 
