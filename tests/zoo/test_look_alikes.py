@@ -40,6 +40,17 @@ def test_letters_that_are_drawn_alike_do_not_matter(name: str, data: st.DataObje
     assert skeleton(f"{name}{odd[at]}") == skeleton(f"{name}{plain[at]}")
 
 
+def test_every_letter_of_the_table_is_taken_for_its_plain_one() -> None:
+    for odd, plain in (row for row in _ROWS if row[1].isalpha()):
+        for letter, meant in zip(odd, plain, strict=True):
+            assert skeleton(f"x{letter}x") == skeleton(f"x{meant}x"), letter
+
+
+def test_a_lunate_sigma_is_no_c() -> None:
+    assert "Greek" in misleading("\u03f9ifar")
+    assert "Greek" in misleading("a\u03f2e")
+
+
 @given(PLAIN, PLAIN)
 def test_names_that_differ_at_a_glance_are_told_apart(one: str, two: str) -> None:
     """In plain letters without pairs that look like one: skeletons are equal just when names are."""

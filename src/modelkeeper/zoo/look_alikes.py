@@ -18,7 +18,7 @@ _ROWS = (
     ("аеорсухѕіјԁԛԝһѵӏкмтвнгьԍ", "aeopcyxsijdqwhvlkmtbhrbg"),  # Cyrillic
     ("АЕОРСУХЅІЈԚԜҺѴӀКМТВНЬԌЗ", "aeopcyxsijqwhvlkmtbhbg3"),
     ("αοινρυκωχε", "aoivpukwxe"),  # Greek
-    ("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹϳ", "abezhikmnoptyxcj"),
+    ("ΑΒΕΖΗΙΚΜΝΟΡΤΥΧϳ", "abezhikmnoptyxj"),
     ("օսոհցզյքԼՕՍ", "ounhgqjplou"),  # Armenian
     ("ᎪᎬᎻᎫᎳᎷᏚᏟᏞᏢᎡᎢᎠᏙᏃᏴᏀᏦᎩᏔᏒ", "aehjwmsclpridvzbgkywr"),  # Cherokee
     ("ꓐꓑꓓꓔꓖꓗꓙꓚꓜꓝꓟꓠꓡꓢꓣꓦꓧꓪꓫꓬꓮꓰꓲꓳꓴ", "bpdtgkjczfmnlsrvhwxyaeiou"),  # Lisu
@@ -30,6 +30,8 @@ _ROWS = (
     ("∶ː꞉", ":::"),
 )
 _TABLE = {ord(letter): plain for odd, even in _ROWS for letter, plain in zip(odd, even, strict=True)}
+# Nor may these stand among letters of another script: they show a c, though Unicode takes them for a sigma.
+_DECEIVING = {*_TABLE, *map(ord, "Ϲϲ")}
 # Digits and letters that are taken for each other, once case is gone; then pairs that look like one letter.
 _DIGITS = {ord(letter): plain for letter, plain in zip("0i1|!", "ollll", strict=True)}
 _PAIRS = (("rn", "m"), ("vv", "w"))
@@ -83,7 +85,7 @@ def misleading(name: str) -> str:
             scripts = {}
             continue
         scripts.setdefault(script, letter)
-        if len(scripts) > 1 and (odd := [each for each in scripts.values() if ord(each) in _TABLE]):
+        if len(scripts) > 1 and (odd := [each for each in scripts.values() if ord(each) in _DECEIVING]):
             named = " and ".join(known.capitalize() for known in sorted(scripts))
             return f"it mixes {named} letters, of which {odd[0]!a} looks like another"
     return ""
