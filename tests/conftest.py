@@ -1,4 +1,4 @@
-"""What all tests share: one thread for each worker, reproducible property tests, real databases and stores.
+"""What all tests share: one thread for each worker, the same random numbers each time, real databases.
 
 PyTorch reads the number of threads from the environment, so that nothing imports it here: tests of
 the core run where it is not installed. So does Keras with its backend: PyTorch, where it is installed and no
@@ -7,7 +7,11 @@ other is named.
 
 import importlib.util
 import os
+import random
+import sys
 
+import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.helpers.backends import bucket, object_store, postgres, postgres_url  # noqa: F401 (fixtures)
@@ -23,3 +27,25 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+def _same_numbers() -> None:
+    """Seed what tests draw from; whichever order and worker they run in, they draw the same."""
+    random.seed(0)
+    np.random.seed(0)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
+
+
+def pytest_collectstart() -> None:
+    _same_numbers()  # for what a module draws as it is imported
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    _same_numbers()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call() -> None:
+    _same_numbers()  # whatever shared fixtures drew, or did not because they were there already

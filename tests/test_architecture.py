@@ -20,6 +20,7 @@ ORDER = (
     "faults",
     "patience",
     "lasting",
+    "extras",
     "plugins",
     "settings",
     "stepping_out",
@@ -46,6 +47,7 @@ ORDER = (
     "connection",
     "client",
     "integrations",
+    "serve",
     "importing",
     "sharing",
     "cli",
@@ -162,7 +164,7 @@ def test_operations_and_reasons_are_spelled_in_the_vocabulary_alone() -> None:
 
 
 def test_every_file_says_what_it_is_for() -> None:
-    for path in files("src", "tests", "examples", "benchmarks"):
+    for path in files("src", "tests", "examples", "benchmarks", "docsite"):
         text = (ROOT / path).read_text() if path.suffix in (".py", ".pyi", ".cpp", ".hpp") else ""
         if path.suffix in (".py", ".pyi"):
             assert ast.get_docstring(ast.parse(text)), f"{path} has no docstring"

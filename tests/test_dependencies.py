@@ -5,12 +5,15 @@ a library that others can exchange (MPL, LGPL); anything else would bind whoever
 adds a dependency whose licence is not listed here reads it, and lists it.
 """
 
+import hashlib
 import re
 import tomllib
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.vendored import KEPT, SHOWN, VENDOR
 
 ROOT = Path(__file__).parents[1]
 PERMISSIVE = (
@@ -19,9 +22,13 @@ PERMISSIVE = (
 )
 EXCHANGEABLE = "lgpl-3.0-only lgpl-3.0-or-later mpl-2.0"
 ALLOWED = {*PERMISSIVE.split(), *EXCHANGEABLE.split()}
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT, BUILD = PYPROJECT["project"], PYPROJECT["build-system"]["requires"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 # How metadata that is older than licence expressions says the same.
 WORDS = {
     "3-clause bsd license": "bsd-3-clause",
+    "apache": "apache-2.0",  # kubernetes-validate: its file LICENSE is version 2.0
     "apache 2.0": "apache-2.0",
     "apache 2.0 license": "apache-2.0",
     "apache license 2.0": "apache-2.0",
@@ -80,6 +87,34 @@ def test_copyleft_and_silence_are_found(text: str, allowed: bool, tmp_path: Path
     assert (licences(metadata.PathDistribution(folder)) <= ALLOWED) is allowed
 
 
+def package(requirement: str) -> str:
+    """The name of what a requirement asks for."""
+    return re.match(r"[\w.-]+", requirement)[0].lower()  # type: ignore[index]
+
+
+def asked(*extras: str) -> set[str]:
+    """The packages that extras of ours name, and those extras that they are made of."""
+    found = set()
+    for extra in extras:
+        for line in PROJECT["dependencies"] if extra == "dependencies" else EXTRAS[extra]:
+            inner = re.fullmatch(r"modelkeeper\[(.*)\]", line)
+            found |= asked(*inner[1].split(",")) if inner else {package(line)}
+    return found
+
+
+def test_the_core_asks_for_what_transfer_needs_and_no_more() -> None:
+    """That it can do without the rest, tests/test_extras.py shows."""
+    assert asked("dependencies") == {"ml-dtypes", "msgspec", "numpy", "rich"}
+
+
+def test_the_extra_all_is_all_that_go_together() -> None:
+    tools = {"docs", "evaluation", "lint", "test"}
+    apart = {"autokeras", "fastai"}
+    inside = {name for line in EXTRAS["all"] for name in line[len("modelkeeper[") : -1].split(",")}
+    assert inside == EXTRAS.keys() - tools - apart - {"all"}
+    assert not asked("zoo", "server") & {"torch", "keras", "tensorflow-cpu", "jax", "onnx"}
+
+
 def pins() -> list[tuple[str, str]]:
     """Names and versions in constraints.txt."""
     text = (ROOT / "constraints.txt").read_text()
@@ -104,10 +139,13 @@ def test_every_file_of_the_container_is_pinned_by_its_hash() -> None:
     assert {name: version for name, version, _ in blocks} == {
         name: constraints[name] for name, _, _ in blocks
     }, "run `make hashes`"
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    extras = project["project"]["optional-dependencies"]
-    asked = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
-    for extra in ("server", "postgresql"):
-        asked += extras[extra]
-    names = {re.match(r"[\w.-]+", line)[0].lower() for line in asked}  # type: ignore[index]
+    names = asked("dependencies", "server", "postgresql") | set(map(package, BUILD))
     assert names - {name for name, _, _ in blocks} == set(), "run `make hashes`"
+
+
+def test_what_others_wrote_and_we_keep_is_what_was_looked_at() -> None:
+    kept = {path for folder in (VENDOR, SHOWN) for path in (ROOT / folder).rglob("*") if path.is_file()}
+    looked_at = {ROOT / here: expected for package in KEPT for here, expected in package.kept.values()}
+    assert kept == looked_at.keys()
+    for path, expected in looked_at.items():
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == expected, f"{path}: make vendor"

@@ -3,9 +3,11 @@
 import pickle
 import re
 
+import click
 import pytest
 
 from modelkeeper import ModelKeeperError, errors
+from modelkeeper.cli import main
 
 EXAMPLES = [
     errors.InvalidGraph("layer 3 ('fc')", "its size is -1"),
@@ -25,7 +27,10 @@ EXAMPLES = [
     errors.TooLargeToMatch("9,000", "10,000", "8,192", "65,000"),
     errors.TooLongToPlan("resnet20", "30"),
     errors.InvalidIndex("/zoo/index", "it ends too soon"),
+    errors.NotInstalled("the zoo", ("obstore", "sqlalchemy"), "zoo"),
     errors.InvalidSetting("buckets", "0", "give at least 1"),
+    errors.UnknownAccount("user", "'ada'", "there is none of this id"),
+    errors.AccountConflict("token 0123 is the last of an administrator", "Make another first."),
     errors.InvalidMetric("accuracy", "-1 is out of range", "give a fraction from 0 to 1"),
     errors.NotFinite("accuracy", "nan is not finite", "a model that diverged cannot be compared"),
     errors.InvalidMeta("tags", "5", "give a list of names"),
@@ -34,6 +39,7 @@ EXAMPLES = [
     errors.ZooUnusable("zoo/", "it is no database", "Choose another."),
     errors.DiskFull("zoo/", "no space left", "Free some room."),
     errors.WrongStore("s3://b/zoo", "it is another", "Give the right one."),
+    errors.ShardsUnreachable("ray://head:10001", "there is no Ray", "Check it."),
     errors.StoreSilent("s3://b/zoo", "it has not answered for 3 s", "Check it."),
     errors.ReadOnlyZoo("zoo/", "it may only be read", "Ask its owner."),
     errors.CorruptCatalog("zoo/", "the record of 0123 is damaged", "Restore it."),
@@ -44,6 +50,7 @@ EXAMPLES = [
     errors.InvalidBackup("/backups/zoo", "it is not whole", "Make another."),
     errors.InvalidBundle("bundle.json", "names a model twice", "Ask who made it."),
     errors.CoordinatorUnreachable("http://10.0.0.7", "Connection refused", "Check its address."),
+    errors.NotReady("its search index is being opened", "Wait."),
     errors.NotAllowed("this needs the scope write", "Ask for one."),
     errors.NotAuthenticated("the token is not valid", "Give another."),
     errors.QuotaExceeded("you keep 5 models, 5 are allowed", "Remove some."),
@@ -52,14 +59,38 @@ EXAMPLES = [
 ]
 
 
-def kinds(root: type[ModelKeeperError]) -> set[type[ModelKeeperError]]:
-    return {root, *(kind for child in root.__subclasses__() for kind in kinds(child))}
-
-
 def test_every_error_has_an_example_here_and_a_line_in_the_tree() -> None:
-    ours = {kind for kind in kinds(ModelKeeperError) if kind.__module__.startswith("modelkeeper")}
-    assert ours - {ModelKeeperError} == {type(error) for error in EXAMPLES}
-    assert all(f" {kind.__name__} " in str(errors.__doc__) for kind in ours - {ModelKeeperError})
+    assert set(errors.kinds()) == {type(error) for error in EXAMPLES}
+    assert all(f" {kind.__name__} " in str(errors.__doc__) for kind in errors.kinds())
+
+
+# What programs and links go by: a code may be added, none may change.
+CODES = """
+    account_conflict cannot_calibrate cannot_describe cannot_gather cannot_load_factory cannot_materialise
+    cannot_probe cannot_share coordinator_unreachable corrupt_catalog corrupt_weights disk_full
+    invalid_backup invalid_bundle invalid_graph invalid_index invalid_key invalid_meta invalid_metric
+    invalid_model_file invalid_pairs invalid_program invalid_setting invalid_signature invalid_weights
+    model_refused no_program not_allowed not_authenticated not_finite not_installed not_ready quota_exceeded
+    ranks_apart read_only_zoo shards_unreachable store_silent too_large_to_match too_long_to_plan
+    too_many_requests unknown_account unknown_framework unknown_model unreadable_weights wrong_store
+    zoo_unusable
+"""
+
+
+def test_codes_never_change() -> None:
+    assert sorted(kind.code for kind in errors.kinds()) == CODES.split()
+    assert errors.InvalidMeta("tags", "5", "give names").page() == f"{errors.PAGE}#invalid_meta"
+
+
+@pytest.mark.parametrize("kind", errors.kinds(), ids=lambda kind: kind.code)
+def test_every_error_says_its_cause_and_a_remedy_of_its_own(kind: type[ModelKeeperError]) -> None:
+    """Commands that a remedy names are there."""
+    assert str(kind.__doc__).endswith(".")
+    assert kind.__dict__["remedy"].endswith(".")
+    named = re.findall(r"modelkeeper ([a-z]+)( [a-z]+)?", kind.remedy)
+    for command, below in named:
+        found = main.commands[command]
+        assert not isinstance(found, click.Group) or below.strip() in found.commands
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)

@@ -19,6 +19,7 @@ from modelkeeper import KeeperWarning, ModelKeeperClient
 from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting
 from modelkeeper.run import Version, _Writer
 from modelkeeper.zoo.records import REPLACED, Filter
+from modelkeeper.zoo.starts import StartFilter
 
 META = {"data": "digits", "task": "classification"}
 
@@ -47,6 +48,58 @@ def value_of(client: ModelKeeperClient, name: str = "Linear") -> float:
 def client(tmp_path: Path) -> Iterator[ModelKeeperClient]:
     with ModelKeeperClient(tmp_path / "zoo", on_error="raise", user="ann") as opened:
         yield opened
+
+
+def test_what_was_reported_becomes_the_curve_of_the_model(client: ModelKeeperClient) -> None:
+    run = client.start(net(), META | {"name": "mine"}, every=0)
+    for epoch in range(3):
+        run.report(train_loss=1.0)  # measured on the data trained on: no point
+        run.report(val_loss=1 / (epoch + 1), step=10 * epoch)
+        run.report(accuracy=0.5 + epoch / 10, step=epoch)
+    run.report(accuracy=float("nan"), step=3)
+    record = run.finish({"accuracy": 0.6})
+    assert record is not None
+    curve = client.coordinator.curve(record)
+    assert curve is not None
+    assert (curve.metric, curve.lower_is_better) == ("accuracy", False)
+    assert [(point.step, point.score) for point in curve.points] == [(0, 0.5), (1, 0.6), (2, 0.7), (3, 0.6)]
+    seconds = [point.seconds for point in curve.points]
+    assert seconds == sorted(seconds)
+    assert seconds[0] > 0
+
+
+def test_a_start_knows_what_was_trained_from_it_and_how_it_raced(client: ModelKeeperClient) -> None:
+    cold = client.start(net(), META | {"name": "first"})
+    cold.report(accuracy=0.9)
+    first = cold.finish()
+    assert first is not None
+    [start] = client.coordinator.starts(StartFilter(model=first.id))
+    assert (start.id, start.cold, start.race, start.user) == (cold.answer.start, True, None, "ann")
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(12, 8, 3, generator=generator)
+    batches = [(each, (each.sum(1) > 0).long()) for each in inputs]
+    loss = nn.functional.cross_entropy
+    model, answer = client.query_for_model(net(), META, probe=batches, loss=loss, probe_steps=12)
+    assert answer.probe is not None
+    record = client.register_model(model, META | {"accuracy": 0.9, "name": "second"})
+    assert record is not None
+    [start] = client.coordinator.starts(StartFilter(model=record.id))
+    assert (start.id, start.race) == (answer.start, answer.probe)
+    with client.training(net(), META) as run:
+        run.report(accuracy=0.9, model=run.model)
+        run.flush()
+        [start] = client.coordinator.starts(StartFilter(model=run.record.id if run.record else ""))
+    assert run.record is not None
+    assert [each.id for each in client.coordinator.starts(StartFilter(model=run.record.id))] == [start.id]
+
+
+def test_who_is_not_to_send_a_curve_sends_none(tmp_path: Path) -> None:
+    with ModelKeeperClient(tmp_path / "zoo", on_error="raise", history=False) as client:
+        run = client.start(net(), META)
+        run.report(accuracy=0.5)
+        record = run.finish()
+        assert record is not None
+        assert client.coordinator.curve(record) is None
 
 
 def test_reports_are_versions_of_one_model_and_the_best_is_registered(client: ModelKeeperClient) -> None:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeeper import write_buffers
 from modelkeeper.write_buffers import BackgroundWriter, Buffer
 
 
@@ -30,10 +29,9 @@ def test_a_batch_takes_what_fits_and_gives_back_the_rest(data: bytes, most: int)
     assert batch.full == (len(data) >= most)
 
 
-def test_no_more_is_held_than_can_come_nor_more_than_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_buffers, "BUFFER_BYTES", 8)
+def test_no_more_is_held_than_can_come_nor_more_than_a_batch() -> None:
     for most, room in ((3, 3), (8, 8), (1_000, 8), (0, 1)):
-        batch = Buffer(most)
+        batch = Buffer(most, size=8)
         batch.take(memoryview(bytes(2_000)))
         assert batch.held == room
 

@@ -1,6 +1,21 @@
-"""`python -m modelkeeper`: the same as the command `modelkeeper`."""
+"""The command `modelkeeper`, also as `python -m modelkeeper`."""
 
-from modelkeeper.cli import main
+import sys
+
+from modelkeeper.errors import NotInstalled
+from modelkeeper.extras import need
+
+
+def main() -> None:
+    """Run the command line, or say what it needs."""
+    try:
+        need("zoo", "the command line")
+    except NotInstalled as error:
+        sys.exit(f"Error: {error}")
+    from modelkeeper.cli import main as command
+
+    command(prog_name="modelkeeper")
+
 
 if __name__ == "__main__":
-    main(prog_name="modelkeeper")
+    main()

@@ -25,6 +25,7 @@ from modelkeeper.frontends.abilities import materialise, team_of
 from modelkeeper.lineage import descended, name_of
 from modelkeeper.logs import logger
 from modelkeeper.meta import read_query, read_registration, read_training
+from modelkeeper.policy.curves import Curve
 from modelkeeper.policy.objective import by_name
 from modelkeeper.run import EVERY, Run, identity_of
 from modelkeeper.signing.trusted import Trusted
@@ -146,8 +147,9 @@ class ModelKeeperClient(Connection):
                 asked = dataclasses.replace(request, frontend=frontend)
                 outcome = start(asked, ZooSource(self.coordinator, query, dry_run, trusted), self.faults)
                 model = outcome.model
-                self._tell(outcome.gains)
-                return outcome.final
+                final = outcome.final
+                self._tell(outcome.gains, final)
+                return final
             return _helpless(trouble)
 
         signs = ""
@@ -164,6 +166,7 @@ class ModelKeeperClient(Connection):
             with self.faults.guard("The model has no weights") as trouble:
                 materialise(frontend, model)
             answer = msgspec.structs.replace(answer, warnings=(*answer.warnings, *trouble))
+            self._starts.remember_cold(model, answer)
         elif not dry_run:
             self._starts.remember(model, answer)
         if signs and not answer.cold:
@@ -178,6 +181,7 @@ class ModelKeeperClient(Connection):
         *,
         example_inputs: Any = None,
         evidence: tuple[Any, Any] | None = None,
+        curve: Curve | None = None,
     ) -> Record | None:
         """Take a trained model into the zoo, for others to start from.
 
@@ -189,6 +193,7 @@ class ModelKeeperClient(Connection):
             example_inputs: What the model runs on, if that cannot be found from the model itself.
             evidence: Held-out inputs and labels (numbers of classes), at most 4 MiB, on which anyone who may
                 see the model can check what is claimed of it (`check`). They are kept beside its weights.
+            curve: How the training went, as `policy.curves.Drawing` draws it. `start` draws it by itself.
 
         Returns:
             Its record; None if the zoo did not take it (a warning says why).
@@ -203,6 +208,7 @@ class ModelKeeperClient(Connection):
         def register(frontend: Frontend) -> Record | None:
             with self.faults.guard("The model was not registered", WRONG_REGISTRATION):
                 registration = read_registration(meta, name_of(frontend, model))
+                registration = msgspec.structs.replace(registration, curve=curve)
                 if started is not None:
                     registration = descended(registration, started)
                 attached = pack(*evidence) if evidence is not None else b""

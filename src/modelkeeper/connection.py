@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import msgspec
+
 from modelkeeper.coordinator import Coordinator, target
 from modelkeeper.errors import ModelKeeperError, ZooUnusable
 from modelkeeper.faults import Faults, warn
@@ -23,6 +25,7 @@ from modelkeeper.policy.credit import RACED
 from modelkeeper.run import Described
 from modelkeeper.settings import MEMORY, login
 from modelkeeper.tracing.describe import describe
+from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.licences import unknown_licences
 from modelkeeper.zoo.records import Record, Registration
 from modelkeeper.zoo.signatures import Sign, signer_of
@@ -117,7 +120,9 @@ class Connection:
         named = tensors.items() if isinstance(tensors, Mapping) else tensors
         if unknown := unknown_licences(registration.licence):
             warn(f"licence: {', '.join(unknown)} is no name that SPDX knows. See spdx.org/licenses.")
-        return self.coordinator.register(
+        if not self.settings.history:
+            registration = msgspec.structs.replace(registration, curve=None, start="")
+        registered = self.coordinator.register(
             described.graph,
             registration,
             named,
@@ -125,10 +130,19 @@ class Connection:
             program=described.program,
             evidence=evidence,
             sign=self.sign,
-        ).record
+        )
+        if registered.record.id in registered.evicted:
+            name = registered.record.name
+            warn(f"{name}: the zoo had no room for it beside better models. Raise the setting `capacity`.")
+        return registered.record
 
-    def _tell(self, gains: Mapping[str, float]) -> None:
-        """Say which parents a race spoke for, and which against. That it cannot be said harms nobody."""
+    def _tell(self, gains: Mapping[str, float], answer: Answer) -> None:
+        """Say which parents a race spoke for, which against, and how it went. If not, that harms nobody."""
+        if answer.start and answer.probe is not None:
+            try:
+                self.coordinator.raced(answer.start, answer.probe)
+            except ModelKeeperError as problem:
+                _log.info("how a race went is not noted: %s", problem)
         for parent, gain in gains.items():
             try:
                 self.coordinator.tell(parent, RACED, gain, user=self.user)

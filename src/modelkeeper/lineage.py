@@ -32,6 +32,12 @@ class Starts:
         first, *more = [parent.id for parent in answer.parents] or [""]
         mark(frontend, model, (self._zoo, first, repr(answer.similarity or 0.0), *more))
 
+    def remember_cold(self, model: Any, answer: Answer) -> None:
+        """Keep in mind that a model started cold, unless it started from something before."""
+        if self.recall(model) is None:
+            with contextlib.suppress(TypeError):
+                self._answers[behind(frontend_for(model), model)] = answer
+
     def recall(self, model: Any) -> Answer | None:
         """The start of a model, or of the one that it is a copy of, if it was in this zoo."""
         with contextlib.suppress(TypeError, ValueError, UnknownFramework):
@@ -50,6 +56,7 @@ class Starts:
 
 def descended(registration: Registration, answer: Answer) -> Registration:
     """What is said of a model that started so; if its parents are not said, they are those of the start."""
+    registration = msgspec.structs.replace(registration, start=answer.start)
     if registration.parent:
         return registration
     first, *more = [parent.id for parent in answer.parents] or [""]

@@ -37,7 +37,7 @@ EXAMPLE = '{"data": "Flowers102", "task": "classification", "tags": None}'
 MOST_PARENTS = 2  # that lend to one model, unless `most_parents` says otherwise
 _BOTH = ("data", "fold", "task", "tags")
 _WHOSE = ("owners", "projects", "signed", "licences")  # as `zoo.restriction` has them
-ONLY_QUERY = ("parents", "exclude", "most_parents", "minimum_similarity", "policy", *_WHOSE)
+ONLY_QUERY = ("parents", "exclude", "most_parents", "minimum_similarity", "budget", "policy", *_WHOSE)
 _QUERY = (*_BOTH, *ONLY_QUERY)
 REGISTRATION_KEYS = (
     *_BOTH,
@@ -67,6 +67,7 @@ class Query(Struct, frozen=True, kw_only=True):
     licences: tuple[str, ...] = ()  # SPDX expressions, of which a parent has one; () all
     most_parents: int = 1  # so many may lend to it, side by side; what an older client means, too
     minimum_similarity: float | None = None  # None: as the zoo is set
+    budget: int | None = None  # architectures to compare it with at most; None: as the zoo is set
     policy: str | None = None  # a name; None: as the zoo is set
     frozen: tuple[str, ...] = ()  # tensors of the model that keep their values; the model says so, not `meta`
 
@@ -86,6 +87,9 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
     most = MOST_PARENTS if given.get("most_parents") is None else given["most_parents"]
     if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MAX_PARENTS:
         raise InvalidMeta("most_parents", repr(most)[:80], f"give a whole number from 1 to {MAX_PARENTS}")
+    budget = given.get("budget")
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int) or budget < 1):
+        raise InvalidMeta("budget", repr(budget)[:80], "give a whole number above 0")
     if minimum is not None:
         if isinstance(minimum, bool) or not isinstance(minimum, int | float) or not 0 <= minimum <= 1:
             raise InvalidMeta("minimum_similarity", repr(minimum), "give a number from 0 to 1")
@@ -107,6 +111,7 @@ def read_query(meta: Mapping[str, Any] | None) -> Query:
         licences=_texts(given, "licences"),
         most_parents=most,
         minimum_similarity=minimum,
+        budget=budget,
         policy=policy,
     )
 
@@ -225,6 +230,8 @@ def checked(registration: Registration) -> Registration:
         run=registration.run,
         finished=registration.finished,
         origin=checked_name("origin", registration.origin),
+        curve=registration.curve,
+        start=registration.start,
     )
     check(again)
     return again

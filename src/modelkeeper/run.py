@@ -33,6 +33,7 @@ from modelkeeper.frontends import Frontend, frontend_for
 from modelkeeper.lineage import descended, name_of
 from modelkeeper.logs import logger
 from modelkeeper.meta import read_registration
+from modelkeeper.policy.curves import Drawing
 from modelkeeper.policy.objective import Objective, by_rule
 from modelkeeper.policy.quality import Metric, number
 from modelkeeper.warmstart.answer import Answer
@@ -127,6 +128,7 @@ class Run(Generic[M]):
         self._speaks = speaks  # for all processes that train the model together
         self._apart = False  # some of those did not report what others did
         self._began, self._copying = time.perf_counter(), 0.0
+        self._since, self._drawing = self._began, Drawing()
         self._writer = _Writer(self._write, every)
 
     def report(
@@ -160,6 +162,7 @@ class Run(Generic[M]):
             except NotFinite:
                 self.metrics.pop(name, None)  # what it was before says nothing of now
         self.metrics |= measured | ({} if step is None else {"step": float(step)})
+        self._draw(measured, step)
         if model is not None and not self.finished and not self._apart:
             lost = set(given) - set(measured)
             with self._keeper.faults.guard("This state of the model is not kept"):
@@ -172,6 +175,13 @@ class Run(Generic[M]):
                 except RanksApart:
                     self._apart = True  # waiting for them once is enough
                     raise
+
+    def _draw(self, measured: Mapping[str, float], step: int | None) -> None:
+        """Note for the curve how good the model is by now; by which metric it is compared is left open."""
+        objective = self._objective or by_rule(measured)
+        metric = objective.measure(measured) if objective is not None else None
+        if metric is not None and not self.finished:
+            self._drawing.add(metric, time.perf_counter() - self._since, step)
 
     def finish(self, metrics: Mapping[str, Any] | None = None, *, model: Any = None) -> "Record | None":
         """The training has ended: register it; what was reported before is replaced. Twice is once.
@@ -227,7 +237,9 @@ class Run(Generic[M]):
         if metric is not None:
             measured["metric"] = metric
         said = read_registration(measured, name)
-        return descended(msgspec.structs.replace(said, run=self.identity, finished=finished), self.answer)
+        curve = self._drawing.curve(said.metric.name) if said.metric is not None else None
+        said = msgspec.structs.replace(said, run=self.identity, finished=finished, curve=curve)
+        return descended(said, self.answer)
 
     def _end(self, frontend: "Frontend") -> "Record | None":
         """Register what the training has come to."""

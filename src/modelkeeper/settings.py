@@ -25,6 +25,7 @@ from modelkeeper.text import one_line
 MEMORY = ":memory:"
 PREFIX = "MODELKEEPER_"
 PORT = 7433  # of a coordinator behind HTTP, unless another is named
+DAY = 86_400.0  # seconds; settings that are of days say so
 Verdict = Literal["admitted", "not_a_parent", "refused"]
 ADMISSIONS: dict[str, Verdict] = {  # what becomes of an outlier below its peers, by the setting
     "refuse": "refused",
@@ -38,6 +39,8 @@ LISTS = ("owners", "projects", "licences")  # settings that are several names
 # What of a model and a query travels to upstreams. coarse: kinds, widths and edges, no name and no word.
 # words: besides, data set, fold, task and tags as the query has them. full: the graph as it is.
 COARSE, WORDS, FULL = PRIVACIES = ("coarse", "words", "full")
+# Do large files go straight to and from the store, by URLs that a service signs? auto: where it can.
+AUTO, OFF = DIRECTS = ("auto", "off")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}I": 2 ** (10 * power) for power, unit in enumerate("KMGT", start=1)}
 
@@ -81,43 +84,42 @@ class Settings(_Read, frozen=True, kw_only=True):
     """How one zoo is kept."""
 
     home: str = ""  # a folder, or ":memory:"; "" is ~/.modelkeeper
-    catalog: str = ""  # a SQLAlchemy URL; "" is a SQLite file in the home
-    blobs: str = ""  # a folder or a URL (`zoo.stores`); "" is the home
+    catalog: str = ""  # a SQLAlchemy URL for the records; "" is a SQLite file in the home
+    blobs: str = ""  # a folder or a URL (`s3://...`) for the weights; "" is the home
     capacity: int | None = None  # bytes of weights to keep; None: all
-    policy: str = "benefit"  # how a parent is chosen: one of `plugins.POLICIES`
+    policy: str = "benefit"  # how a parent is chosen: `benefit`, or the paper's `buckets`
     minimum_similarity: float = 0.3  # a match below this is a cold start
-    minimum_benefit: float = 0.24  # likewise, if the policy expects a benefit
-    admission: str = "refuse"  # what becomes of outliers below their peers: one of ADMISSIONS
+    minimum_benefit: float = 0.24  # so is a parent that is expected to help less than this
+    admission: str = "refuse"  # models far below their peers: `refuse`, `not_a_parent`, `off`
     admission_threshold: float = 3.5  # how many spreads below its peers make an outlier
     minimum_peers: int = 5  # with fewer peers than this, everyone is admitted
     half_life: float = 30.0  # days in which a model that nobody uses loses half of its value
     grace: float = 3600.0  # seconds before what no record names counts as left behind
     threads: int = 0  # for matching; 0: as many as there are cores
-    timeout: float = 10.0  # seconds to wait for a coordinator behind HTTP, in each step
-    deadline: float = 300.0  # in all steps of a query or a registration, and one more for each 250 kB
+    budget: int = 0  # architectures that a query compares at most; 0: until the answer is proved
+    shards: str = ""  # of the search index, elsewhere, e.g. `ray://head:10001?shards=4&replicas=2`
+    timeout: float = 10.0  # seconds to wait for a coordinator in each step, before a cold start
+    deadline: float = 300.0  # seconds for a whole query or registration, and one more for each 250 kB
+    direct: str = AUTO  # do large files go straight to and from the store? `auto`, `off`
     patience: float = 30.0  # seconds to wait for the other processes that train the same model
     owners: tuple[str, ...] = ()  # users whose models alone may lend; () all
-    projects: tuple[str, ...] = ()  # likewise
+    projects: tuple[str, ...] = ()  # projects whose models alone may lend; () all
     signed: bool = False  # may only models with a trusted signature lend?
     licences: tuple[str, ...] = ()  # SPDX expressions, of which a parent has one; () all
-    sandbox: str = "on"  # where programs of other people's models run: one of SANDBOXES
-    key: str = ""  # signs what is registered: a name in ~/.modelkeeper/keys, or a path; "": nothing is signed
+    history: bool = True  # record how trainings started and went? docs/zoo.md, "What is recorded"
+    keep_starts: float = 90.0  # days for which it is known how trainings started; 0: for ever
+    sandbox: str = "on"  # programs of a zoo run in a process apart: `on`, `strict`, `off` (you trust them)
+    key: str = ""  # signs what is registered: a name in ~/.modelkeeper/keys, or a path; "": no signature
     organisation: str = ""  # that whoever signs belongs to
     trusted: str = ""  # the file of public keys that count; "" is ~/.modelkeeper/keys/trusted
     spool: str = ""  # where models wait that could not be sent; "" is ~/.modelkeeper/spool
     upstreams: tuple[str, ...] = ()  # zoos to ask where this one has nothing good: "URL", or "URL PUBLIC-KEY"
     upstream_tokens: str = ""  # a file with lines "URL TOKEN", which nobody else may read
-    upstream_privacy: str = COARSE  # what travels there: one of PRIVACIES
-    upstream_below: float = (
-        0.0  # they are asked for cold starts, and where less than this benefit is expected
-    )
+    upstream_privacy: str = COARSE  # what travels there: `coarse` (kinds, widths, edges), `words`, `full`
+    upstream_below: float = 0.0  # they are asked where less than this benefit is expected; 0: for cold starts
     upstream_timeout: float = 5.0  # seconds to wait for them, in each step
-    upstream_pause: float = (
-        60.0  # seconds before one that failed is asked again; longer if it goes on failing
-    )
-    upstream_capacity: int | None = (
-        None  # bytes of their models to keep; None: a fifth of `capacity`, or 10 GB
-    )
+    upstream_pause: float = 60.0  # seconds before one that failed is asked again; longer if it goes on so
+    upstream_capacity: int | None = None  # bytes of theirs to keep; None: a fifth of `capacity`, or 10 GB
     upstream_project: str = ""  # the project that sees what comes from them; "": everyone
     upstream_transitive: bool = False  # ask them also for queries that came through another coordinator
 
@@ -130,6 +132,7 @@ class Settings(_Read, frozen=True, kw_only=True):
             raise POLICIES.unknown(self.policy)
         if self.admission not in ADMISSIONS:
             raise InvalidSetting("admission", repr(self.admission), f"choose one of {', '.join(ADMISSIONS)}")
+        _expect_direct(self.direct)
         if self.sandbox not in SANDBOXES:
             raise InvalidSetting("sandbox", repr(self.sandbox), f"choose one of {', '.join(SANDBOXES)}")
         for name in ("minimum_similarity", "minimum_benefit", "upstream_below"):
@@ -145,7 +148,7 @@ class Settings(_Read, frozen=True, kw_only=True):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidSetting(name, str(value), "give a number above 0")
-        for name in ("grace", "threads", "minimum_peers"):
+        for name in ("grace", "keep_starts", "threads", "budget", "minimum_peers"):
             if not getattr(self, name) >= 0:
                 raise InvalidSetting(name, str(getattr(self, name)), "give 0 or more")
 
@@ -175,29 +178,36 @@ class Settings(_Read, frozen=True, kw_only=True):
 class ServiceSettings(_Read, frozen=True, kw_only=True):
     """How a coordinator is offered over HTTP."""
 
-    host: str = "127.0.0.1"
+    host: str = "127.0.0.1"  # where it listens
     port: int = PORT  # 0: any that is free
     auth: bool = True  # False: everyone who reaches it may do everything, so only this machine may
     hosts: str = ""  # names it answers to, separated by commas; "": with auth all, without those of loopback
-    rate: float = 100.0  # requests per second that a user may make, unless told otherwise
-    quota_bytes: int | None = None  # of weights that a user may keep, unless told otherwise
-    quota_models: int | None = None  # likewise
-    quota_pins: int = 10  # models that a user may pin, unless told otherwise
-    query_time: float = 30.0  # seconds after which a search answers with what it has
+    rate: float = 100.0  # requests per second of one user, over all replicas, unless told otherwise
+    quota_bytes: int | None = None  # bytes of weights that a user may keep, unless told otherwise
+    quota_models: int | None = None  # models that a user may keep, unless told otherwise
+    quota_pins: int = 10  # models that a user may pin, unless told otherwise; administrators may pin more
+    query_time: float = 30.0  # seconds after which a search answers with what it has, and says so
     upkeep: float = 600.0  # seconds between two sweeps of what was left behind; 0: never
     keep_events: float = 90.0  # days for which the log of events is kept; 0: for ever
+    keep_samples: float = 90.0  # days for which counts by minute are kept; 0: for ever
     shutdown: float = 60.0  # seconds that requests under way get when the service is told to stop
+    drain: float = (
+        5.0  # seconds that it listens on when told to stop, and says 503 at /readyz, while it works
+    )
+    workers: int = 1  # processes of this machine that serve it
     connections: int = 1000  # that may be open; of which one address gets a quarter, one user half
     body_memory: int = 512 * 2**20  # bytes for the bodies of requests under way; one user gets a quarter
+    direct: str = AUTO  # are clients given URLs of the store for large files? `auto`, `off`
 
     def __post_init__(self) -> None:
+        _expect_direct(self.direct)
         if not 0 <= self.port <= 65535:
             raise InvalidSetting("port", str(self.port), "give a number from 0 to 65535")
-        for name in ("rate", "query_time", "shutdown", "connections", "body_memory"):
+        for name in ("rate", "query_time", "shutdown", "workers", "connections", "body_memory"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidSetting(name, str(value), "give a number above 0")
-        for name in ("upkeep", "keep_events"):
+        for name in ("upkeep", "keep_events", "keep_samples", "drain"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise InvalidSetting(name, str(getattr(self, name)), "give 0 or more")
         if not self.auth and not is_loopback(self.host):
@@ -206,6 +216,11 @@ class ServiceSettings(_Read, frozen=True, kw_only=True):
                 "Leave out --no-auth, or bind to 127.0.0.1"
             )
             raise InvalidSetting("host", repr(self.host), advice)
+
+
+def _expect_direct(value: str) -> None:
+    if value not in DIRECTS:
+        raise InvalidSetting("direct", repr(value), f"choose one of {', '.join(DIRECTS)}")
 
 
 def is_address(uri: str) -> bool:
@@ -266,9 +281,13 @@ def _several(name: str, text: str) -> tuple[str, ...]:
 
 
 _READERS: dict[str, Callable[[str, str], Any]] = {
-    **dict.fromkeys(("auth", "signed"), _flag),
+    **dict.fromkeys(("auth", "signed", "history"), _flag),
     **dict.fromkeys(
-        ("threads", "minimum_peers", "port", "quota_models", "quota_pins", "connections"), _count
+        (
+            *("threads", "budget", "minimum_peers", "port"),
+            *("quota_models", "quota_pins", "workers", "connections"),
+        ),
+        _count,
     ),
     "upstream_transitive": _flag,
     "upstreams": _several,
@@ -280,6 +299,7 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
             "admission_threshold",
             "half_life",
             "grace",
+            "keep_starts",
             "timeout",
             "deadline",
             "patience",
@@ -289,5 +309,7 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
         ),
         _number,
     ),
-    **dict.fromkeys(("rate", "query_time", "shutdown", "upkeep", "keep_events"), _number),
+    **dict.fromkeys(
+        ("rate", "query_time", "shutdown", "drain", "upkeep", "keep_events", "keep_samples"), _number
+    ),
 }

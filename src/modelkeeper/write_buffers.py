@@ -17,9 +17,9 @@ BUFFER_BYTES = 2 * 2**20  # bytes; large enough that a thread is worth waking, s
 class Buffer:
     """Memory that fills, is written, and is filled again."""
 
-    def __init__(self, most: int = BUFFER_BYTES) -> None:
-        """`most` is how much can come at all; no more than that is held, nor more than BUFFER_BYTES."""
-        self._buffer = memoryview(bytearray(max(1, min(BUFFER_BYTES, most))))
+    def __init__(self, most: int = BUFFER_BYTES, size: int = BUFFER_BYTES) -> None:
+        """`most` is how much can come at all; no more than that is held, nor more than `size`."""
+        self._buffer = memoryview(bytearray(max(1, min(size, most))))
         self.held = 0
 
     @property

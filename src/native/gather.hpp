@@ -10,6 +10,9 @@
 // here and one there, and its neighbours in the source belong to other rows: tiles are short, and the rows of
 // a tile are made in the order of the source, so that a line of memory that was read serves them all.
 //
+// Elements that lie near each other are moved together, by whatever takes fewest moves: sieves (64 bytes of which
+// some are kept, in their order), windows (16 bytes in any order), pieces (neighbours), or one by one.
+//
 // The result does not depend on the number of threads.
 #pragma once
 #include <algorithm>
@@ -34,6 +37,8 @@ struct Program {
         int64_t begin, end;
         int64_t source;                   // of a run
         size_t first_piece, last_piece;  // of a gather
+        size_t first_window = 0, last_window = 0;  // likewise, where moving windows takes fewer moves; else none
+        size_t first_sieve = 0, last_sieve = 0;    // and where sieves take fewer still
     };
     // Neighbours that a gather moves at once. A move is always PIECE bytes wide, which is quicker than to
     // look how many are meant: what is too much is overwritten by the next piece.
@@ -44,7 +49,7 @@ struct Program {
     };
     static constexpr uint32_t NOWHERE = UINT32_MAX;
     static constexpr int64_t PIECE = 16;
-    static constexpr int64_t LONG = 24;  // elements: from here on, a stretch is a step of its own
+    static constexpr int64_t LONG = 24, LONG_BYTES = 128;  // elements, and bytes: then a stretch is a step of its own
 
     int64_t first = 0, length = 0;  // in the output, from where the row begins
     int64_t reach = 0;              // how far behind the row's begin in the source pieces read, in bytes
@@ -52,6 +57,8 @@ struct Program {
     std::vector<double> factor;
     std::vector<Step> steps;
     std::vector<Piece> pieces;
+    std::vector<Window> windows;
+    std::vector<Sieve> sieves;
 
     // All that making programs will need, so that it can be done where nothing may fail.
     Program(const Cut &cut, const std::vector<Axis> &axes, int64_t itemsize) : itemsize_(itemsize) {
@@ -62,6 +69,8 @@ struct Program {
             factor.resize(offset.size());
             steps.reserve(offset.size());
             pieces.reserve(offset.size());
+            windows.reserve(moves_windows() && itemsize <= 4 ? offset.size() : 0);
+            sieves.reserve(sifts() && (itemsize == 2 || itemsize == 4) ? offset.size() : 0);
         }
     }
 
@@ -73,6 +82,8 @@ struct Program {
         reach = 0;
         steps.clear();
         pieces.clear();
+        windows.clear();
+        sieves.clear();
         if (offset.empty()) {
             steps.push_back({RUN, false, false, 0, length, begin, 0, 0});
             return;
@@ -84,6 +95,9 @@ struct Program {
         int64_t count = end - begin;
         for (size_t k = cut.split + 1; k < axes.size(); count *= axes[k++].size) spread(axes[k], count);
         for (int64_t j = 0; j < length;) j = add_stretch(j);
+        for (Step &step : steps)
+            if (step.kind == GATHER && !step.holes && !(sieves.capacity() && add_sieves(step)) && windows.capacity())
+                add_windows(step);
     }
 
   private:
@@ -107,7 +121,7 @@ struct Program {
         while (end < length && offset[size_t(end)] == (hole ? HOLE : offset[size_t(end - 1)] + 1)) ++end;
         bool scaled = false;
         for (int64_t j = begin; j < end && !hole; ++j) scaled |= factor[size_t(j)] != 1.0;
-        if (end - begin >= LONG) {
+        if (end - begin >= LONG && (end - begin) * itemsize_ >= LONG_BYTES) {
             steps.push_back({hole ? ZERO : RUN, hole, scaled, begin, end, offset[size_t(begin)], 0, 0});
             return end;
         }
@@ -128,6 +142,49 @@ struct Program {
         return end;
     }
 
+    // Stretches in their order with gaps between them: units of which some are left out.
+    bool add_sieves(Step &step) {
+        const int64_t width = Sieve::WIDTH / itemsize_;
+        const size_t first = sieves.size(), most = (step.last_piece - step.first_piece) / 2;
+        int64_t behind = 0;
+        for (int64_t j = step.begin; j < step.end;) {
+            if (sieves.size() - first >= most) return sieves.resize(first), false;
+            const int64_t low = offset[size_t(j)];
+            Sieve sieve{uint32_t(low * itemsize_), 0};
+            for (int64_t at = 0, before = -1; j < step.end; ++j, before = at) {
+                at = offset[size_t(j)] - low;
+                if (at <= before || at >= width) break;
+                sieve.kept |= 1u << at;
+            }
+            sieves.push_back(sieve);
+            behind = std::max(behind, low * itemsize_ + Sieve::WIDTH);
+        }
+        step.first_sieve = first, step.last_sieve = sieves.size();
+        reach = std::max(reach, behind);
+        return true;
+    }
+
+    // Stretches with small gaps between them, and elements in any order, as long as they lie near each other.
+    void add_windows(Step &step) {
+        const int64_t width = Window::WIDTH / itemsize_;
+        const size_t first = windows.size(), most = (step.last_piece - step.first_piece) * 3 / 4;
+        int64_t behind = 0;
+        for (int64_t j = step.begin; j < step.end;) {
+            if (windows.size() - first >= most) return windows.resize(first);  // pieces are as good
+            const int64_t low = offset[size_t(j)];
+            Window window{uint32_t(low * itemsize_), 0, {}};
+            for (; j < step.end && window.bytes < Window::WIDTH; ++j) {
+                const int64_t at = offset[size_t(j)] - low;
+                if (at < 0 || at >= width) break;
+                for (int64_t b = 0; b < itemsize_; ++b) window.from[window.bytes++] = uint8_t(at * itemsize_ + b);
+            }
+            windows.push_back(window);
+            behind = std::max(behind, low * itemsize_ + Window::WIDTH);
+        }
+        step.first_window = first, step.last_window = windows.size();
+        reach = std::max(reach, behind);
+    }
+
     int64_t itemsize_;
 };
 
@@ -145,13 +202,14 @@ template <class Number> class Worker {
     using Stored = typename Number::Stored;
     using Factor = typename Number::Factor;
     static constexpr bool scales = Number::scales;
+    static constexpr int64_t AHEAD = 1 << 14;  // bytes of the source that are asked for before they are needed
     static constexpr int64_t ROOM = 8192;  // bytes that are made before they are put in their place
 
     explicit Worker(const Task<Number> &task) : task_(task), program_(task.cut, task.axes, sizeof(Stored)) {
         if (program_.offset.empty()) return;
         if (scales) scale_.resize(program_.offset.size());
         room_ = std::max<int64_t>(int64_t(program_.offset.size()), ROOM / int64_t(sizeof(Stored)));
-        buffer_.resize(size_t(room_) + Program::PIECE);
+        buffer_.resize(size_t(room_) + Sieve::WIDTH);
     }
 
     // Rows [begin, end) of a tile.
@@ -163,19 +221,41 @@ template <class Number> class Worker {
         // memory and the next begins in it, that line would have to be read first, and all else would wait.
         const bool apart = direct || task_.cut.tiles > 1 || task_.cut.moved;
         const int64_t at_once = apart ? 1 : std::max<int64_t>(1, room_ / row_length);
-        Row row(task_.axes, task_.cut, begin);
+        Row row(task_.axes, task_.cut, begin), ahead = row;
+        const int64_t lead = fetched_ahead();
+        for (int64_t r = begin; r < std::min(end, begin + lead); ++r, ahead.next()) fetch(ahead);
         for (int64_t r = begin; r < end;) {
             Stored *to = task_.out + (task_.cut.moved ? row.number() : r) * row_length + program_.first;
             Stored *const made = direct ? to : buffer_.data();
             Stored *at = made;
-            for (const int64_t stop = std::min(end, r + at_once); r < stop; ++r, row.next(), at += program_.length)
+            for (const int64_t stop = std::min(end, r + at_once); r < stop; ++r, row.next(), at += program_.length) {
+                if (lead && r + lead < end) fetch(ahead), ahead.next();
                 fill(row, at);
+            }
             if (!direct) put(to, made, size_t(at - made) * sizeof(Stored), task_.past_caches);
         }
         settle();
     }
 
   private:
+    // So many rows before its turn the source of a row is asked for: where rows are left out, machines do not
+    // guess which comes next, and wait for each.
+    int64_t fetched_ahead() const {
+        const bool skips = !task_.cut.visit.empty() && !task_.axes[task_.cut.visit.back()].offset.empty();
+        if (!skips || task_.cut.moved || buffer_.empty() || program_.reach > AHEAD) return 0;
+        return AHEAD / std::max<int64_t>(64, program_.reach);
+    }
+
+    void fetch(const Row &row) const {
+        int64_t from;
+        double times;
+        row.read(from, times);
+        if (from == HOLE) return;
+        const char *line = reinterpret_cast<const char *>(task_.source + from);
+        const char *end = std::min(line + program_.reach, reinterpret_cast<const char *>(task_.source_end));
+        for (; line < end; line += 64) prefetch(line);
+    }
+
     void fill(const Row &row, Stored *to) {
         int64_t from;
         double times;
@@ -202,7 +282,16 @@ template <class Number> class Worker {
             zero(to, n);
         } else if (step.kind == Program::GATHER) {
             const bool few = int64_t(step.last_piece - step.first_piece) * 3 <= n * 2;
-            if (few && program_.reach < int64_t(Program::NOWHERE))
+            const bool near = program_.reach < int64_t(Program::NOWHERE);
+            const bool inside = reinterpret_cast<const char *>(task_.source_end) -
+                                    reinterpret_cast<const char *>(source) >= program_.reach;
+            if (near && inside && step.last_sieve > step.first_sieve)
+                sift<sizeof(Stored)>(program_.sieves.data() + step.first_sieve, program_.sieves.data() + step.last_sieve,
+                                     reinterpret_cast<const char *>(source), reinterpret_cast<char *>(to));
+            else if (near && inside && step.last_window > step.first_window)
+                move_windows(program_.windows.data() + step.first_window, program_.windows.data() + step.last_window,
+                             reinterpret_cast<const char *>(source), reinterpret_cast<char *>(to));
+            else if (few && near)
                 move_pieces(step, source, to);
             else
                 move_elements(step, source, to, n);

@@ -54,12 +54,77 @@ inline void put(void *to, const void *from, size_t bytes, bool past_caches) {
     std::memcpy(out, in, bytes);
 }
 
+// What lies there will be read soon.
+inline void prefetch(const void *where) {
+#if defined(__GNUC__)
+    __builtin_prefetch(where);
+    asm volatile("" : : "r"(where));  // else GCC sees no effect, and leaves out whoever only does this
+#else
+    static_cast<void>(where);
+#endif
+}
+
 // What was put past the caches is seen by other threads from here on.
 inline void settle() {
 #if defined(__SSE2__)
     _mm_sfence();
 #endif
 }
+
+// Bytes that lie near each other, and where each of them goes: up to 16 that are moved at once.
+struct Window {
+    static constexpr int64_t WIDTH = 16;
+    uint32_t source;  // in bytes
+    uint32_t bytes;   // that are meant; what is written behind them is overwritten by the next window
+    uint8_t from[WIDTH];
+};
+
+// Elements of up to 64 bytes of which some are kept, in their order.
+struct Sieve {
+    static constexpr int64_t WIDTH = 64;
+    uint32_t source;  // in bytes
+    uint32_t kept;    // one bit for each element
+};
+
+#ifdef MODELKEEPER_HALVES
+inline bool moves_windows() {
+    static const bool can = __builtin_cpu_supports("ssse3");
+    return can;
+}
+
+__attribute__((target("ssse3"))) inline void move_windows(const Window *window, const Window *last, const char *base,
+                                                          char *out) {
+    for (; window < last; out += window++->bytes) {
+        const __m128i near = _mm_loadu_si128(reinterpret_cast<const __m128i *>(base + window->source));
+        const __m128i from = _mm_loadu_si128(reinterpret_cast<const __m128i *>(window->from));
+        _mm_storeu_si128(reinterpret_cast<__m128i *>(out), _mm_shuffle_epi8(near, from));
+    }
+}
+
+inline bool sifts() {
+    static const bool can = __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512bw");
+    return can;
+}
+
+// Elements of 2 or 4 bytes.
+template <size_t itemsize>
+__attribute__((target("avx512vbmi2,avx512bw,popcnt"))) inline void sift(const Sieve *sieve, const Sieve *last,
+                                                                        const char *base, char *out) {
+    for (; sieve < last; ++sieve) {
+        const __m512i near = _mm512_loadu_si512(base + sieve->source);
+        if constexpr (itemsize == 2)
+            _mm512_storeu_si512(out, _mm512_maskz_compress_epi16(sieve->kept, near));
+        else
+            _mm512_storeu_si512(out, _mm512_maskz_compress_epi32(__mmask16(sieve->kept), near));
+        out += itemsize * size_t(_mm_popcnt_u32(sieve->kept));
+    }
+}
+#else
+inline bool moves_windows() { return false; }
+inline void move_windows(const Window *, const Window *, const char *, char *) {}
+inline bool sifts() { return false; }
+template <size_t itemsize> inline void sift(const Sieve *, const Sieve *, const char *, char *) {}
+#endif
 
 struct Move {
     const char *from;

@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ from safetensors.numpy import load_file, save_file
 from modelkeeper.cli import main
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.settings import Settings, login
+from modelkeeper.warmstart.race.rules import Race, Runner
 from modelkeeper.weights import open_file
 from modelkeeper.zoo.records import Event
+from modelkeeper.zoo.starts import Start
 
 MODELS = """
 import torch
@@ -369,8 +373,11 @@ def test_a_model_that_is_evicted_at_once_says_so(here: str, monkeypatch: pytest.
     first = register(f"{here}:net", accuracy="0.9")
     monkeypatch.setenv("MODELKEEPER_CAPACITY", str(said("show", first)["bytes"] + 1))
     run("pin", first)
-    shown = run("register", f"{here}:net(seed=1)", "--accuracy", "0.9").stdout
+    shown = run("register", f"{here}:net(seed=1)", "--accuracy", "0.9", code=4).stdout
     assert "it was evicted at once" in " ".join(shown.split())
+    assert shown.startswith("Not kept: ")
+    refused = said("register", f"{here}:net(seed=2)", "--accuracy", "0.9", code=4)
+    assert refused["record"]["state"] == "evicted"
 
 
 def test_a_refused_model_is_exit_code_4(here: str) -> None:
@@ -384,12 +391,16 @@ def test_a_refused_model_is_exit_code_4(here: str) -> None:
 def test_models_are_pinned_and_removed(family: dict[str, str]) -> None:
     assert f"pinned {login()}/child" in run("pin", "child").stdout
     assert "active, pinned" in run("show", "child").stdout
+    assert f"already pinned: {login()}/child" in run("pin", "child").stdout
     assert not said("unpin", "child", "parent")[0]["pinned"]
+    assert f"not pinned: {login()}/parent" in run("unpin", "parent").stdout
+    assert [each["action"] for each in said("log", "--model", "parent")].count("unpinned") == 0
     assert f"removed {login()}/child" in run("remove", family["child"], "grandchild").stdout
     assert [each["name"] for each in said("models")] == ["parent"]
     assert {each["name"] for each in said("models", "--state", "removed")} == {"child", "grandchild"}
     assert not Path("zoo/models", family["child"]).exists()
     assert "[removed]" in run("tree", "parent").stdout
+    assert "removed by hand" in run("show", "child").stdout, "by its name, too"
     for command in ("remove", "pin"):
         assert "no model" in run(command, family["child"], code=1).stderr
     assert [each["action"] for each in said("log", "--model", family["child"])][:3] == [
@@ -419,6 +430,33 @@ def test_stats_and_log_are_for_people(family: dict[str, str], monkeypatch: pytes
     assert run("log", "--limit", "2").stdout.count("registered") == 2
 
 
+def test_what_starts_saved_and_how_a_training_went_are_for_people(family: dict[str, str]) -> None:
+    found = said("savings", "--by", "user")
+    assert {"by": "user", "complete": True}.items() <= found.items()
+    assert found["bytes"] > 0
+    assert "not to be added up" in run("savings").stdout
+    with closing(LocalCoordinator(Settings(home="zoo"))) as coordinator:
+        race = Race(
+            "warm", (Runner("warm", "p", 4, 0.5, 0.4, ""), Runner("cold", "", 4, 2.0, 1.0, "")), 8, 1.0
+        )
+        coordinator.zoo.starts.add(
+            Start(id="a" * 16, at=time.time(), child="c", parents=("p",), schedule=0.5)
+        )
+        coordinator.zoo.starts.add(Start(id="b" * 16, at=time.time(), child="c", parents=("p",)))
+        coordinator.raced("b" * 16, race)
+    text = run("savings").stdout
+    for each in ("3, 0.4 s of 1", "1 not known", "races 8 steps"):
+        assert each in text, each
+    assert [start["id"][0] for start in said("starts", "--warm")] == ["b", "a"]
+    assert {start["cold"] for start in said("starts", "--cold")} <= {True}
+    assert said("starts", "--parent", "parent", "--model", "child") == []
+    assert said("starts", "--user", "nobody") == []
+    assert "race: warm won" in run("starts", "--limit", "1").stdout
+    assert "no model" in run("starts", "--model", "nothing", code=1).stderr
+    assert said("show", "child", "--curve") is None
+    assert "not reported" in run("show", "child", "--curve").stdout
+
+
 def test_only_register_and_query_make_a_zoo(here: str) -> None:
     for command in (["models"], ["show", "x"], ["tree", "x"], ["stats"], ["log"], ["gc"], ["remove", "x"]):
         assert "there is no zoo" in run(*command, "--zoo", "typo", code=1).stderr
@@ -433,8 +471,16 @@ def test_what_others_registered_does_not_steer_the_terminal(family: dict[str, st
     evil = "\x1b[2J\x9b31m[red]"
     coordinator.zoo.catalog.update(family["child"], name=f"child{evil}", reason=evil, data=evil, tags=[evil])
     coordinator.zoo.catalog.note(Event(at=0.0, action=evil, detail=evil, user=evil))
+    coordinator.zoo.starts.add(Start(id="e" * 16, at=0.0, child="c", user=evil, task=evil, data=evil))
     coordinator.close()
-    for command in (["models"], ["show", family["child"]], ["tree", "parent"], ["stats"], ["log"]):
+    for command in (
+        ["models"],
+        ["show", family["child"]],
+        ["tree", "parent"],
+        ["stats"],
+        ["log"],
+        ["starts"],
+    ):
         for extra in ([], ["--json"]):
             output = run(*command, *extra).stdout
             assert "\x1b" not in output

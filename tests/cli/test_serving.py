@@ -1,6 +1,11 @@
-"""Whom does `modelkeeper sync` send a token to?"""
+"""Whom does `modelkeeper sync` send a token to, and what does `modelkeeper ui` open?"""
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,8 +17,10 @@ import pytest
 from click.testing import CliRunner
 
 from modelkeeper.cli import main
+from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.remote import Spool
 from modelkeeper.server.upload_store import MOST_OPEN
+from modelkeeper.settings import Settings
 from tests.helpers.service import Team, network, team, tensors, told
 
 GRAPH = network()
@@ -97,7 +104,7 @@ def test_what_dead_clients_began_does_not_block_what_waits(
     keeper: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After crashes 32 unfinished uploads of one user blocked `sync`: "32 models are being sent already"."""
-    monkeypatch.setattr("modelkeeper.server.upload_store.IDLE", 0.5)
+    monkeypatch.setattr("modelkeeper.server.upload_store.base.IDLE", 0.5)
     spool, token = tmp_path / "waiting", keeper.token("ada")
     monkeypatch.setenv("MODELKEEPER_SPOOL", str(spool))
     monkeypatch.setenv("MODELKEEPER_TOKEN", token)
@@ -134,6 +141,8 @@ def test_a_project_with_a_member_that_is_not_there_is_not_made(tmp_path: Path) -
     (user,) = json.loads(run("user", "list", "--json", *home)[1])
     assert (listed["members"], len(listed["id"]), len(user["id"])) == (["ada"], 16, 16)
     assert user["id"] in run("user", "list", *home)[1]
+    assert run("user", "add", "ada", "--bytes", "50GB", *home)[0] == 0
+    assert "50 GB" in run("user", "list", *home)[1]
     code, said = run("user", "give", "nobody", "ada", *home)
     assert (code, "nobody of that name" in said) == (2, True)
 
@@ -145,3 +154,35 @@ def test_looking_makes_no_zoo(tmp_path: Path, command: tuple[str, ...]) -> None:
     code, said = run(*command, "--home", str(tmp_path / "nozoo"))
     assert (code, "there is no zoo" in said) == (1, True)
     assert not (tmp_path / "nozoo").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--no-browser",)])
+def test_a_zoo_is_opened_in_the_browser(tmp_path: Path, options: tuple[str, ...]) -> None:
+    home, opened = tmp_path / "zoo", tmp_path / "opened"
+    local = LocalCoordinator(Settings(home=str(home)))
+    local.register(GRAPH, told("a net"), tensors(GRAPH).items())
+    local.close()
+    script = tmp_path / "browser"
+    script.write_text(f"#!/bin/sh\necho $1 > {opened}\n")
+    script.chmod(0o755)
+    command = [sys.executable, "-m", "modelkeeper", "ui", "--home", str(home), *options]
+    environment = {**os.environ, "BROWSER": f"{script} %s"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        where = re.search(r"http://127\.0\.0\.1:\d+/ui", process.stderr.readline())
+        assert where is not None
+        page = httpx.get(where[0], headers={"accept": "text/html"}, follow_redirects=True, timeout=60)
+        process.send_signal(signal.SIGINT)
+        process.stderr.read()
+    assert process.returncode == 0
+    assert "a net" in page.text
+    assert opened.exists() is not bool(options)
+    if not options:
+        assert opened.read_text().strip() == where[0]
+
+
+def test_a_typo_is_no_empty_zoo(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["ui", "--home", str(tmp_path / "nothing"), "--no-browser"])
+    assert result.exit_code == 1
+    assert "there is no zoo" in result.stderr
+    assert not (tmp_path / "nothing").exists()

@@ -175,5 +175,5 @@ def test_without_time_to_plan_for_two_one_lends(
     def late(*arguments: Any, **options: Any) -> Any:
         raise OutOfPatience
 
-    monkeypatch.setattr("modelkeeper.coordinator.search.side_by_side", late)
+    monkeypatch.setattr("modelkeeper.coordinator.planning.side_by_side", late)
     assert len(answer(coordinator).parents) == 1

@@ -8,6 +8,7 @@ import pytest
 
 from modelkeeper.coordinator import Coordinator
 from modelkeeper.coordinator.base import ServedCoordinator, ServedLoan
+from modelkeeper.coordinator.history import History
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.coordinator.remote import RemoteCoordinator
@@ -145,8 +146,7 @@ def test_models_can_be_listed_shown_pinned_and_removed(coordinator: Coordinator)
     assert coordinator.show("a").pinned
     assert not coordinator.pin("a", False).pinned
     assert coordinator.remove("a").id == first.id
-    with pytest.raises(UnknownModel, match="no model 'a'"):
-        coordinator.show("a")
+    assert (coordinator.show("a").id, coordinator.show("a").state) == (first.id, "removed")
     stats = coordinator.stats()
     assert (stats["models"], stats["states"]) == (1, {"active": 1, "removed": 1})
     actions = [event.action for event in coordinator.log()]
@@ -215,6 +215,7 @@ def test_both_coordinators_are_what_the_protocols_say() -> None:
     loans: list[type[Loan]] = [LocalLoan, RemoteLoan]
     for protocol, implementations in (
         (Coordinator, kinds),
+        (History, kinds),
         (ServedCoordinator, [served]),
         (Loan, loans),
         (ServedLoan, [LocalLoan]),

@@ -4,9 +4,10 @@ import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
-from modelkeeper.coordinator.judging import PLANNED, PLANNED_OF_FEW, Planner, judge
+from modelkeeper.coordinator.judging import PLANNED, PLANNED_OF_FEW, Planner, judge, look_closer
 from modelkeeper.policy.quality import metric
 from modelkeeper.policy.selection import Candidate, policy
 
@@ -81,3 +82,21 @@ def test_nobody_is_planned_once_time_is_over() -> None:
     assert {each.id: each.exact for each in judged} == {
         "m0": True, "m1": None, "m2": None, "m3": None, "m4": None,
     }  # fmt: skip
+
+
+def test_whoever_lost_without_a_plan_gets_one_when_somebody_asks_why() -> None:
+    """What a plan says of a loser never makes it better than who was chosen, nor changes the order."""
+    plans = Plans(exact="within surprise")
+    winner = msgspec.structs.replace(candidate("best", 1.0, 0.7), exact=True)
+    losers = [candidate("within", 0.4, 0.3), candidate("surprise", 0.4, 0.9), candidate("other", 0.3)]
+    seen = msgspec.structs.replace(candidate("seen", 0.3), exact=False)
+    asked: dict[str, Any] = {"policy": BENEFIT, "data": "F", "planner": plans.planner}
+    looked = look_closer([*losers, seen, candidate("beyond", 0.3)], winner, most=4, **asked)
+    assert [(each.id, each.exact) for each in looked] == [
+        ("within", True),
+        ("surprise", None),
+        ("other", False),
+        ("seen", False),
+        ("beyond", None),
+    ]
+    assert plans.given == ["within", "surprise", "other"]

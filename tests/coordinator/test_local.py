@@ -33,7 +33,7 @@ def coordinator() -> Iterator[LocalCoordinator]:
 def test_every_parent_that_lends_is_counted(coordinator: LocalCoordinator) -> None:
     one, two, three = (zoos.register(coordinator, GRAPH, name) for name in "abc")
     parents = tuple(Parent(id=each.id, name=each.name, similarity=0.5) for each in (two, one))
-    coordinator._lent(Answer(parent=two.id, parents=parents), Viewer("id", name="ann"))
+    coordinator._lent(Answer(parent=two.id, parents=parents), GRAPH.fingerprint, Viewer("id", name="ann"))
     assert [coordinator.show(each.id).hits for each in (one, two, three)] == [1, 1, 0]
     assert coordinator.show(one.id).last_used > one.last_used
     events = coordinator.log(action=LENT)

@@ -1,10 +1,14 @@
 """Small real models as graphs with weights, and services to keep them: what the tests of a service share."""
 
 import contextlib
-from collections.abc import Iterator
+import itertools
+import os
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 
 from modelkeeper.coordinator.local import LocalCoordinator
@@ -33,6 +37,17 @@ def tensors(graph: Graph, seed: int = 0) -> dict[str, Array]:
 def told(name: str = "net", accuracy: float = 0.9, **more: Any) -> Registration:
     meta = {"data": "digits", "task": "classification", "accuracy": accuracy, "name": name}
     return read_registration(meta | more, name)
+
+
+def probe(url: str, until: int = 200) -> httpx.Response:
+    """What `/readyz` says when it replies with this status at last."""
+    end = time.monotonic() + 60
+    while True:
+        reply = httpx.get(f"{url}/readyz", timeout=60)
+        if reply.status_code == until or time.monotonic() > end:
+            assert reply.status_code == until, reply.text
+            return reply
+        time.sleep(0.01)
 
 
 class Team:
@@ -66,3 +81,34 @@ def team(folder: Path, *, capacity: int | None = None, **settings: Any) -> Itera
         yield found
         found.close()
     local.close()
+
+
+class RoundRobin(httpx.BaseTransport):
+    """As a proxy does it: each request goes to the next of several services."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._urls, self._turn = [httpx.URL(url) for url in urls], itertools.count()
+        self._line = httpx.HTTPTransport()
+        self.taken: list[tuple[int, str, str]] = []  # which service, method and path
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        number = next(self._turn) % len(self._urls)
+        self.taken.append((number, request.method, request.url.path))
+        place = self._urls[number]
+        request.url = request.url.copy_with(host=place.host, port=place.port)
+        return self._line.handle_request(request)
+
+    def close(self) -> None:
+        self._line.close()
+
+
+def spread(
+    urls: Sequence[str], spool: Path, token: str = "", **more: Any
+) -> tuple[RemoteCoordinator, RoundRobin]:
+    """A client whose requests go to several services in turn."""
+    client = RemoteCoordinator(urls[0], token=token, spool=spool, timeout=30, **more)
+    line = RoundRobin(urls)
+    calls = client._calls
+    calls._client = httpx.Client(base_url=urls[0] + "/v1", headers=calls._headers, transport=line, timeout=30)
+    calls._process = os.getpid()
+    return client, line

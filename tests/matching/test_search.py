@@ -31,6 +31,16 @@ def test_a_filter_comes_before_everything_else(graphs: list[Graph], query: Graph
     result = filled(zoo).search(child, among=among)
     assert result.matches == full_scan({key: model for key, model in zoo.items() if key in among}, child)
     assert result.considered == len(among & set(zoo))
+    mask = np.isin(np.arange(max(among, default=-1) + 1), list(among))  # it may end before the largest key
+    masked = filled(zoo).search(child, among=mask)
+    assert (masked.matches, masked.considered) == (result.matches, result.considered)
+
+
+def test_a_mask_says_nothing_of_keys_below_zero() -> None:
+    model = prepare(net.vgg((8, 8)))
+    index = filled({-9: model, 0: model, 3: model})
+    assert index.search(model, among=np.array([True, False])).keys.tolist() == [0]
+    assert index.search(model, among=np.ones(4, np.bool_)).keys.tolist() == [0, 3]
 
 
 @given(zoos, net.networks, st.integers(1, 8))

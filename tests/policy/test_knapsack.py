@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkeeper.policy import knapsack
-from modelkeeper.policy.knapsack import pack
+
+
+def pack(worths: list[float], sizes: list[int], room: int) -> tuple[list[bool], float]:
+    chosen, gap = knapsack.pack(np.array(worths, np.float64), np.array(sizes, np.int64), room)
+    return chosen.tolist(), gap
+
 
 worths = st.one_of(st.floats(1e-12, 10), st.sampled_from([0.5, 1.0, 2.0]))
 sizes = st.one_of(st.integers(0, 12), st.integers(0, 10**13), st.sampled_from([10**12, 10**12 + 1]))
@@ -101,3 +106,21 @@ def test_thousands_of_models_exactly() -> None:
     assert gap == 0
     assert fits(chosen, sizes, sum(sizes) * 2 // 3)
     assert value(chosen, worths) > greedy(worths, sizes, sum(sizes) * 2 // 3)
+
+
+@given(things, st.floats(0, 1.1), st.randoms())
+def test_greed_takes_one_after_the_other_whatever_still_fits(
+    things: list[tuple[float, int]], share: float, random: random.Random
+) -> None:
+    sizes = np.array([size for _, size in things], np.int64)
+    room = int(sizes.sum() * share)
+    before = np.array([random.random() < 0.2 for _ in things], np.bool_)
+    left, order = (
+        room - int(sizes[before].sum()),
+        np.array(random.sample(range(len(things)), len(things)), np.intp),
+    )
+    expected = before.copy()
+    for index in order.tolist():
+        if not expected[index] and sizes[index] <= left:
+            expected[index], left = True, left - int(sizes[index])
+    assert knapsack._filled(before, order, sizes, room).tolist() == expected.tolist()

@@ -1,15 +1,20 @@
 """Retention: what a model is worth, who stays, and what is said of those that go."""
 
+import math
 from itertools import product
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkeeper.errors import InvalidSetting
-from modelkeeper.policy.retention import DAY, HALF_LIFE, Item, Retention, fair_shares, retain, worth
+from modelkeeper.policy import retention
+from modelkeeper.policy.retention import HALF_LIFE, fair_shares
+from modelkeeper.settings import DAY
+from tests.helpers.slow_retention import Decided, Item, as_items, retain, slowly, worth
 
 ages = st.floats(0, 1e12)
 unit = st.floats(0, 1)
@@ -57,7 +62,6 @@ def test_no_other_choice_that_fits_is_worth_more(zoo: list[Item], share: float) 
         assert "the pinned models alone exceed the capacity by" in result.note
     assert pinned <= result.kept
     assert len(kept) == len(zoo) or sum(item.bytes for item in zoo) > capacity
-    assert msgspec.json.decode(msgspec.json.encode(result), type=Retention) == result
 
 
 @given(zoos(), st.floats(0, 1), st.randoms())
@@ -94,6 +98,14 @@ def test_worth_grows_with_use_standing_and_cover_and_decays(
         {"last_used_age": min(idle, later)},
     ):
         assert worth(msgspec.structs.replace(item, **change)) >= worth(item)
+
+
+@given(zoos())
+def test_worth_is_what_the_formula_says(zoo: list[Item]) -> None:
+    for item, found in zip(zoo, retention.worth(as_items(zoo)), strict=True):
+        used, fresh = 1 + math.log2(1 + item.hits), math.exp2(-min(item.idle / HALF_LIFE, 40.0))
+        told = used * (0.1 + 0.9 * item.standing) * (0.05 + 0.95 * item.cover) * fresh
+        assert found == pytest.approx(told, rel=1e-12)
 
 
 def test_worth_by_hand() -> None:
@@ -154,6 +166,38 @@ def test_nobody_within_a_fair_share_gives_way(zoo: list[Item], part: float) -> N
         assert all(item.bytes > room for item in zoo if item.id in gone)  # no room is left unused
 
 
+@given(st.one_of(zoos(), shared_zoos()), st.floats(0, 1.2))
+def test_arrays_decide_what_one_model_at_a_time_decides(zoo: list[Item], part: float) -> None:
+    capacity = int(sum(item.bytes for item in zoo) * part)
+    assert retain(zoo, capacity) == slowly(zoo, capacity)
+
+
+@given(st.one_of(zoos(), shared_zoos()), st.floats(0, 1.2), st.floats(0, 0.3))
+def test_spare_room_takes_from_nobody_who_has_a_right_to_stay(
+    zoo: list[Item], part: float, share: float
+) -> None:
+    """What fits stays altogether; pins within their owner's share stay, and who keeps no more than it."""
+    capacity = int(sum(item.bytes for item in zoo) * part)
+    spare = int(capacity * share)
+    asked = dict.fromkeys({item.owner for item in zoo}, 0)
+    pinned = dict(asked)
+    for item in zoo:
+        asked[item.owner] += item.bytes
+        pinned[item.owner] += item.bytes * item.pinned
+    shares = fair_shares(asked, capacity)
+    plain, spared = retain(zoo, capacity), retain(zoo, capacity, spare=spare)
+    if len(plain.kept) == len(zoo):
+        assert spared == plain
+        return
+    assert spared.bytes_kept <= plain.bytes_kept or len(asked) > 1
+    for item in zoo:
+        within = asked[item.owner] <= shares[item.owner]
+        held = item.pinned and (len(asked) == 1 or pinned[item.owner] <= shares[item.owner])
+        assert item.id in spared.kept or not ((within and len(asked) > 1) or held)
+    if not any(pinned.values()) and len(asked) == 1:
+        assert spared.bytes_kept <= capacity - spare
+
+
 @given(shared_zoos(), st.floats(0, 1), st.integers(1, 20), st.integers(1, 10**11))
 def test_pins_of_one_take_nothing_from_the_fair_share_of_another(
     zoo: list[Item], part: float, number: int, size: int
@@ -205,6 +249,6 @@ def test_wrong_use_is_told() -> None:
         retain([], -1)
     with pytest.raises(InvalidSetting, match="half_life cannot be 0"):
         retain([], 1, half_life=0)
-    with pytest.raises(ValueError, match="no model can be like this"):
-        Item(id="a", bytes=-1)
-    assert retain([], 0) == Retention(frozenset(), (), True, 0.0, 0, "")
+    with pytest.raises(ValueError, match="no model can be like this: bytes -1"):
+        msgspec.structs.replace(as_items([Item(id="a", bytes=1)]), bytes=np.array([-1]))
+    assert retain([], 0) == Decided(frozenset(), (), True, 0.0, 0, "")

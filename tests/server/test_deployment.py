@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,21 +16,14 @@ import pytest
 from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.meta import Query
 from modelkeeper.settings import ServiceSettings
-from tests.helpers.service import told
+from tests.helpers.parts import Proxy, certificate, free_ports, or_skip, replaced
+from tests.helpers.service import probe, told
 from tests.server.test_serve import large, process
 
 ROOT = Path(__file__).parents[2]
 UNIT, PROXY, CONTAINER = (
     (ROOT / "deploy" / name).read_text() for name in ("modelkeeper.service", "nginx.conf", "Containerfile")
 )
-
-
-def replaced(text: str, **changes: str) -> str:
-    """A file with other paths and ports; each must be in it."""
-    for old, new in changes.items():
-        assert old in text, old
-        text = text.replace(old, new)
-    return text
 
 
 def needed(program: str) -> str:
@@ -44,7 +36,7 @@ def test_the_unit(tmp_path: Path) -> None:
     [command] = re.findall(r"^ExecStart=/opt/modelkeeper/bin/modelkeeper serve (.*)$", UNIT, re.M)
     options = shlex.split(command.replace("/var/lib/modelkeeper", str(tmp_path / "zoo")))
     with process(tmp_path / "zoo", *options) as service:
-        assert httpx.get(f"{service.url}/readyz").status_code == 200
+        probe(service.url)
     [patience] = re.findall(r"^TimeoutStopSec=([0-9]+)$", UNIT, re.M)
     assert int(patience) > ServiceSettings().shutdown
     path = tmp_path / "modelkeeper.service"
@@ -79,17 +71,8 @@ def test_the_container(tmp_path: Path) -> None:
 @pytest.fixture
 def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     """An nginx with TLS, and the port of the coordinator that it expects behind it."""
-    nginx, openssl = needed("nginx"), needed("openssl")
-    made = (
-        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
-    )
-    files = ["-keyout", str(tmp_path / "keeper.key"), "-out", str(tmp_path / "keeper.pem")]
-    subprocess.run([openssl, *made.split(), *files], check=True, capture_output=True)
-    ports = []
-    for _ in range(2):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            ports.append(free.getsockname()[1])
-    server = replaced(
+    ports = free_ports(2)
+    blocks = replaced(
         PROXY,
         **{
             "listen 443 ssl": f"listen 127.0.0.1:{ports[0]} ssl",
@@ -98,17 +81,12 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str
             "127.0.0.1:7433": f"127.0.0.1:{ports[1]}",
         },
     )
-    (tmp_path / "nginx.conf").write_text(
-        f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/error.log;\n"
-        f"events {{}}\nhttp {{ access_log off;\n{server}}}\n"
-    )
-    running = subprocess.Popen(
-        [nginx, "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")], stderr=subprocess.DEVNULL
-    )
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "keeper.pem"))
-    yield f"https://localhost:{ports[0]}", ports[1]
-    running.terminate()
-    running.wait(30)
+    with or_skip():
+        certificate(tmp_path)
+        server = Proxy(blocks, tmp_path / "nginx")
+    with server:
+        yield f"https://localhost:{ports[0]}", ports[1]
 
 
 def test_the_proxy(proxy: tuple[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

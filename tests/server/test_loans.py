@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from modelkeeper.coordinator import search
+from modelkeeper.coordinator import planning
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.errors import CorruptWeights, UnknownModel
 from modelkeeper.meta import Query
-from modelkeeper.server.loans import Recent, _plan_key
+from modelkeeper.server.loans import _plan_key
 from modelkeeper.transform import make_plan
 from modelkeeper.warmstart.answer import Parent
 from modelkeeper.zoo.records import Record
@@ -33,7 +33,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         made.append("plan")
         return make_plan(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(search, "make_plan", counted)
+    monkeypatch.setattr(planning, "make_plan", counted)
     return made
 
 
@@ -54,11 +54,22 @@ def test_what_was_planned_is_what_would_be_planned(keeper: Team, plans: list[str
     ada = keeper.join("ada")
     ada.register(PARENT, told(), tensors(PARENT).items())
     remembered = dict(ada.query(CHILD, ASKED).weights())
+    keeper.coordinator._planned = None
     planned = dict(keeper.coordinator.query(CHILD, ASKED).weights())
     assert len(plans) == 2
     assert remembered.keys() == planned.keys()
     for name, array in remembered.items():
         np.testing.assert_array_equal(array, planned[name])
+
+
+def test_what_was_planned_is_not_planned_again_once_the_loan_is_forgotten(
+    keeper: Team, plans: list[str]
+) -> None:
+    ada = keeper.join("ada")
+    ada.register(PARENT, told(), tensors(PARENT).items())
+    parent = ada.query(CHILD, ASKED).answer.parent
+    assert dict(keeper.coordinator.lend(CHILD, ASKED, [parent or ""]).weights())
+    assert len(plans) == 1
 
 
 def test_another_question_is_planned_anew(keeper: Team, plans: list[str]) -> None:
@@ -177,25 +188,3 @@ def test_what_nobody_has_fetched_holds_no_file(keeper: Team) -> None:
 def test_parents_with_the_same_weights_have_plans_of_their_own() -> None:
     planned = [_plan_key(parents, b"{}", ASKED) for parents in (["a" * 16], ["b" * 16], ["a" * 16, "b" * 16])]
     assert len(set(planned)) == 3
-
-
-def test_what_is_remembered_is_bounded_in_size() -> None:
-    recent: Recent[str] = Recent(10, 100)
-    recent.put("large", "large", 60)
-    recent.put("small", "small", 30)
-    recent.put("small", "again", 40)
-    assert (recent.get("large"), recent.get("small")) == ("large", "again")
-    recent.put("third", "third", 10)
-    assert (recent.get("large"), recent.get("small"), recent.get("third")) == (None, "again", "third")
-    recent.put("huge", "huge", 101)
-    assert recent.get("huge") is None
-    recent.put("huge", "huge", 100)
-    assert recent.get("huge") == "huge"
-
-
-def test_what_is_remembered_is_bounded() -> None:
-    recent: Recent[int] = Recent(3)
-    for number in range(5):
-        recent.put(str(number), number)
-        recent.put("0", 0)
-    assert [recent.get(str(number)) for number in range(5)] == [0, None, None, 3, 4]

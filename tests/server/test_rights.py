@@ -17,7 +17,8 @@ from modelkeeper.server.guard import OPEN
 from modelkeeper.server.serve import first_token
 from modelkeeper.settings import ServiceSettings
 from modelkeeper.weights import Array
-from modelkeeper.zoo.accounts import SCOPES, Accounts
+from modelkeeper.zoo.accounts import Accounts
+from modelkeeper.zoo.holders import SCOPES
 from tests.helpers.service import Team, network, team, tensors, told
 
 GRAPH = network()
@@ -103,7 +104,7 @@ def test_metrics_need_a_right_of_their_own(keeper: Team) -> None:
     for scope, token in tokens.items():
         reply = httpx.get(f"{keeper.url}/metrics", headers={"authorization": f"Bearer {token}"})
         assert reply.status_code == (200 if scope in ("metrics", "admin") else 403), scope
-        assert ("modelkeeper_models 1.0" in reply.text) is (scope in ("metrics", "admin"))
+        assert ("modelkeeper_zoo_models 1.0" in reply.text) is (scope in ("metrics", "admin"))
 
 
 def test_a_token_for_metrics_may_do_nothing_else(keeper: Team) -> None:
@@ -113,6 +114,20 @@ def test_a_token_for_metrics_may_do_nothing_else(keeper: Team) -> None:
             if path not in (*OPEN, "/metrics", "/openapi.json"):
                 status = client.request(method, path, params={"name": "x"}).status_code
                 assert status == 403, f"{method} {path} -> {status}"
+
+
+def test_accounts_are_for_administrators_and_ones_own_tokens_for_everybody(keeper: Team) -> None:
+    routes = [route for route in every_route(keeper) if re.match("/v1/(users|projects|tokens)", route[1])]
+    assert len(routes) == 15
+    for scope in ("read", "write", "partner"):
+        sent = {"authorization": f"Bearer {keeper.token('ada', scope)}"}
+        with httpx.Client(base_url=keeper.url, headers=sent) as client:
+            for method, path in routes:
+                own = path.startswith("/v1/tokens") and scope != "partner"
+                status = client.request(method, path, json={"scope": "admin"}).status_code
+                expected = {"GET": 200, "POST": 403, "DELETE": 404}[method] if own else 403
+                assert status == expected, f"{scope}: {method} {path} -> {status}"
+    assert keeper.accounts.projects() == []
 
 
 def test_counts_are_of_what_may_be_seen(keeper: Team) -> None:
@@ -128,7 +143,7 @@ def test_counts_are_of_what_may_be_seen(keeper: Team) -> None:
 
 
 def test_groups_that_are_counted_one_by_one_are_few(keeper: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modelkeeper.zoo.catalog_reader.MOST_GROUPS", 2)
+    monkeypatch.setattr("modelkeeper.zoo.totals.MOST_GROUPS", 2)
     ada = keeper.join("ada")
     for number in range(3):
         ada.register(GRAPH, told(data=f"data {number}"), tensors(GRAPH).items())
@@ -359,6 +374,10 @@ def test_host_names(tmp_path: Path) -> None:
         for host, status in (("keeper.example.org", 200), ("127.0.0.1:80", 200), ("evil.example.org", 403)):
             reply = httpx.get(f"{keeper.url}/v1/stats", headers=sent | {"host": host})
             assert reply.status_code == status
+        # The probes of a container or a balancer, which ask by whatever address it has.
+        for path in ("healthz", "readyz", "version"):
+            reply = httpx.get(f"{keeper.url}/{path}", headers={"host": "10.0.0.7:7433"})
+            assert reply.status_code in ((200, 503) if path == "readyz" else (200,))  # 503: not ready yet
 
 
 def test_a_search_that_takes_too_long_says_so(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from modelkeeper.errors import DiskFull, ModelKeeperError
 from modelkeeper.graph import Graph
 from modelkeeper.meta import Query
 from tests.helpers.generated import Builder
-from tests.helpers.service import network, tensors, told
+from tests.helpers.service import network, probe, tensors, told
 
 GRAPH = network()
 ASKED = Query(data="digits", task="classification")
@@ -187,7 +187,7 @@ def test_an_upload_under_way_is_finished_before_the_end(tmp_path: Path) -> None:
         def slowly() -> Iterator[bytes]:
             yield whole[:100]
             service.process.send_signal(signal.SIGTERM)
-            time.sleep(0.5)
+            assert "told to stop" in probe(service.url, 503).text
             yield whole[100:]
 
         reply = client.put(f"/uploads/{request.id}", content=slowly(), timeout=30)

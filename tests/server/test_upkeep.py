@@ -14,11 +14,10 @@ import pytest
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.wire import UploadRequest
 from modelkeeper.errors import InvalidSetting, ZooUnusable
-from modelkeeper.policy.retention import DAY
 from modelkeeper.server.app import Application
 from modelkeeper.server.service import Service
 from modelkeeper.server.upkeep import keeping_tidy, tidy_up
-from modelkeeper.settings import ServiceSettings, Settings
+from modelkeeper.settings import DAY, ServiceSettings, Settings
 from modelkeeper.zoo.records import Event
 from tests.helpers import zoos
 
@@ -90,7 +89,7 @@ def test_it_goes_on_after_a_failure(
         raise ZooUnusable("zoo/", "it is away", "Wait.") if len(turns) % 2 else KeyError("a bug")
 
     monkeypatch.setattr(service, "gc", fail)
-    with caplog.at_level(logging.WARNING), keeping_tidy(service):
+    with caplog.at_level(logging.WARNING), service.beat.going_on(), keeping_tidy(service):
         assert third.wait(60)
     assert sum("tried again" in line for line in caplog.messages) >= 3
     count = len(turns)

@@ -409,3 +409,22 @@ def test_any_view_can_be_a_source(view: Array) -> None:
     np.testing.assert_array_equal(bits(same), bits(view))
     twice = gather(view, [AxisMap(), widen(view.shape[1], 7)], (view.shape[0], 7))
     np.testing.assert_array_equal(bits(twice), bits(view[:, widen(view.shape[1], 7).index]))
+
+
+@given(
+    st.sampled_from(SCALABLE + MOVABLE),
+    st.lists(st.integers(-3, 12), min_size=1, max_size=200),
+    st.integers(1, 40),
+    seeds,
+)
+def test_elements_that_lie_near_each_other_come_in_any_order(
+    dtype: np.dtype[Any], steps: list[int], rows: int, seed: int
+) -> None:
+    """Small gaps, steps back and repetitions, up to the last element, of rows of which some are left out."""
+    rng = np.random.default_rng(seed)
+    along = np.cumsum(steps)
+    along -= along.min()
+    source = numbers(dtype, (rows, int(along.max()) + 1), rng)
+    kept = np.flatnonzero(rng.random(rows) < 0.7) if rows > 1 else np.zeros(1, np.int64)
+    result = gather(source, [AxisMap(kept), AxisMap(along)], (len(kept), len(along)))
+    np.testing.assert_array_equal(bits(result), bits(source[kept][:, along]))

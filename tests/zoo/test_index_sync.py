@@ -1,5 +1,6 @@
 """Every index of a zoo finds what a full scan finds, whoever registered and removed it, saved or not."""
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from modelkeeper.matching import Index, prepare
 from modelkeeper.settings import Settings
 from modelkeeper.zoo import index_sync
 from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.index_snapshots import Snapshots
 from modelkeeper.zoo.index_sync import Follower
 from modelkeeper.zoo.records import ACTIVE, EVICTED, Filter
 from tests.helpers import zoos
@@ -63,7 +65,7 @@ def test_both_find_what_a_full_scan_finds(taken: list[tuple[str, int, int]]) -> 
                 both[who].close()
                 both[who] = LocalCoordinator(given)
             elif step == "search":
-                zoo.index()
+                zoo.follower.index()
             elif step == "sweep":
                 both[who].gc(grace=0)
             elif stored:
@@ -73,11 +75,11 @@ def test_both_find_what_a_full_scan_finds(taken: list[tuple[str, int, int]]) -> 
                 else:
                     zoo.catalog.retire({chosen.id: "x"}, EVICTED, clock=zoo.catalog.clock())
         expected = found(fresh(both[0].zoo.catalog))
-        assert found(both[0].zoo.index()) == found(both[1].zoo.index()) == expected
+        assert found(both[0].zoo.follower.index()) == found(both[1].zoo.follower.index()) == expected
         for each in both:
             each.close()
         again = LocalCoordinator(given)
-        assert found(again.zoo.index()) == expected
+        assert found(again.zoo.follower.index()) == expected
         again.close()
 
 
@@ -98,13 +100,13 @@ def saved(tmp_path: Path) -> list[Path]:
 
 def test_a_saved_index_is_opened_and_followed_up(tmp_path: Path, catalog: Catalog) -> None:
     assert saved(tmp_path)
-    follower = Follower(catalog, tmp_path / "index", 1)
-    assert len(follower._index) > 0, "it began with what was saved"
+    follower = Follower(catalog, Snapshots(tmp_path / "index"), 1)
+    assert len(follower._followed.index) > 0, "it began with what was saved"
     assert found(follower.index()) == found(fresh(catalog))
     assert len(saved(tmp_path)) <= 2, "old ones go"
 
 
-@pytest.mark.parametrize("which", ["index.json", "*.segment"])
+@pytest.mark.parametrize("which", ["index.json", "*.segment", "columns.npz"])
 def test_damaged_files_are_made_anew(tmp_path: Path, catalog: Catalog, which: str) -> None:
     rng = np.random.default_rng(0)
     expected = found(fresh(catalog))
@@ -121,18 +123,29 @@ def test_damaged_files_are_made_anew(tmp_path: Path, catalog: Catalog, which: st
             else:
                 data[at] ^= 1 << int(rng.integers(8))
             path.write_bytes(data)
-        follower = Follower(catalog, tmp_path / "index", 1)
+        follower = Follower(catalog, Snapshots(tmp_path / "index"), 1)
         assert found(follower.index()) == expected, f"attempt {number}"
     (tmp_path / "index" / "17x").mkdir()
     (tmp_path / "index" / "5").touch()
     (tmp_path / "index" / "5-00000000").touch()
-    assert found(Follower(catalog, tmp_path / "index", 1).index()) == expected
+    assert found(Follower(catalog, Snapshots(tmp_path / "index"), 1).index()) == expected
+
+
+def test_what_was_left_behind_goes_with_the_next_that_is_saved(tmp_path: Path) -> None:
+    snapshots, index = Snapshots(tmp_path / "index"), Index(threads=1)
+    snapshots.save(1, index.save)
+    old, new = tmp_path / "index" / "tmp-old", tmp_path / "index" / "tmp-new"
+    for folder in (old, new):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    snapshots.save(2, index.save)
+    assert (old.exists(), new.exists()) == (False, True), "another process may be saving it"
 
 
 def test_an_index_of_a_later_catalog_is_not_believed(tmp_path: Path, catalog: Catalog) -> None:
     newest = saved(tmp_path)[-1]
     newest.rename(newest.with_name(f"999999-{newest.name.partition('-')[2]}"))
-    assert found(Follower(catalog, tmp_path / "index", 1).index()) == found(fresh(catalog))
+    assert found(Follower(catalog, Snapshots(tmp_path / "index"), 1).index()) == found(fresh(catalog))
     assert not list((tmp_path / "index").glob("999999-*"))
 
 
@@ -140,7 +153,7 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(
     tmp_path: Path, catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
-    follower = Follower(catalog, tmp_path / "file" / "index", 1)
+    follower = Follower(catalog, Snapshots(tmp_path / "file" / "index"), 1)
     assert found(follower.index()) == found(fresh(catalog))
     assert "could not be saved" in caplog.text
 
@@ -148,5 +161,5 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(
 def test_what_another_matcher_prepared_is_prepared_anew(tmp_path: Path, catalog: Catalog) -> None:
     digest = catalog.find(Filter())[0].graph
     catalog.set_prepared(digest, b"of another version")
-    assert found(Follower(catalog, None, 1).index()) == found(fresh(catalog))
+    assert found(Follower(catalog, Snapshots(None), 1).index()) == found(fresh(catalog))
     assert catalog.prepared([digest]) == {digest: prepare(catalog.graph(digest)).to_bytes()}

@@ -1,6 +1,7 @@
 """What a zoo keeps: within its capacity, the pinned ones, one of each kind of twins, and why others went."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,9 @@ from modelkeeper.errors import ModelRefused, UnknownModel, ZooUnusable
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.changes import tick
 from modelkeeper.zoo.records import ACTIONS, DAMAGED, EVICTED, Filter
+from modelkeeper.zoo.stock import Stock
 from tests.helpers import zoos
 
 SMALL = [zoos.net(4, width) for width in (4, 5, 6, 7)]
@@ -44,6 +47,62 @@ def test_the_capacity_is_kept_after_each_registration(tmp_path: Path, home: str)
     events = {event.model: event for event in coordinator.log(action="evicted")}
     assert {record.id for record in gone} == events.keys()
     assert all(record.reason == events[record.id].detail != "" for record in gone)
+    coordinator.close()
+
+
+def test_a_large_zoo_makes_room_for_the_next_ones_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that not every registration has to choose among all models; the capacity is kept all the same."""
+    size = size_of(SMALL[0])
+    monkeypatch.setattr("modelkeeper.zoo.zoo.MANY", 5)
+    monkeypatch.setattr("modelkeeper.zoo.zoo.SPARE", 4)
+    read = 0
+    plain = Catalog.stock
+
+    def counted(self: Catalog) -> Stock:
+        nonlocal read
+        read += 1
+        return plain(self)
+
+    monkeypatch.setattr(Catalog, "stock", counted)
+    coordinator = opened(tmp_path, capacity=8 * size)
+    evicted = []
+    for number in range(16):
+        told = coordinator.register(SMALL[0], zoos.told(f"{number}", 0.8), zoos.weights(SMALL[0]).items())
+        evicted.append(len(told.evicted))
+        assert coordinator.zoo.catalog.bytes_stored() <= 8 * size
+    assert evicted == [0] * 8 + [3, 0, 0] + [3, 0, 0] + [3, 0]
+    assert read == 3
+    coordinator.close()
+
+
+@pytest.mark.parametrize("many", [100, 3])
+def test_room_is_made_though_the_zoo_changes_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    """Where others register faster than one can choose, the last picture counts, in a large zoo the first."""
+    monkeypatch.setattr("modelkeeper.zoo.zoo.MANY", many)
+    size = size_of(SMALL[0])
+    coordinator = opened(tmp_path, capacity=4 * size)
+    for number in range(4):
+        zoos.register(coordinator, SMALL[0], f"{number}", 0.8)
+    read = 0
+    plain = Catalog.stock
+
+    def meanwhile(self: Catalog) -> Stock:
+        nonlocal read
+        read += 1
+        found = plain(self)
+        with self.taking_turns() as connection:
+            tick(connection)
+        return found
+
+    monkeypatch.setattr(Catalog, "stock", meanwhile)
+    told = coordinator.register(SMALL[0], zoos.told("new", 0.8), zoos.weights(SMALL[0]).items())
+    assert told.evicted
+    assert coordinator.zoo.catalog.bytes_stored() <= 4 * size
+    assert read == (10 if many == 100 else 1)
     coordinator.close()
 
 
@@ -106,9 +165,9 @@ def test_a_model_that_went_while_it_was_being_chosen_is_not_taken(
     zoos.register(coordinator, SMALL[0], "next", 0.9)
     plain = Catalog.with_keys
 
-    def meanwhile(self: Catalog, keys: object) -> object:
+    def meanwhile(self: Catalog, *keys: Any) -> object:
         other.remove(best.id)
-        return plain(self, keys)  # type: ignore[arg-type]
+        return plain(self, *keys)
 
     monkeypatch.setattr(Catalog, "with_keys", meanwhile)
     answer = coordinator.query(SMALL[0], Query()).answer

@@ -46,8 +46,9 @@ def test_a_bare_name_is_mine_before_it_is_anothers(zoo: LocalCoordinator) -> Non
     for act in (zoo.pin, zoo.remove):
         assert act("resnet20").id == mine.id
     assert zoo.show("resnet20").id == theirs.id
+    assert (zoo.show("ada/resnet20").id, zoo.show("ada/resnet20").state) == (mine.id, "removed")
     with pytest.raises(UnknownModel):
-        zoo.show("ada/resnet20")
+        zoo.pin("ada/resnet20")
 
 
 def test_my_project_comes_before_others_and_identities_are_ids(zoo: LocalCoordinator) -> None:

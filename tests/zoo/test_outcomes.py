@@ -34,11 +34,12 @@ def test_what_was_refuted_is_no_peer(keeper: LocalCoordinator) -> None:
     for name, value in (("a", 0.8), ("b", 0.85)):
         register(keeper, net(), name, value, owner=name)
     loud = register(keeper, net(), "loud", 1.0, owner="eve")
-    assert sorted(keeper.zoo.peers(TASK, DATA, "accuracy")[1]) == [0.8, 0.85, 1.0]
+    group = (TASK, DATA, "accuracy")
+    assert sorted(keeper.zoo.follower.followed().columns.peers(group)[0]) == [0.8, 0.85, 1.0]
     for user in ("ann", "bob"):
         keeper.tell(loud.id, RACED, -0.5, user=user)
     assert keeper.credit(loud).refuted
-    assert sorted(keeper.zoo.peers(TASK, DATA, "accuracy")[1]) == [0.8, 0.85]
+    assert sorted(keeper.zoo.follower.followed().columns.peers(group)[0]) == [0.8, 0.85]
 
 
 def test_children_speak_for_their_parents_but_not_for_their_own_owner(keeper: LocalCoordinator) -> None:

@@ -49,7 +49,7 @@ def registering(number: int, barrier: Any, home: str) -> tuple[set[str], bool, b
         assert (found.answer.similarity or 0) >= 0.9
         assert dict(found.weights()).keys() == dict(zoos.weights(graph)).keys()
     barrier.wait(60)
-    index = coordinator.zoo.index()
+    index = coordinator.zoo.follower.index()
     every = coordinator.zoo.catalog.find(Filter())
     return mine, len(every) == PROCESSES * EACH, all(record.key in index for record in every)
 
@@ -80,7 +80,7 @@ def watching(number: int, barrier: Any, home: str) -> list[float]:
             time.sleep(0.02)
     end = time.monotonic() + 30
     while number and len(times) < 10 and time.monotonic() < end:
-        known = len(coordinator.zoo.index())
+        known = len(coordinator.zoo.follower.index())
         times += [time.monotonic()] * (known - len(times))
         time.sleep(0.001)
     return [float(number), *times]

@@ -14,15 +14,25 @@ import sqlalchemy as sa
 
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.remote import RemoteCoordinator
-from modelkeeper.errors import ModelKeeperError, ModelRefused, StoreSilent, WrongStore, ZooUnusable
+from modelkeeper.errors import (
+    CorruptWeights,
+    ModelKeeperError,
+    ModelRefused,
+    StoreSilent,
+    WrongStore,
+    ZooUnusable,
+)
 from modelkeeper.meta import Query
 from modelkeeper.server.serve import first_token, serving
+from modelkeeper.server.service import STORING
 from modelkeeper.settings import ServiceSettings, Settings
+from modelkeeper.warmstart.pipeline import LOST
 from modelkeeper.zoo import leases
 from modelkeeper.zoo.blobs import WEIGHTS, Blobs
 from modelkeeper.zoo.records import Record, new_id
 from modelkeeper.zoo.store_identity import MARKER
 from tests.helpers import zoos
+from tests.helpers.service import probe
 from tests.zoo.test_stores import Item, Shelf
 
 GRAPH = zoos.net(8, 16)
@@ -118,11 +128,18 @@ def test_a_service_says_that_an_id_is_taken(replica: Opener, tmp_path: Path) -> 
                 f"/uploads/{same}",
                 content=entry.weights.read_bytes(),
             )
-        replies = [line._calls.client.post(f"/uploads/{same}/complete") for line in lines]
+        replies = [
+            line._calls.client.post(f"/uploads/{same}/complete", params={"checksum": request.checksum})
+            for line, request in zip(lines, requests, strict=True)
+        ]
+        body = msgspec.json.encode(requests[0])
+        replies.append(client.post("/uploads", content=body, headers=json))
         for line in lines:
             line.close()
-    assert [reply.status_code for reply in replies] == [200, ModelRefused.status]
-    assert "taken" in replies[1].text
+    assert "another model was announced" in replies[0].text, "the other's is not said to be theirs"
+    statuses = [CorruptWeights.status, 200, ModelRefused.status]
+    assert [reply.status_code for reply in replies] == statuses
+    assert "taken" in replies[2].text
 
 
 def test_a_folder_takes_no_other_folders_place(tmp_path: Path) -> None:
@@ -304,6 +321,36 @@ def test_many_that_start_at_once_make_one_catalog_and_one_account(replica: Opene
     assert accounts.holder(tokens[0]) is not None
 
 
+def test_a_parent_that_another_removes_while_it_is_streamed_is_said_to_be_gone(
+    replica: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts a training then tries the next one: 41 of 50 MB were missing, and it was given up."""
+    serves, removes = replica(), replica()
+    first = zoos.register(serves, GRAPH, "first")
+    second = zoos.register(serves, GRAPH, "second")
+    read, reads = Blobs._range, 0
+
+    def removing(self: Blobs, path: str, offset: int, length: int) -> Any:
+        nonlocal reads
+        reads += 1
+        if reads == 4:
+            removes.remove(first.id)
+        return read(self, path, offset, length)
+
+    with serving(serves, ServiceSettings(auth=False, port=0)) as url:
+        line = RemoteCoordinator(url, spool=tmp_path / "spool", timeout=WAIT)
+        found = line.query(GRAPH, ASKED)
+        lender = {first.id: first, second.id: second}[str(found.answer.parent)]
+        first, second = lender, {first.id: second, second.id: first}[lender.id]
+        monkeypatch.setattr(Blobs, "_range", removing)
+        with pytest.raises(LOST):
+            dict(found.weights())
+        again = line.query(GRAPH, ASKED)
+        assert again.answer.parent == second.id
+        assert dict(again.weights()).keys() == zoos.weights(GRAPH, 0).keys()
+        line.close()
+
+
 # -- a store that hangs ---------------------------------------------------------------------------
 
 
@@ -372,6 +419,40 @@ def test_a_store_that_hangs_holds_up_nobody_elsewhere(replica: Opener, hanging: 
     other.ready()
 
 
+def test_downloads_that_wait_for_a_store_keep_nobody_from_what_needs_none(
+    replica: Opener, hanging: Hanging, tmp_path: Path
+) -> None:
+    """More of them than there are threads; each says later what it had to."""
+    coordinator = replica(blobs="hanging://zoo")
+    record = zoos.register(coordinator, GRAPH)
+    whole, hanging_range = hanging.items[f"{record.folder}/{WEIGHTS}"], hanging.get_range
+
+    def get_range(path: str, *, start: int, length: int) -> bytes:
+        if length == len(whole):  # the file itself; who reads its header alone has an answer
+            hanging._wait()
+        return hanging_range(path, start=start, length=length)
+
+    hanging.get_range = get_range  # type: ignore[method-assign]
+    hanging.head = lambda path: {"size": len(hanging.items[path])}  # type: ignore[method-assign]
+    with serving(coordinator, ServiceSettings(auth=False, port=0)) as url, ExitStack() as stack:
+        line = RemoteCoordinator(url, timeout=WAIT, spool=tmp_path / "spool")
+        stack.callback(line.close)
+        stack.callback(hanging.goes.set)
+        entry = line.spool.keep(url, GRAPH, zoos.told(), zoos.weights(GRAPH, 5).items(), "", "")
+        request = entry.waiting.request
+        body, json = msgspec.json.encode(request), {"content-type": "application/json"}
+        assert line._calls.client.post("/uploads", content=body, headers=json).is_success
+        probe(url)
+        hanging.goes.clear()
+        place = f"{url}/v1/models/{record.id}/{WEIGHTS}"
+        streams = [stack.enter_context(httpx.stream("GET", place, timeout=WAIT)) for _ in range(STORING + 6)]
+        assert hanging.waiting.acquire(timeout=WAIT)
+        assert line.query(GRAPH, ASKED, dry_run=True).answer.parent == record.id
+        assert line._calls.client.get(f"/uploads/{request.id}").json()["offset"] == 0
+        hanging.goes.set()
+        assert {stream.read() for stream in streams} == {whole}
+
+
 def test_queries_that_wait_for_a_store_keep_nobody_from_a_dry_run(replica: Opener, hanging: Hanging) -> None:
     coordinator = replica(blobs="hanging://zoo")
     zoos.register(coordinator, GRAPH)
@@ -385,7 +466,7 @@ def test_queries_that_wait_for_a_store_keep_nobody_from_a_dry_run(replica: Opene
     hanging.get_range = get_range  # type: ignore[method-assign]
     with serving(coordinator, ServiceSettings(auth=False, port=0)) as url:
         lines = [RemoteCoordinator(url, timeout=WAIT) for _ in range(waits + 1)]
-        assert httpx.get(f"{url}/readyz").status_code == 200
+        probe(url)
         hanging.goes.clear()
         with ThreadPoolExecutor(waits) as threads:
             asked = [threads.submit(line.query, GRAPH, ASKED) for line in lines[:waits]]

@@ -13,7 +13,7 @@ from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.remote import Spool
 from modelkeeper.coordinator.wire import UploadRequest
 from modelkeeper.meta import Query
-from modelkeeper.server.upload_store import UploadStore
+from modelkeeper.server.upload_store import FolderUploads
 from modelkeeper.settings import Settings
 from modelkeeper.zoo import index_sync, verified
 from modelkeeper.zoo.backup import backup
@@ -94,7 +94,7 @@ def use(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = UploadRequest(
         id="0" * 16, graph=msgspec.Raw(b"{}"), registration=zoos.told(), size=8, checksum=""
     )
-    UploadStore(coordinator.upload_folder()).begin("ada", request)
+    FolderUploads(coordinator.upload_folder()).begin("ada", request)
     backup(coordinator.zoo, home.parent / "backup")
     assert {rights & 0o077 for rights in everything(home.parent / "backup").values()} == {0}
     names = set(everything(home))

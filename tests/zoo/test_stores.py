@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+from obstore.exceptions import GenericError
 
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import InvalidSetting, ZooUnusable
@@ -68,6 +70,29 @@ def shelves() -> Iterator[dict[str, Shelf]]:
     register("shelf", lambda url: opened.setdefault(url, Shelf()))
     yield opened
     STORES.remove("shelf")
+
+
+@pytest.mark.parametrize("problem", [GenericError("connection refused"), OSError("connection refused")])
+def test_a_store_that_cannot_be_listed_says_so(
+    problem: Exception, shelves: dict[str, Shelf], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an error of ours; and an index that is opened meanwhile is made of the catalog alone."""
+    settings = Settings(
+        home=str(tmp_path / "one"), blobs="shelf://oak/top", catalog=f"sqlite:///{tmp_path}/db"
+    )
+    first = LocalCoordinator(settings)
+    zoos.register(first, zoos.net(8, 16))
+
+    def away(shelf: Shelf, prefix: str) -> Iterator[Any]:
+        raise problem
+
+    monkeypatch.setattr(Shelf, "list", away)
+    with pytest.raises(ZooUnusable, match="listing models failed: connection refused"):
+        list(first.zoo.blobs.folders())
+    second = LocalCoordinator(msgspec.structs.replace(settings, home=str(tmp_path / "two")))
+    assert len(second.zoo.follower.index()) == 1
+    for coordinator in (first, second):
+        coordinator.close()
 
 
 def test_a_zoo_runs_on_a_store_that_was_added(shelves: dict[str, Shelf], tmp_path: Path) -> None:

@@ -86,10 +86,11 @@ def test_a_bit_that_flips_in_the_catalog_is_no_other_answer(home: Path, tmp_path
     expected, said = answers(tmp_path / "asked")
     assert not said
     whole, rng = (home / "catalog.db").read_bytes(), random.Random(7)
+    used = [at for at, byte in enumerate(whole) if byte]  # most of a small file is empty
     seen = {"other": 0, "errors": 0}
     for turn in range(FLIPS):
         data = bytearray(whole)
-        at, bit = rng.randrange(len(data)), rng.randrange(8)
+        at, bit = rng.choice(used), rng.randrange(8)
         data[at] ^= 1 << bit
         copy = tmp_path / f"copy-{turn}"
         shutil.copytree(home, copy)

@@ -12,8 +12,7 @@ from modelkeeper.meta import Query, narrowed, read_query
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.records import Filter, Record
 from modelkeeper.zoo.restriction import Restriction
-from modelkeeper.zoo.rows import reseal
-from modelkeeper.zoo.schema import keys, models
+from modelkeeper.zoo.schema import keys
 from tests.helpers import zoos
 
 GRAPH = zoos.net(8, 16)
@@ -33,9 +32,7 @@ def add(zoo: LocalCoordinator, name: str, owner: str, owner_id: str = "", **fiel
     weights = zoos.weights(GRAPH, zoo.count()).items()
     record = zoo.register(GRAPH, said, weights, owner=owner, owner_id=owner_id).record
     if fields:
-        with zoo.zoo.catalog.database.writing() as connection:
-            connection.execute(models.update().where(models.c.id == record.id).values(**fields))
-            reseal(connection, models.c.id == record.id)
+        zoo.zoo.catalog.update(record.id, **fields)
     return record
 
 

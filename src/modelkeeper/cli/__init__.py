@@ -1,21 +1,23 @@
 """The command line: `modelkeeper COMMAND`, also `python -m modelkeeper COMMAND`.
 
 A command imports what it needs when it runs, so that `--help` and `--version` answer at once and no command
-pays for what it does not use. What goes wrong on purpose (ModelKeeperError) is a message on standard error
-and an exit code that scripts can use.
+pays for what it does not use. What goes wrong on purpose (ModelKeeperError) is a message on standard error,
+an exit code that scripts can use, and where more is said of it.
 """
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import IO, Any
 
 import click
 
 from modelkeeper.cli import (
     accounts,
     describing,
+    helping,
     importing,
     keeping,
+    looking_back,
     querying,
     recovering,
     serving,
@@ -26,7 +28,7 @@ from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting, Model
 from modelkeeper.text import printable
 
 # Exit codes: 0 done, 1 what was asked for failed, and
-WRONG_CALL, COLD_START, REFUSED = 2, querying.COLD_START, 4
+WRONG_CALL, COLD_START, REFUSED = 2, querying.COLD_START, querying.REFUSED
 _CODES = {
     InvalidMeta: WRONG_CALL,
     InvalidMetric: WRONG_CALL,
@@ -39,6 +41,11 @@ class _Failed(click.ClickException):
     def __init__(self, error: ModelKeeperError) -> None:
         super().__init__(str(error))
         self.exit_code = _CODES.get(type(error), 1)  # type: ignore[misc]  # click reads it from instances
+        self.more = f"More on {error.code}: {error.page()}, or: modelkeeper error {error.code}"
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        super().show(file)
+        click.echo(self.more, file=file, err=True)
 
 
 class _Group(click.Group):
@@ -87,12 +94,13 @@ def main() -> None:
       1  it failed, or a part of it; standard error or the table says why
       2  the call is wrong
       3  query, explain: a cold start, no model of the zoo is near enough
-      4  register: the zoo refused the model
+      4  register: the zoo refused the model, or had no room for it
     """
 
 
 for _command in (
     *keeping.COMMANDS,
+    *looking_back.COMMANDS,
     *querying.COMMANDS,
     *importing.COMMANDS,
     *sharing.COMMANDS,
@@ -101,5 +109,6 @@ for _command in (
     *accounts.COMMANDS,
     *recovering.COMMANDS,
     *trusting.COMMANDS,
+    *helping.COMMANDS,
 ):
     main.add_command(_command)

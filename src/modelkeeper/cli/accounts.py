@@ -54,7 +54,7 @@ def add_user(
 
     kept = None if size is None else parse_bytes("bytes", size)
     given = {"bytes": kept, "models": models, "pins": pins, "rate": rate}
-    quotas = {key: value for key, value in given.items() if value is not None}
+    quotas: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     with _accounts(home, catalog, make=True) as accounts:
         added = accounts.add_user(name, **quotas)
         say(f"{added.name} ({added.id}) is a user.")
@@ -289,6 +289,10 @@ def _cell(name: str, value: Any) -> str:
         from datetime import datetime
 
         return datetime.fromtimestamp(value).astimezone().isoformat(sep=" ", timespec="minutes")
+    if name == "bytes":
+        from modelkeeper.text import size
+
+        return size(value)
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""Commands about what is in a zoo: list, show, remove, pin, sweep, count, look back."""
+"""Commands about what is in a zoo: list, show, remove, pin, sweep, count."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from modelkeeper.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from modelkeeper.policy.curves import Curve
     from modelkeeper.zoo.records import Record
 
 _SORTED = ("created", "last_used", "hits", "value", "parameters", "bytes", "name")
@@ -92,9 +93,10 @@ def models(
 @click.command()
 @click.argument("model", metavar="ID")
 @click.option("--graph", is_flag=True, help="Print the model's graph as JSON, for `query` and `diff`.")
+@click.option("--curve", is_flag=True, help="Show how its training went, if that was reported.")
 @zoo_option
 @json_option()
-def show(model: str, graph: bool, zoo: str | None, as_json: bool) -> None:
+def show(model: str, graph: bool, curve: bool, zoo: str | None, as_json: bool) -> None:
     """Show all that the zoo knows of one model.
 
     ID is an id, the beginning of one (four letters at least), or a name: then the newest of that name. With
@@ -105,6 +107,7 @@ def show(model: str, graph: bool, zoo: str | None, as_json: bool) -> None:
       modelkeeper show resnet20
       modelkeeper show ada/resnet20
       modelkeeper show 3fa9 --graph > resnet20.json
+      modelkeeper show 3fa9 --curve
     """
     import msgspec
 
@@ -113,6 +116,9 @@ def show(model: str, graph: bool, zoo: str | None, as_json: bool) -> None:
         if graph:
             echo_graph(coordinator.graph(record))
             return
+        if curve:
+            _show_curve(coordinator.curve(record), as_json)
+            return
         files, credit = coordinator.location(record), coordinator.credit(record)
     if as_json:
         echo_json(record.to_dict() | {"credit": msgspec.to_builtins(credit)})
@@ -120,6 +126,18 @@ def show(model: str, graph: bool, zoo: str | None, as_json: bool) -> None:
         from modelkeeper.cli import tables
 
         console().print(tables.record(record, files, credit))
+
+
+def _show_curve(curve: "Curve | None", as_json: bool) -> None:
+    """Print how a training went; of one that nobody reported, null."""
+    import msgspec
+
+    if as_json:
+        echo_json(msgspec.to_builtins(curve))
+    else:
+        from modelkeeper.cli import tables
+
+        console().print(tables.curve(curve))
 
 
 @click.command()
@@ -216,10 +234,7 @@ def pin(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
     \b
       modelkeeper pin resnet20
     """
-    from modelkeeper.connection import login
-
-    with opened(zoo) as coordinator:
-        _say("pinned", [coordinator.pin(name, user=login()) for name in models], as_json)
+    _pin(models, True, zoo, as_json)
 
 
 @click.command()
@@ -234,10 +249,24 @@ def unpin(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
     \b
       modelkeeper unpin resnet20
     """
+    _pin(models, False, zoo, as_json)
+
+
+def _pin(models: tuple[str, ...], pinned: bool, zoo: str | None, as_json: bool) -> None:
+    """Pin models or let them go, and say of which that was so before."""
     from modelkeeper.connection import login
 
+    done: list[tuple[bool, Record]] = []  # and did that change anything?
     with opened(zoo) as coordinator:
-        _say("unpinned", [coordinator.pin(name, False, user=login()) for name in models], as_json)
+        for name in models:
+            before = coordinator.show(name)
+            done.append((before.pinned != pinned, coordinator.pin(before.id, pinned, user=login())))
+    if as_json:
+        echo_json([record.to_dict() for _, record in done])
+        return
+    words = {True: "pinned", False: "already pinned:"} if pinned else {True: "unpinned", False: "not pinned:"}
+    for changed, record in done:
+        _say(words[changed], [record], as_json)
 
 
 @click.command()
@@ -257,8 +286,10 @@ def gc(verify: bool, grace: float | None, zoo: str | None, as_json: bool) -> Non
       modelkeeper gc
       modelkeeper gc --verify --grace 0
     """
+    from modelkeeper.connection import login
+
     with opened(zoo) as coordinator, progress("looking at weights", in_bytes=True) as bar:
-        swept = coordinator.gc(grace=grace, verify=verify, progress=bar)
+        swept = coordinator.gc(grace=grace, verify=verify, progress=bar, user=login())
     if as_json:
         echo_json(swept.to_dict())
     else:
@@ -287,30 +318,6 @@ def stats(zoo: str | None, as_json: bool) -> None:
         console().print(tables.stats(counts))
 
 
-@click.command()
-@click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="At most so many.")
-@click.option("--model", metavar="ID", help="Only what happened to this model.")
-@click.option("--action", help="Only events of this kind: registered, refused, lent, evicted, swept ...")
-@zoo_option
-@json_option()
-def log(limit: int, model: str | None, action: str | None, zoo: str | None, as_json: bool) -> None:
-    """Show what happened in the zoo, the newest first: who registered what, what was evicted, and why.
-
-    \b
-      modelkeeper log
-      modelkeeper log --action evicted --limit 10
-    """
-    with opened(zoo) as coordinator:
-        identity = coordinator.show(model).id if model else None
-        events = coordinator.log(limit=limit, model=identity, action=action)
-    if as_json:
-        echo_json([event.to_dict() for event in events])
-    else:
-        from modelkeeper.cli import tables
-
-        console().print(tables.events(events))
-
-
 def _say(what: str, records: "list[Record]", as_json: bool) -> None:
     """Print what was done to models."""
     if as_json:
@@ -322,4 +329,4 @@ def _say(what: str, records: "list[Record]", as_json: bool) -> None:
                 say(f"Note: {note}.", err=True)
 
 
-COMMANDS = (models, show, check, tree, remove, pin, unpin, gc, stats, log)
+COMMANDS = (models, show, check, tree, remove, pin, unpin, gc, stats)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from modelkeeper.weights import Array
 
 COLD_START = 3  # exit code of a query that found no parent
+REFUSED = 4  # ... of a registration that the zoo refused, or had no room for
 
 _INPUT = "The shape of an example input; see `modelkeeper describe`."
 _QUERY = (
@@ -55,6 +56,11 @@ _QUERY = (
         "minimum_similarity",
         type=click.FloatRange(0, 1),
         help="Below this, start cold. Default: as the zoo is set (0.3).",
+    ),
+    click.option(
+        "--budget",
+        type=click.IntRange(1),
+        help="Compare with so many architectures at most; the answer says if that proves nothing.",
     ),
     click.option(
         "--policy",
@@ -305,6 +311,8 @@ def register(
         from modelkeeper.cli import tables
 
         console().print(tables.registered(registered, (*opened.notes, *_about(registration.licence))))
+    if registered.record.id in registered.evicted:
+        click.get_current_context().exit(REFUSED)
 
 
 def _about(licence: str) -> list[str]:

@@ -14,6 +14,7 @@ from modelkeeper.errors import InvalidSetting, ModelKeeperError
 
 if TYPE_CHECKING:
     from modelkeeper.coordinator.remote.spool import Entry
+    from modelkeeper.server.app import Application
     from modelkeeper.zoo.zoo import Registered
 
 
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 @click.option("--port", type=int, help="The port to listen at; 0: any. Default: 7433.")
 @click.option("--capacity", metavar="SIZE", help="How much weight to keep, e.g. 20GB. Default: all.")
 @click.option("--hosts", metavar="NAMES", help="Names that it answers to, e.g. behind a proxy. Default: all.")
+@click.option(
+    "--shards",
+    metavar="URL",
+    help="Where the search index lies in parts, e.g. ray://head:10001?shards=4&replicas=2. Default: here.",
+)
+@click.option("--workers", type=int, help="Processes of this machine that serve it. Default: 1.")
 @upstream_options
 @click.option("--no-auth", is_flag=True, help="Let everyone on this machine do everything, without tokens.")
 def serve(
@@ -35,6 +42,8 @@ def serve(
     port: int | None,
     capacity: str | None,
     hosts: str | None,
+    shards: str | None,
+    workers: int | None,
     upstreams: tuple[str, ...],
     keys: tuple[str, ...],
     no_auth: bool,
@@ -47,7 +56,80 @@ def serve(
     \b
       modelkeeper serve --home zoo/
       modelkeeper serve --home zoo/ --host 0.0.0.0 --capacity 500GB
+      modelkeeper serve --home zoo/ --workers 4
       modelkeeper serve --home zoo/ --upstream https://zoo.partner.org
+    """
+    from modelkeeper.coordinator import open_local
+    from modelkeeper.settings import ServiceSettings
+
+    service_runner, application_of = _service_parts()
+    service = ServiceSettings.read(
+        host=host, port=port, hosts=hosts, workers=workers, auth=False if no_auth else None
+    )
+    asked = paired_upstreams(upstreams, keys)
+    zoo = {"home": home, "catalog": catalog, "blobs": blobs, "capacity": capacity, "shards": shards}
+    opened: dict[str, Any] = zoo | {"upstreams": asked}
+
+    def began(address: str) -> None:
+        say(f"ModelKeeper listens at {address}", err=True)
+
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(contextlib.closing(service_runner.listen(service)))
+        coordinator = open_local(**opened)
+        stack.callback(coordinator.close)
+        service_runner.log_to_stderr()
+        if service.auth and (token := service_runner.first_token(coordinator)) is not None:
+            say(f"The first administrator's token, shown only now:\n\n    {token}\n", err=True)
+        application = application_of(coordinator, service)
+        if service.workers > 1 and coordinator.settings.in_memory:
+            raise InvalidSetting("workers", str(service.workers), "a zoo in memory is one process's; give 1")
+        if service.workers == 1:
+            began(service_runner.address(listening))
+            service_runner.run(application, listening)
+    if service.workers > 1:
+        from modelkeeper.server.workers import supervise
+
+        supervise(opened, service, began)
+
+
+@click.command()
+@home_option
+@catalog_option
+@click.option("--blobs", metavar="URL", help="A folder or URL for weights. Default: the home.")
+@click.option("--port", type=int, default=0, help="The port on this machine; 0, the default: any.")
+@click.option("--no-browser", is_flag=True, help="Only say where the pages are.")
+def ui(home: str | None, catalog: str | None, blobs: str | None, port: int, no_browser: bool) -> None:
+    """Look at a zoo in the browser, until told to stop (Ctrl-C).
+
+    The pages are those of `modelkeeper serve`, on this machine alone, without a login.
+
+    \b
+      modelkeeper ui --home zoo/
+    """
+    import webbrowser
+
+    from modelkeeper.coordinator import open_local
+    from modelkeeper.settings import ServiceSettings
+
+    service_runner, application_of = _service_parts()
+    service = ServiceSettings.read(host="127.0.0.1", port=port, hosts="", workers=1, auth=False)
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(contextlib.closing(service_runner.listen(service)))
+        coordinator = open_local(home, make=False, catalog=catalog, blobs=blobs)
+        stack.callback(coordinator.close)
+        application = application_of(coordinator, service)
+        where = f"{service_runner.address(listening)}/ui"
+        say(f"The zoo is at {where} (Ctrl-C ends this)", err=True)
+        if not no_browser:
+            webbrowser.open(where)  # the socket listens already, so it waits for what comes next
+        service_runner.run(application, listening)
+
+
+def _service_parts() -> "tuple[Any, type[Application]]":
+    """What runs a service, and what it runs.
+
+    Raises:
+        InvalidSetting: What it needs is not installed.
     """
     try:
         from modelkeeper.server import serve as service_runner
@@ -55,21 +137,7 @@ def serve(
     except ImportError as problem:
         advice = f"{problem}; install it: pip install 'modelkeeper[server]'"
         raise InvalidSetting("a service", "run", advice) from problem
-    from modelkeeper.coordinator import open_local
-    from modelkeeper.settings import ServiceSettings
-
-    service = ServiceSettings.read(host=host, port=port, hosts=hosts, auth=False if no_auth else None)
-    with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(contextlib.closing(service_runner.listen(service)))
-        asked = paired_upstreams(upstreams, keys)
-        coordinator = open_local(home, catalog=catalog, blobs=blobs, capacity=capacity, upstreams=asked)
-        stack.callback(coordinator.close)
-        service_runner.log_to_stderr()
-        if service.auth and (token := service_runner.first_token(coordinator)) is not None:
-            say(f"The first administrator's token, shown only now:\n\n    {token}\n", err=True)
-        application = Application(coordinator, service)
-        say(f"ModelKeeper listens at {service_runner.address(listening)}", err=True)
-        service_runner.run(application, listening)
+    return service_runner, Application
 
 
 @click.command()
@@ -126,4 +194,4 @@ def _sent(entry: "Entry", result: "Registered | ModelKeeperError") -> dict[str, 
     }
 
 
-COMMANDS = (serve, sync)
+COMMANDS = (serve, ui, sync)

@@ -141,7 +141,7 @@ def bring(paths: tuple[str, ...], zoo: str | None, *, dry_run: bool, as_json: bo
     from modelkeeper.sharing import import_bundle
 
     done: list[Outcome] = []
-    rules, failed = _rules(given), ""
+    rules, failed = _rules(given), None
     with opened(zoo, make=True) as coordinator:
         try:
             for path in paths:
@@ -150,13 +150,13 @@ def bring(paths: tuple[str, ...], zoo: str | None, *, dry_run: bool, as_json: bo
                     for outcome in import_bundle(file, coordinator, rules, **how):
                         done.append(outcome)  # noqa: PERF402  # what came before a failure is told, too
         except ModelKeeperError as problem:
-            failed = str(problem)
+            failed = problem
     if as_json:
         echo_json([outcome.to_dict() for outcome in done])
     else:
         _print(done)
     if failed:
-        raise click.ClickException(failed)
+        raise failed
     if any(outcome.status == "refused" for outcome in done):
         click.get_current_context().exit(1)
 

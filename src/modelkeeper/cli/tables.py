@@ -17,6 +17,7 @@ from rich.tree import Tree
 from modelkeeper.coordinator.base import Lineage
 from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
 from modelkeeper.policy.credit import Credit
+from modelkeeper.policy.curves import Curve
 from modelkeeper.text import ago, count, enumeration, one_line, size
 from modelkeeper.zoo.audit import Audited
 from modelkeeper.zoo.gc import Swept
@@ -25,6 +26,8 @@ from modelkeeper.zoo.zoo import Registered
 
 if TYPE_CHECKING:
     from modelkeeper.zoo.backup import BackedUp, Restored
+    from modelkeeper.zoo.savings import Saved, Savings
+    from modelkeeper.zoo.starts import Start
     from modelkeeper.zoo.verify import Report
 
 MOST_SHOWN = 200  # lines of an import
@@ -92,6 +95,17 @@ def record(model: Record, files: str, credit: Credit) -> RenderableType:
     return _list({name: value for name, value in lines.items() if value})
 
 
+def curve(drawn: Curve | None) -> RenderableType:
+    """How a training went, one point a line."""
+    if drawn is None:
+        return Text("How its training went was not reported.")
+    table, best = _table("step", "time", drawn.metric), drawn.best
+    for point in drawn.points:
+        mark = " (best)" if point is best else ""
+        _row(table, f"{point.step:,}", f"{point.seconds:,.1f} s", f"{point.score:.6g}{mark}")
+    return table
+
+
 def lineage(family: Lineage) -> RenderableType:
     """A model below all that it descends from, above all that descends from it.
 
@@ -135,7 +149,8 @@ def registered(outcome: Registered, notes: Iterable[str] = ()) -> RenderableType
     """What became of a registration, and what else to know of it."""
     model = outcome.record
     known = quality(model) or "how good it is, is not known"
-    lines = [f"Registered {model.name} as {model.id}: {known}, {size(model.bytes)}."]
+    said = "Not kept:" if model.id in outcome.evicted else "Registered"
+    lines = [f"{said} {model.name} as {model.id}: {known}, {size(model.bytes)}."]
     lines += [f"Note: {note}." for note in notes]
     if outcome.admission.verdict == "not_a_parent":
         lines.append(f"It lends to nobody: {outcome.admission.reason}.")
@@ -238,10 +253,59 @@ def stats(counts: Mapping[str, Any]) -> RenderableType:
         "lent": f"{counts['hits']:,} times",
         "states": ", ".join(f"{name} {number:,}" for name, number in sorted(counts["states"].items())),
     }
+    if counts.get("leader"):
+        totals["leader"] = one_line(counts["leader"])
     table = _table("task", "data", "models", "lent")
     for group in counts["groups"]:
         _row(table, group["task"], group["data"], f"{group['models']:,}", f"{group['hits']:,}")
     return Group(_list(totals), table) if counts["groups"] else _list(totals)
+
+
+def starts(found: "Sequence[Start]") -> RenderableType:
+    """How trainings started, one a line."""
+    now = time.time()
+    table = _table("id", "when", "user", "data", "task", "from", "similarity", "exact", "steps", "became")
+    for start in found:
+        raced = start.race is not None and f", race: {start.race.winner} won"
+        _row(
+            table,
+            start.id,
+            ago(now - start.at),
+            start.user,
+            start.data,
+            start.task,
+            (", ".join(start.parents) or "cold") + (raced or ""),
+            "" if start.similarity is None else f"{start.similarity:.3f}",
+            "" if start.cold else "yes" if start.exact else "no",
+            f"{start.schedule:g}",
+            start.model or "-",
+        )
+    return table
+
+
+def savings(found: "Savings") -> RenderableType:
+    """What warm starts saved, by kind of evidence, and what that cost."""
+    kinds = ("measured", "matched", "estimated")
+    table = _table(found.by, "starts", "cold", *(f"{kind}: steps, time" for kind in kinds))
+    for group in found.groups:
+        cells = (_saved(getattr(group, kind)) for kind in kinds)
+        _row(table, group.name or "-", f"{group.starts:,}", f"{group.cold:,}", *cells)
+    cost = f"The zoo keeps {size(found.bytes)}; queries took {found.query_seconds:,.1f} s"
+    if found.race_steps:
+        cost += f", races {found.race_steps:,} steps and {found.race_seconds:,.1f} s"
+    left_out = "" if found.complete else " Older starts of this time are left out: there are too many."
+    what = (
+        "measured: at least, in races; matched: against cold runs of the same model; "
+        "estimated: if trained as advised."
+    )
+    return Group(table, Text(f"{what} They are not to be added up."), Text(f"{cost}.{left_out}"))
+
+
+def _saved(part: "Saved") -> str:
+    """Steps and time that were saved; what is not known, in words."""
+    known = f"{part.steps:,.0f}, {part.seconds:,.1f} s of {part.starts:,}" if part.starts else ""
+    unknown = f"{part.unknown:,} not known" if part.unknown else ""
+    return "; ".join(filter(None, (known, unknown))) or "nothing is known"
 
 
 def keys(rows: Iterable[Mapping[str, Any]]) -> RenderableType:
@@ -270,9 +334,10 @@ def audited(found: Audited, since: str) -> RenderableType:
 def events(happened: Iterable[Event]) -> RenderableType:
     """What happened, one event a line."""
     now = time.time()
-    table = _table("when", "what", "model", "user", "detail")
+    table = _table("when", "what", "model", "user", "detail", "child")
     for event in happened:
-        _row(table, ago(now - event.at), event.action, event.model, event.user, event.detail)
+        child = str(event.data.get("child", ""))[:12]
+        _row(table, ago(now - event.at), event.action, event.model, event.user, event.detail, child)
     return table
 
 

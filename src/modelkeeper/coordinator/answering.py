@@ -1,18 +1,21 @@
 """What does a query answer, in words and in numbers? From what was found, chosen and planned."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
 from modelkeeper.coordinator.candidates import Pool, Request, same_task
 from modelkeeper.coordinator.company import Lenders
+from modelkeeper.policy.credit import Credit
 from modelkeeper.policy.selection import Candidate, Choice, RunnerUp
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.advice import Advice, advise, lent_share
 from modelkeeper.warmstart.answer import Answer, Parent, Rival
 
 MOST_RIVALS = 20  # runners-up in an answer
+PARTS_MISSING = "parts of the search index ({}) did not answer: there may be a better parent"
+SPENT = "the search ended at its budget of {:,} alignments, and proves nothing: there may be a better parent"
 CUT_SHORT = "the query took too long and was cut short: there may be a better parent"
 
 
@@ -20,6 +23,7 @@ class Said(Struct, frozen=True, kw_only=True):
     """What else there is to say of a query."""
 
     seconds: dict[str, float]  # by stage
+    believed: dict[str, Credit] = {}  # by id, how far the claims of the parents are believed
     warnings: tuple[str, ...] = ()
     signers: dict[str, str] = {}  # whose the keys are that signed the parents, of those that are trusted
     restricted: str = ""  # which models could lend at all
@@ -43,14 +47,14 @@ def answer(
         runners_up=tuple(_rival(runner_up, pool) for runner_up in lost[:MOST_RIVALS]),
         considered=pool.considered,
         aligned=pool.aligned,
-        warnings=(*said.warnings, *(() if pool.proven else (CUT_SHORT,))),
+        warnings=(*said.warnings, *_unproven(pool)),
         seconds=said.seconds,
         restricted=said.restricted,
         dry_run=request.dry_run,
     )
     if lenders is None:
         return cold
-    plan, parents = lenders.plan, tuple(_parent(candidate, pool, said.signers) for candidate in taken)
+    plan, parents = lenders.plan, tuple(_parent(candidate, pool, said) for candidate in taken)
     first = parents[0]
     return msgspec.structs.replace(
         cold,
@@ -69,6 +73,16 @@ def answer(
         actions=plan.summary(),
         transferred=round(100 * plan.coverage, 2),
     )
+
+
+def _unproven(pool: Pool) -> tuple[str, ...]:
+    """Why there may be a better parent than those that were found."""
+    if pool.missing:
+        return (PARTS_MISSING.format(", ".join(f"shard {number}" for number in sorted(pool.missing))),)
+    if pool.proven:
+        return ()
+    spent = pool.budget is not None and pool.aligned >= pool.budget
+    return (SPENT.format(pool.budget) if spent else CUT_SHORT,)
 
 
 def _advice(request: Request, pool: Pool, lenders: Lenders) -> Advice:
@@ -99,7 +113,7 @@ def _rival(lost: RunnerUp, pool: Pool) -> Rival:
     )
 
 
-def _parent(candidate: Candidate, pool: Pool, signers: Mapping[str, str]) -> Parent:
+def _parent(candidate: Candidate, pool: Pool, said: Said) -> Parent:
     record = pool.records[candidate.id]
     return Parent(
         id=record.id,
@@ -113,8 +127,8 @@ def _parent(candidate: Candidate, pool: Pool, signers: Mapping[str, str]) -> Par
         project=record.project,
         licence=record.licence,
         signer=record.signer,
-        signed_by=signers.get(record.signer, ""),
-        claim=str(pool.credits[record.id]) if record.value is not None else "",
+        signed_by=said.signers.get(record.signer, ""),
+        claim=str(said.believed[record.id]) if record.value is not None else "",
     )
 
 

@@ -8,13 +8,15 @@ the contract suite (tests/coordinator/test_contract.py) see that both coordinato
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
+from modelkeeper.coordinator.history import History, ServedHistory
+from modelkeeper.coordinator.listing import ServedListing
 from modelkeeper.warmstart.loan import Loan
 from modelkeeper.zoo.records import Record
 
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.accounts import Accounts
     from modelkeeper.zoo.audit import Audited
     from modelkeeper.zoo.gc import Swept
+    from modelkeeper.zoo.parts import Parts
     from modelkeeper.zoo.records import Event, Filter, Registration, Viewer
+    from modelkeeper.zoo.replica import Replica
     from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
     from modelkeeper.zoo.trust import TrustedKey
@@ -55,7 +59,7 @@ class Lineage(Struct, frozen=True):
         }
 
 
-class Coordinator(Protocol):
+class Coordinator(History, Protocol):
     """One zoo and all that can be asked of it, in this process or behind HTTP."""
 
     def close(self) -> None:
@@ -187,7 +191,12 @@ class Coordinator(Protocol):
         """
 
     def gc(
-        self, *, grace: float | None = None, verify: bool = False, progress: Progress | None = None
+        self,
+        *,
+        grace: float | None = None,
+        verify: bool = False,
+        progress: Progress | None = None,
+        user: str = "",
     ) -> "Swept":
         """Sweep what was left behind, and take out what is damaged: see `zoo.gc`."""
 
@@ -232,7 +241,7 @@ class ServedLoan(Loan, Protocol):
         """The bytes of that file, made tensor by tensor."""
 
 
-class ServedCoordinator(Coordinator, Protocol):
+class ServedCoordinator(Coordinator, ServedListing, ServedHistory, Protocol):
     """A coordinator that a service offers to many: only one in this process can.
 
     With a `viewer` things are as that user may see them; None sees everything.
@@ -254,8 +263,29 @@ class ServedCoordinator(Coordinator, Protocol):
             ZooUnusable: The catalog does not, or the store is not the one that it belongs to.
         """
 
+    @property
+    def replica(self) -> "Replica":
+        """What a service of it shares with other services of the same zoo."""
+
+    def follow(self) -> None:
+        """Bring the search index up to date, ahead of queries; the first time it is opened.
+
+        Raises:
+            NotReady: It lies in shards that have not read the catalog yet.
+            ShardsUnreachable: What runs them does not answer.
+        """
+
+    def share_index(self) -> None:
+        """Put the search index where new replicas find it, if enough has changed. The leader does so."""
+
     def upload_folder(self) -> Path:
         """Where models lie while they are sent: where the store is local, on its disk."""
+
+    def weights_url(self, record: Record) -> str:
+        """A URL of the store for the file of a model's weights, for some minutes; "": it gives none."""
+
+    def upload_parts(self) -> "Parts | None":
+        """Where they lie in a store that is not local; None: in that folder."""
 
     def query(
         self,
@@ -331,11 +361,7 @@ class ServedCoordinator(Coordinator, Protocol):
         viewer: "Viewer | None" = None,
         most: int | None = None,
     ) -> Record:
-        """Keep a model whatever it is worth, or no longer.
-
-        Raises:
-            QuotaExceeded: Its owner would have more than `most` pinned models.
-        """
+        """Keep a model whatever it is worth, or no longer; QuotaExceeded if its owner has `most` pinned."""
 
     def tell(
         self, name: str, kind: str, gain: float, *, user: str = "", viewer: "Viewer | None" = None
@@ -360,11 +386,10 @@ class ServedCoordinator(Coordinator, Protocol):
         model: str | None = None,
         action: str | None = None,
         viewer: "Viewer | None" = None,
+        user: str | None = None,
+        before: int | None = None,
     ) -> "list[Event]":
-        """What happened to the models that may be seen, the newest first."""
-
-    def known(self, ids: Collection[str], viewer: "Viewer | None" = None) -> dict[str, Record]:
-        """Records by id, in whatever state; ids of which there is none are left out."""
+        """What happened to the models that may be seen, the newest first; `before` the event of a number."""
 
     def prune_events(self, before: float) -> int:
         """Delete what the log says of the time before. How many events?"""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.credit import CHECKED, RACED, Credit, Outcome
 from modelkeeper.text import enumeration
-from modelkeeper.warmstart.answer import Answer
-from modelkeeper.zoo.records import LENT, MAX_NAME, Event, Record, Viewer, checked_name
+from modelkeeper.zoo.records import MAX_NAME, Record, Viewer, checked_name
 from modelkeeper.zoo.zoo import Zoo
 
 if TYPE_CHECKING:
@@ -62,11 +61,3 @@ class LocalClaims:
             return []
         names = enumeration(sorted(damaged)[:3])
         return [f"{len(damaged)} records of the catalog are damaged ({names}): run `modelkeeper verify`"]
-
-    def _lent(self: _Known, answer: Answer, viewer: Viewer | None) -> None:
-        """Count for each parent that it lent its weights, and write it into the log."""
-        now, user = time.time(), viewer.name if viewer else ""
-        for parent in answer.parents:
-            detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
-            event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail)
-            self.zoo.lent(parent.id, event)

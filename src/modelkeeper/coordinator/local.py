@@ -11,8 +11,7 @@ queries and registrations need (NumPy, matching, transforming) is imported when 
 
 import math
 import tempfile
-import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,10 @@ import msgspec
 from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.claims import LocalClaims
 from modelkeeper.coordinator.family import family, with_parent_ids
+from modelkeeper.coordinator.local_history import LocalHistory
+from modelkeeper.coordinator.local_listing import LocalListing
 from modelkeeper.coordinator.local_loan import LocalLoan
+from modelkeeper.coordinator.local_replica import LocalReplica
 from modelkeeper.coordinator.local_trust import LocalTrust
 from modelkeeper.errors import (
     CorruptWeights,
@@ -32,7 +34,7 @@ from modelkeeper.errors import (
     UnreadableWeights,
 )
 from modelkeeper.graph import Graph
-from modelkeeper.patience import OutOfPatience, waiting
+from modelkeeper.patience import OutOfPatience
 from modelkeeper.settings import Settings, login
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer, Parent
@@ -41,7 +43,6 @@ from modelkeeper.zoo.records import (
     ACTIVE,
     STORED,
     Event,
-    Filter,
     Record,
     Registration,
     Viewer,
@@ -50,18 +51,20 @@ from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.zoo import Registered, Zoo
 
 if TYPE_CHECKING:
+    from modelkeeper.coordinator.planning import Planned
     from modelkeeper.coordinator.upstream.upstreams import Upstreams
     from modelkeeper.meta import Query
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Weights
     from modelkeeper.zoo.accounts import Accounts
+    from modelkeeper.zoo.parts import Parts
     from modelkeeper.zoo.signatures import Sign
     from modelkeeper.zoo.staged import Staged
 
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
 
 
-class LocalCoordinator(LocalClaims, LocalTrust):
+class LocalCoordinator(LocalClaims, LocalListing, LocalHistory, LocalTrust, LocalReplica):
     """One zoo in this process and all that can be asked of it: a `ServedCoordinator`."""
 
     def __init__(self, settings: Settings, user: str = "") -> None:
@@ -70,6 +73,7 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         self.zoo = Zoo(settings)
         self._me = Viewer("", name=user or login(), all=True)
         self._upstreams: Upstreams | None = None
+        self._planned: Planned | None = None
         if settings.upstreams:
             from modelkeeper.coordinator.upstream import upstreams
 
@@ -104,14 +108,15 @@ class LocalCoordinator(LocalClaims, LocalTrust):
             via: The coordinators that it came through: see `upstream`.
         """
         from modelkeeper.coordinator.candidates import Request
-        from modelkeeper.coordinator.search import Clock, Search
+        from modelkeeper.coordinator.clock import Clock
+        from modelkeeper.coordinator.search import Search
         from modelkeeper.matching import prepare
         from modelkeeper.policy.selection import Choice
 
         clock, prepared = Clock(seconds), prepare(graph)
         clock("prepare")
         request = Request(graph, prepared, query, viewer, runners_up, dry_run, asker=viewer or self._me)
-        search = Search(self.zoo, self.settings, request, clock)
+        search = Search(self.zoo, self.settings, request, clock, self._remembered())
         warnings: list[str] = []
         upstreams = self._upstreams
         for _ in range(ATTEMPTS):
@@ -136,10 +141,17 @@ class LocalCoordinator(LocalClaims, LocalTrust):
                 continue  # with one fewer to choose from
             clock("read")
             answer = search.answer(pool, choice, lenders, [*warnings, *self._damaged_records()])
-            if not dry_run:
-                self._lent(answer, viewer)
+            answer = self._started(answer, request, search.parts(choice, lenders))
             return LocalLoan(answer, lenders.plan, sources, partial(self.zoo.program, parents[0]))
-        return LocalLoan(search.answer(pool, choice, warnings=[*warnings, *self._damaged_records()]))
+        answer = search.answer(pool, choice, warnings=[*warnings, *self._damaged_records()])
+        return LocalLoan(self._started(answer, request))
+
+    def _remembered(self) -> "Planned":
+        """The plans that were made lately."""
+        from modelkeeper.coordinator.planning import Planned
+
+        self._planned = self._planned or Planned()
+        return self._planned
 
     def lend(
         self,
@@ -167,33 +179,24 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         for record in records:
             if record.state != ACTIVE:
                 raise UnknownModel(record.id)
-        until = time.monotonic() + seconds
         try:
-            with waiting(lambda: time.monotonic() > until):
-                return self._loan_of(records, graph, query, plan)
+            return self._loan_of(records, graph, query, plan, seconds)
         except OutOfPatience:
             names = enumeration([record.name for record in records])
             raise TooLongToPlan(names, f"{seconds:g}") from None
 
     def _loan_of(
-        self, records: Sequence[Record], graph: Graph, query: "Query", plan: "Decisions | None"
+        self,
+        records: Sequence[Record],
+        graph: Graph,
+        query: "Query",
+        plan: "Decisions | None",
+        seconds: float,
     ) -> LocalLoan:
-        """What models that are there lend, together if they are several.
+        """What models that are there lend by a plan, or by one that is made now."""
+        from modelkeeper.coordinator.planning import plan_for
 
-        Raises:
-            InvalidWeights: They do not fit side by side, or not for this task.
-        """
-        from modelkeeper.coordinator.candidates import same_task
-        from modelkeeper.coordinator.search import plan_from, plan_side_by_side
-
-        graphs = [self.zoo.catalog.graph(record.graph) for record in records] if plan is None else []
-        if plan is None and len(records) == 1:
-            plan = plan_from(records[0], graphs[0], graph, query)
-        elif plan is None and all(same_task(record, query) for record in records):
-            plan = plan_side_by_side(graphs, graph, query)
-        if plan is None:
-            names = enumeration([record.name for record in records])
-            raise InvalidWeights("parents", f"{names} do not fit side by side into the model")
+        plan = plan or plan_for(records, graph, query, self.zoo.catalog, seconds, self._remembered())
         parents = tuple(Parent(id=record.id, name=record.name) for record in records)
         answer = Answer(parent=records[0].id, parents=parents)
         return LocalLoan(answer, plan, [self.zoo.weights(record) for record in records])
@@ -236,23 +239,6 @@ class LocalCoordinator(LocalClaims, LocalTrust):
             evidence=evidence,
             sign=sign,
         )
-
-    def models(
-        self,
-        wanted: Filter | None = None,
-        *,
-        order: str = "-created",
-        limit: int | None = None,
-        offset: int = 0,
-    ) -> list[Record]:
-        """Records, the newest first unless another order is asked for."""
-        wanted, catalog = wanted or Filter(), self.zoo.catalog
-        records = catalog.find(wanted, order=order, limit=limit, offset=offset)
-        return catalog.names.noted(records, wanted.viewer)
-
-    def count(self, wanted: Filter | None = None) -> int:
-        """How many records there are."""
-        return self.zoo.catalog.count(wanted or Filter())
 
     def show(self, name: str, viewer: Viewer | None = None) -> Record:
         """The model with this id, the newest of this name, or the only one whose id begins so."""
@@ -310,14 +296,17 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         grace: float | None = None,
         verify: bool = False,
         progress: Progress | None = None,
+        user: str = "",
     ) -> Swept:
         """Sweep what was left behind: see `zoo.gc`."""
-        return sweep(self.zoo, grace=grace, verify=verify, progress=progress)
+        return sweep(self.zoo, grace=grace, verify=verify, progress=progress, user=user)
 
     def stats(self, *, viewer: Viewer | None = None) -> dict[str, Any]:
         """Counts over the zoo."""
         partner = viewer is not None and viewer.partner
-        return self.zoo.catalog.stats(viewer) | {"capacity": None if partner else self.settings.capacity}
+        leader = self.replica.who_leads() if viewer is None or viewer.all else ""
+        of_all = {"capacity": None if partner else self.settings.capacity, "leader": leader}
+        return self.zoo.catalog.stats(viewer) | of_all
 
     def log(
         self,
@@ -326,9 +315,12 @@ class LocalCoordinator(LocalClaims, LocalTrust):
         model: str | None = None,
         action: str | None = None,
         viewer: Viewer | None = None,
+        user: str | None = None,
+        before: int | None = None,
     ) -> list[Event]:
         """What happened in the zoo, the newest first."""
-        return self.zoo.catalog.log(limit=limit, model=model, action=action, viewer=viewer)
+        chosen = {"model": model, "action": action, "user": user, "before": before}
+        return self.zoo.catalog.log(limit=limit, viewer=viewer, **chosen)
 
     # -- what a service needs besides -----------------------------------------------------------
 
@@ -339,27 +331,22 @@ class LocalCoordinator(LocalClaims, LocalTrust):
 
         return Accounts(self.zoo.catalog, by=self._me.name)
 
-    def ready(self) -> None:
-        """Return if the catalog and the store answer: see `ServedCoordinator`."""
-        self.zoo.catalog.clock()
-        self.zoo.expect_store()
-
     def upload_folder(self) -> Path:
         """Where models lie while they are sent; on the disk of the store, if that is local."""
-        staging = self.zoo.blobs.staging
-        if staging is not None:
+        if (staging := self.zoo.blobs.staging) is not None:
             return staging
-        if self.settings.in_memory:
-            return Path(tempfile.mkdtemp(prefix="modelkeeper-uploads-"))
-        return self.settings.folder / "uploads"
+        passing = self.settings.in_memory
+        return Path(tempfile.mkdtemp(prefix="modelkeeper-")) if passing else self.settings.folder / "uploads"
 
-    def known(self, ids: Collection[str], viewer: Viewer | None = None) -> dict[str, Record]:
-        """Records by id, in whatever state; ids of which there is none are left out."""
-        return self.zoo.catalog.with_ids(ids, viewer)
+    def weights_url(self, record: Record) -> str:
+        """A URL of the store for the file of a model's weights."""
+        from modelkeeper.zoo.blobs import WEIGHTS
 
-    def prune_events(self, before: float) -> int:
-        """Delete what the log says of the time before. How many events?"""
-        return self.zoo.catalog.prune_events(before)
+        return self.zoo.blobs.sign("GET", f"{record.folder}/{WEIGHTS}")
+
+    def upload_parts(self) -> "Parts | None":
+        """Where models lie in a store that is not local, while they are sent."""
+        return self.zoo.parts
 
     def kept_by(self, owner_id: str) -> tuple[int, int]:
         """How many models a user keeps, by their id, and how many bytes of weights."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelkeeper.coordinator.base import Coordinator
 from modelkeeper.errors import InvalidSetting, ZooUnusable
-from modelkeeper.settings import Settings, is_address
+from modelkeeper.settings import OFF, Settings, is_address
 
 if TYPE_CHECKING:
     from modelkeeper.coordinator.local import LocalCoordinator
@@ -124,4 +124,5 @@ def _remote(url: str, token: str, settings: Settings) -> "RemoteCoordinator":
         spool=settings.spool or None,
         deadline=settings.deadline,
         allowed=Restriction.of(settings),
+        direct=settings.direct != OFF,
     )

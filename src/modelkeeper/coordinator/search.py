@@ -9,50 +9,53 @@
 It is apart from the coordinator so that only queries pay for importing matching and transforming.
 """
 
-import contextlib
-import math
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeeper.coordinator.answering import Said, answer
-from modelkeeper.coordinator.candidates import Pool, Request, as_candidate, same_task
-from modelkeeper.coordinator.company import Lenders, Meeting, gather
-from modelkeeper.coordinator.judging import Planner, judge
+from modelkeeper.coordinator.answering import MOST_RIVALS, Said, answer
+from modelkeeper.coordinator.candidates import Matches, Pool, Request, as_candidate, matches_of, same_task
+from modelkeeper.coordinator.clock import Clock
+from modelkeeper.coordinator.company import SPARE, STANDING, WORTH, Lenders, Meeting, gather
+from modelkeeper.coordinator.judging import Planner, judge, judge_field, look_closer
 from modelkeeper.coordinator.near_spellings import said_otherwise
-from modelkeeper.graph import Graph
+from modelkeeper.coordinator.planning import PlanKey, Planned, Plans
 from modelkeeper.graph.vocabulary import BATCH_NORM
-from modelkeeper.matching import Found, Prepared, align
+from modelkeeper.matching import Found, Searchable
 from modelkeeper.matching.similarity import BUCKETS
-from modelkeeper.meta import Query
-from modelkeeper.patience import OutOfPatience, go_on, waiting
+from modelkeeper.patience import OutOfPatience
 from modelkeeper.policy.admission import least_standing
-from modelkeeper.policy.quality import Peers
 from modelkeeper.policy.selection import Candidate, Choice, Terms, policy, select
 from modelkeeper.policy.selection.base import FEW, thorough
 from modelkeeper.policy.selection.comparing import on_same_data
+from modelkeeper.policy.selection.fields import arrays_of, benefits, first
 from modelkeeper.settings import Settings
-from modelkeeper.transform import Plan, SideBySide, make_plan, side_by_side
+from modelkeeper.transform import SideBySide
 from modelkeeper.warmstart.answer import Answer
-from modelkeeper.zoo.records import ACTIVE, Filter, Record
+from modelkeeper.zoo.columns import Mask
+from modelkeeper.zoo.index_sync import Followed
+from modelkeeper.zoo.records import ACTIVE, Filter
 from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.zoo import Zoo
 
 NOBODY = frozenset({""})  # no model has this id
+SHORTLIST = 2 * MOST_RIVALS  # of more candidates than this, so many are looked at one by one
+BESIDE = 64  # of very many candidates so many are looked at to lend beside the chosen one
 MOST_ROUNDS = 8  # searches, if all that was found is far below its peers
-SEARCHING = 0.6  # of the time that a query may take; the rest is for plans
 NO_TIME = "there was no time left to plan what {} would lend"
 
 
 class Search:
     """The steps of one query. Making it does nothing; `find` may be called again when the zoo has changed."""
 
-    def __init__(self, zoo: Zoo, settings: Settings, request: Request, clock: "Clock") -> None:
-        """Prepare a query.
+    def __init__(
+        self, zoo: Zoo, settings: Settings, request: Request, clock: Clock, planned: Planned | None = None
+    ) -> None:
+        """Prepare a query; `planned` is what was planned for others.
 
         Raises:
             InvalidSetting: The query names a policy that is not there.
@@ -61,6 +64,7 @@ class Search:
         given = query.minimum_similarity
         self._zoo, self._request, self._clock = zoo, request, clock
         self._policy = policy(query.policy or settings.policy)
+        self._arrays = arrays_of(self._policy)
         self._terms = Terms(
             minimum=settings.minimum_similarity if given is None else given,
             preferred=query.parents,
@@ -70,43 +74,76 @@ class Search:
         )
         restrictions = Restriction.of(settings), Restriction.of(query)
         self._restrictions = tuple(each for each in restrictions if each)
+        allowed = [each for each in (settings.budget, query.budget) if each]
+        self._budget = min(allowed, default=None)
         self._notes: list[str] = []  # which models were meant by names
-        self._plans: dict[tuple[str, bool], Plan] = {}  # one for all models of one architecture
+        self._plans = Plans(zoo.catalog, request, clock, planned)
 
     # -- candidates -----------------------------------------------------------------------------
 
     def find(self) -> Pool:
         """Search the zoo for models that are similar enough, and see how good each is."""
-        keys = self._passing()
+        index, followed, mask = self._passing()
         self._clock("filter")
-        index = self._zoo.index()
-        self._clock("follow")
         prepared, late = self._request.prepared, self._clock.late_to_search
         search = partial(index.search, prepared, floor=self._terms.minimum, stop=late)
-        pool = Pool(considered=len(keys))
+        pool = Pool(considered=int(np.count_nonzero(mask)), budget=self._budget)
         matched: Found | None = None
         if self._request.query.parents:
             meant, self._notes = self._zoo.catalog.names.meant(
                 self._request.query.parents, self._request.asker
             )
-            preferred = np.intersect1d(keys, np.array(list(meant), np.int64))
-            matched = search(buckets=BUCKETS, among=preferred)
+            matched = search(buckets=BUCKETS, among=[key for key in meant if key < len(mask) and mask[key]])
             # By ids alone, so that nobody is preferred for a name; NOBODY: names that mean nothing.
-            self._terms = msgspec.structs.replace(self._terms, preferred=frozenset(meant.values()) or NOBODY)
-        depth = self._depth(len(keys))
+            named = frozenset(meant.values()) if matched else NOBODY
+            self._terms = msgspec.structs.replace(self._terms, preferred=named)
+        depth = self._depth(pool.considered)
         for _ in range(MOST_ROUNDS):
-            if matched is None or not matched.matches:
-                matched = search(buckets=depth, among=keys)
-            added = self._add(pool, matched)
-            if not added or not all(self._is_outlier(pool.candidates[record.id]) for record in added):
+            if not matched:
+                left = None if self._budget is None else max(1, self._budget - pool.aligned)
+                matched = search(buckets=depth, among=mask, budget=left)
+            pool.proven, pool.aligned = pool.proven and matched.proven, pool.aligned + matched.aligned
+            pool.missing |= set(matched.missing)
+            added = matches_of(followed, matched, self._request.query, self._request.viewer)
+            pool.matches = added if pool.matches is None else pool.matches.and_then(added)
+            if len(added.field.groups(self._terms)[0]) or not len(added) or self._named:
                 break
             # Of the poor, none is taken: look below the buckets that they fill.
-            keys, matched = np.setdiff1d(keys, [record.key for record in added]), None
+            mask[added.field.keys] = False
+            matched = None
+        if not self._shortlists(pool):
+            self._meet(pool, np.arange(len(pool.matches or ())))
         self._clock("search")
         return pool
 
-    def _passing(self) -> NDArray[np.int64]:
-        """The keys of all models that the query lets through."""
+    @property
+    def _named(self) -> bool:
+        """Has the search found models that were asked for by name?"""
+        return bool(self._terms.preferred) and self._terms.preferred != NOBODY
+
+    def _shortlists(self, pool: Pool) -> bool:
+        """Are there so many that only the first of the ranking are looked at one by one?"""
+        return self._arrays is not None and not self._named and len(pool.matches or ()) > SHORTLIST
+
+    def _meet(self, pool: Pool, places: NDArray[np.int64]) -> bool:
+        """Read the records of these places. Is nobody gone? Else the pool is without who went since."""
+        assert pool.matches is not None
+        field = pool.matches.field
+        by_key = self._zoo.catalog.with_keys(field.keys[places].tolist(), self._request.viewer)
+        gone = []
+        for place in np.sort(places).tolist():
+            record = by_key.get(int(field.keys[place]))
+            if record is not None and record.state == ACTIVE:
+                pool.records[record.id] = record
+                pool.candidates[record.id] = as_candidate(record, field, place)
+            else:
+                gone.append(place)
+        if gone:
+            pool.matches = pool.matches.at(np.isin(np.arange(len(field)), gone, invert=True))
+        return not gone
+
+    def _passing(self) -> tuple[Searchable, Followed, Mask]:
+        """The index, what is followed of the catalog, and by key which models the query lets through."""
         query, catalog = self._request.query, self._zoo.catalog
         wanted = Filter(
             viewer=self._request.viewer,
@@ -115,40 +152,21 @@ class Search:
             tags=query.tags,
             restrictions=self._restrictions,
         )
-        keys = catalog.keys(wanted)
-        if unreadable := self._zoo.set_aside():
-            keys = np.setdiff1d(keys, unreadable)
+        index, followed, mask = self._zoo.passing(wanted)
+        left_out = self._zoo.set_aside()
         if query.exclude:
             called = catalog.names.called(query.exclude)
-            keys = np.setdiff1d(keys, np.array(list(called), np.int64))
+            left_out += called
             self._terms = msgspec.structs.replace(self._terms, excluded=frozenset(called.values()))
         if query.fold:
-            keys = np.setdiff1d(keys, catalog.keys_beyond_fold(query.data, query.fold))
-        return keys
+            left_out += catalog.keys_beyond_fold(query.data, query.fold).tolist()
+        mask[[key for key in left_out if key < len(mask)]] = False
+        return index, followed, mask
 
     def _depth(self, models: int) -> int:
         """How many buckets of similarity to go through, for the policy or to explain its choice."""
         depth = self._policy.depth(models)
         return max(depth, thorough(models)) if self._request.runners_up else depth
-
-    def _add(self, pool: Pool, matched: Found) -> list[Record]:
-        """Add what one search matched to the pool, without models that went since. Which were added?"""
-        pool.proven, pool.aligned = pool.proven and matched.proven, pool.aligned + matched.aligned
-        similarity = {match.key: match.similarity for match in matched.matches}
-        records = self._zoo.catalog.with_keys(similarity)
-        added = [record for record in records.values() if record.state == ACTIVE]
-        groups = {record.group for record in added if record.metric}
-        for group in groups - pool.peers.keys():
-            task, data, metric, lower_is_better = group
-            owners, values = self._zoo.peers(task, data, metric, self._request.viewer)
-            pool.peers[group] = Peers.of(values, lower_is_better, owners)
-        pool.credits.update(self._zoo.outcomes.credits(added))
-        for record in added:
-            pool.records[record.id] = record
-            pool.candidates[record.id] = as_candidate(
-                record, similarity[record.key], pool.peers, pool.credits[record.id]
-            )
-        return added
 
     def _is_outlier(self, candidate: Candidate) -> bool:
         """Is it far below its peers, or was what it claims refuted, and nobody asked for it?"""
@@ -161,60 +179,100 @@ class Search:
 
     def choose(self, pool: Pool) -> Choice:
         """Choose the parent by the policy; where it asks for that, the best candidates get a plan first."""
-        data = self._request.query.data
+        if self._shortlists(pool):
+            return self._choose_of_many(pool)
         candidates = list(pool.candidates.values())
         if self._policy.plans_first:
-            candidates = judge(candidates, self._policy, data, self._planner(pool))
+            candidates = judge(candidates, self._policy, self._data, self._planner(pool))
         if self._clock.late():  # nobody gets a plan any more: choose among those who have one
-            planned = [each for each in candidates if self._plan_key(pool.records[each.id]) in self._plans]
+            at_hand, key = self._plans.at_hand(), self._plans.key
+            planned = [each for each in candidates if key(pool.records[each.id]) in at_hand]
             if len(planned) < len(candidates):
                 pool.proven, candidates = False, planned or candidates
+        return self._select(candidates, pool)
+
+    def _choose_of_many(self, pool: Pool) -> Choice:
+        """The same choice, with the records of those alone that an answer can name."""
+        data, arrays, matches = self._request.query.data, self._arrays, pool.matches
+        assert arrays is not None and matches is not None  # noqa: PT018 (as `_shortlists` has seen)
+        field = matches.field
+        if self._policy.plans_first:
+            fits = matches.parameters <= self._request.graph.parameters
+            field = judge_field(field, fits, self._planner_of_many(pool, matches))
+        if self._clock.late():
+            planned = matches.planned(self._plans.at_hand(), self._zoo.follower.columns)
+            if not planned.all():
+                pool.proven = False
+                if planned.any():
+                    matches, field = matches.at(planned), field.at(planned)
+        others, refuted, outliers = field.groups(self._terms)
+        chosen = [arrays.first(field, others, SHORTLIST)]
+        if len(others) < SHORTLIST:
+            chosen += [field.nearest(refuted, SHORTLIST), field.nearest(outliers, SHORTLIST)]
+        pool.matches = replace(matches, field=field)
+        pool.records, pool.candidates = {}, {}
+        if not self._meet(pool, np.concatenate(chosen)):
+            return self.choose(pool)  # without who went meanwhile
+        rivals = arrays.rivals(field, others) if len(others) else 0
+        return self._select(pool.candidates.values(), pool, partial(arrays.why_won, rivals=rivals, data=data))
+
+    def _select(
+        self, among: Iterable[Candidate], pool: Pool, won: Callable[[Candidate], str] | None = None
+    ) -> Choice:
+        plans, most = self._planner(pool), MOST_RIVALS
+        look = partial(look_closer, policy=self._policy, data=self._data, planner=plans, most=most)
         return select(
-            candidates, self._policy, data=data or None, terms=self._terms, considered=pool.considered
+            among,
+            self._policy,
+            data=self._data or None,
+            terms=self._terms,
+            considered=pool.considered,
+            won=won,
+            look=look if self._request.runners_up and self._policy.plans_first else None,
         )
 
     def expects(self, choice: Choice) -> float:
         """What training is expected to gain by a choice, from 0 to 1."""
         return 0.0 if choice.parent is None else self._policy.benefit(choice.parent, self._request.query.data)
 
+    def parts(self, choice: Choice, lenders: Lenders) -> dict[str, float]:
+        """What training is expected to gain by who lends, and what that is made of, as far as it is known."""
+        first = lenders.candidates[0]
+        names = ("similarity", "standing", "gap", "rewired", "credit")
+        known = {name: getattr(first, name) for name in names if getattr(first, name) is not None}
+        return {"expected": self.expects(choice), **known}
+
     def least(self, choice: Choice) -> float:
         """How similar a model must be to change a choice."""
         return self._terms.minimum if choice.parent is None else choice.parent.similarity
 
-    def _planner(self, pool: Pool) -> Planner:
-        graph, records = self._request.graph, pool.records
+    def _planner(self, pool: Pool) -> Planner[Candidate]:
+        graph, records, plans = self._request.graph, pool.records, self._plans
         return Planner(
             fits=lambda candidate: records[candidate.id].parameters <= graph.parameters,
-            architecture=lambda candidate: self._plan_key(records[candidate.id]),
-            plan=lambda candidate: self._plan_in_time(records[candidate.id]),
-            normed=any(layer.kind == BATCH_NORM for layer in graph.layers),
+            architecture=lambda candidate: plans.key(records[candidate.id]),
+            plan=lambda candidate: plans.verdict(plans.key(records[candidate.id])),
+            normed=self._normed,
             few=pool.considered <= FEW,
         )
 
-    def plan(self, parent: Record) -> Plan:
-        """Plan what a parent would lend; of parents with one graph this is done once.
+    def _planner_of_many(self, pool: Pool, matches: Matches) -> Planner[int]:
+        columns = self._zoo.follower.columns
 
-        Raises:
-            OutOfPatience: There is no time left.
-        """
-        key = self._plan_key(parent)
-        if key not in self._plans:
-            parent_graph = self._zoo.catalog.graph(parent.graph)
-            request = self._request
-            with waiting(self._clock.late):
-                go_on()
-                self._plans[key] = plan_from(
-                    parent, parent_graph, request.graph, request.query, request.prepared
-                )
-            self._clock("plan")
-        return self._plans[key]
+        def key(place: int) -> PlanKey:
+            return columns.text(int(matches.graph[place])), bool(matches.same_task[place])
 
-    def _plan_in_time(self, parent: Record) -> Plan | None:
-        try:
-            return self.plan(parent)
-        except OutOfPatience:
-            self._clock("plan")
-            return None
+        return Planner(
+            fits=lambda place: bool(matches.parameters[place] <= self._request.graph.parameters),
+            architecture=key,
+            plan=lambda place: self._plans.verdict(key(place)),
+            normed=self._normed,
+            few=pool.considered <= FEW,
+        )
+
+    @property
+    def _normed(self) -> bool:
+        return any(layer.kind == BATCH_NORM for layer in self._request.graph.layers)
 
     def settle(self, pool: Pool, choice: Choice) -> tuple[Choice, Lenders | None]:
         """The choice and who lends; a cold start if there is no time left to plan what the chosen lends."""
@@ -237,17 +295,18 @@ class Search:
         if choice.parent is None:
             return None
         chosen = pool.records[choice.parent.id]
-        alone = Lenders((choice.parent,), self.plan(chosen))
-        query, data = self._request.query, self._request.query.data
+        alone = Lenders((choice.parent,), self._plans.plan(self._plans.key(chosen)))
+        query = self._request.query
         if query.most_parents < 2 or not same_task(chosen, query):
             return alone
         weights = {chosen.checksum}  # the same weights twice are worth no more than once
         rivals = []
-        for candidate in (lost.candidate for lost in choice.runners_up):
+        for candidate in self._others(pool, choice, alone):
             record = pool.records[candidate.id]
             if (
                 record.checksum not in weights
-                and on_same_data(candidate, data)
+                and record.parameters <= SPARE * self._request.graph.parameters
+                and on_same_data(candidate, self._data)
                 and same_task(record, query)
                 and self._may_join(candidate)
             ):
@@ -256,6 +315,28 @@ class Search:
         gathered = gather(alone, rivals, query.most_parents, self._meeting(pool))
         self._clock("plan")
         return gathered
+
+    def _others(self, pool: Pool, choice: Choice, alone: Lenders) -> list[Candidate]:
+        """Whoever else was found, the best first; of very many those who may lend beside the chosen one."""
+        matches, (chosen,) = pool.matches, alone.candidates
+        if not self._shortlists(pool) or matches is None or not alone.plan.exact:
+            return [lost.candidate for lost in choice.runners_up]
+        field = matches.field
+        certain = benefits(replace(field, exact=np.ones(len(field), np.int8)))
+        small = matches.parameters <= SPARE * self._request.graph.parameters
+        worthy = field.same_data & matches.same_task & small & (field.standing >= STANDING)
+        worthy &= certain >= WORTH * self._policy.benefit(
+            msgspec.structs.replace(chosen, exact=True), self._data
+        )
+        places = np.intersect1d(np.flatnonzero(worthy), field.groups(self._terms)[0])
+        self._meet(pool, places[first(BESIDE, -certain[places])])
+        return self._policy.rank(
+            [each for each in pool.candidates.values() if each.id != chosen.id], self._data
+        )
+
+    @property
+    def _data(self) -> str:
+        return self._request.query.data
 
     def _may_join(self, candidate: Candidate) -> bool:
         """Could it lend beside another one? Only who is known to be good, and who is named if names were."""
@@ -272,10 +353,7 @@ class Search:
             return self._policy.benefit(msgspec.structs.replace(candidate, exact=True), query.data)
 
         def plan(team: Sequence[Candidate]) -> SideBySide | None:
-            graphs = [self._zoo.catalog.graph(records[candidate.id].graph) for candidate in team]
-            with contextlib.suppress(OutOfPatience), waiting(self._clock.late):
-                return plan_side_by_side(graphs, graph, query, self._request.prepared)
-            return None
+            return self._plans.side_by_side([records[candidate.id].graph for candidate in team])
 
         def related(first: Candidate, second: Candidate) -> bool:
             lines = records[first.id].parents, records[second.id].parents
@@ -290,9 +368,6 @@ class Search:
             late=self._clock.late,
         )
 
-    def _plan_key(self, parent: Record) -> tuple[str, bool]:
-        return parent.graph, same_task(parent, self._request.query)
-
     # -- the answer -----------------------------------------------------------------------------
 
     def answer(
@@ -303,6 +378,7 @@ class Search:
         names, taken = self._zoo.catalog.names, () if lenders is None else lenders.candidates
         records = names.noted([pool.records[each.id] for each in taken], self._request.viewer)
         said = Said(
+            believed=self._zoo.outcomes.credits(records),
             seconds=self._clock.spent,
             warnings=(*warnings, *self._notes, *(note for record in records for note in record.notes)),
             signers=names.signers({record.signer for record in records if record.signer}),
@@ -322,47 +398,3 @@ class Search:
         if not (query.task or query.tags):
             return ""
         return said_otherwise(*self._zoo.catalog.words(seen), query.task, query.tags)
-
-
-def plan_from(
-    parent: Record, parent_graph: Graph, graph: Graph, query: Query, prepared: Prepared | None = None
-) -> Plan:
-    """Plan what a parent would lend to a model. The head goes along if both predict the same things."""
-    alignment = align(parent_graph, prepared or graph)
-    same = same_task(parent, query)
-    return make_plan(parent_graph, graph, alignment, same_task=same, frozen=query.frozen)
-
-
-def plan_side_by_side(
-    parents: Sequence[Graph], graph: Graph, query: Query, prepared: Prepared | None = None
-) -> SideBySide | None:
-    """Plan what several parents of the same task would lend together; None if they do not fit."""
-    aligned = [(parent, align(parent, prepared or graph)) for parent in parents]
-    return side_by_side(aligned, graph, frozen=query.frozen)
-
-
-class Clock:
-    """How long did each stage take, and is it too long in all?"""
-
-    def __init__(self, seconds: float = math.inf) -> None:
-        self.spent: dict[str, float] = {}
-        self._last = time.perf_counter()
-        self._end, self._found = self._last + seconds, self._last + SEARCHING * seconds
-
-    def late(self) -> bool:
-        """Is the time over that a query may take?"""
-        return time.perf_counter() > self._end
-
-    def left(self) -> float:
-        """Seconds until then."""
-        return max(0.0, self._end - time.perf_counter())
-
-    def late_to_search(self) -> bool:
-        """Is the part of it over in which candidates are looked for?"""
-        return time.perf_counter() > self._found
-
-    def __call__(self, stage: str) -> None:
-        """A stage has ended: count the time since the last one."""
-        now = time.perf_counter()
-        self.spent[stage] = self.spent.get(stage, 0.0) + now - self._last
-        self._last = now

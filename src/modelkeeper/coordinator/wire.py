@@ -2,16 +2,19 @@
 
     POST /v1/query                          a graph and which parents it would take  ->  Answer
     POST /v1/weights                        a graph and the parents of an answer     ->  safetensors, gathered
-    GET  /v1/weights/{key}/checksum         SHA-256 of a stream that has ended
+    GET  /v1/weights/{key}/checksum         SHA-256 of a stream that has ended there: see SEAL
     GET  /v1/models, /v1/find, /v1/stats    records and counts
-    GET  /v1/models/{id}[/tree|/graph|/credit|/evidence|/signature|/model.safetensors]
+    GET  /v1/models/{id}[/tree|/graph|/curve|/credit|/evidence|/signature|/model.safetensors]
+    GET  /v1/starts, /v1/samples            how trainings started, how busy it was
     POST /v1/models/{id}/outcomes           what came of a start from it  ->  Credit
     GET, POST /v1/keys                      public keys that are trusted     DELETE /v1/keys/{id}
     GET  /v1/audit?since=HEAD               is the log of the zoo whole?
+    GET, POST /v1/users, /projects, /tokens  who may use it, and for what: see `server.routes.accounts`
     DELETE /v1/models/{id}                  PUT, DELETE /v1/models/{id}/pin
     POST /v1/uploads                        announce a model: graph, registration, size, checksum
     PUT  /v1/uploads/{id}?offset=N          its weights, from a byte on; as often as the line breaks
     POST /v1/uploads/{id}/complete          take it into the zoo; asking again gives the same reply
+    GET  /v1/models/{id}/url                where its weights can be had from the store itself: Signed
 
 Control is JSON, weights are the bytes of a safetensors file. An error is a Problem, from which the other
 side makes the same exception again. Nothing is needed between two requests but uploads, which are files: a
@@ -30,6 +33,7 @@ from modelkeeper import errors
 from modelkeeper.errors import InvalidMeta, ModelKeeperError
 from modelkeeper.meta import Query
 from modelkeeper.text import one_line
+from modelkeeper.zoo.holders import Token
 from modelkeeper.zoo.records import MAX_PARENTS, Registration, is_id
 from modelkeeper.zoo.zoo import Registered
 
@@ -39,13 +43,16 @@ MAX_JSON = 20 * 2**20  # a graph, and some words about it
 MAX_LISTED = 1000  # records in one reply
 REQUEST_ID = "x-request-id"
 VIA = "x-modelkeeper-via"  # ids of the coordinators that a query came through: see `coordinator.upstream`
+DIRECT_BYTES = 32 * 2**20  # of a file from which on it is worth asking how to go past the coordinator
 MAX_WORDS = 2000  # characters of one field of an error
+# Who asks for weights with this header gets the SHA-256 of all their bytes behind them, in the same stream,
+# and is told so by the same header. Whichever process sends the rest of a stream computes it. Clients that do
+# not know it ask for the checksum afterwards, at the process that has sent the end.
+SEAL, SEAL_BYTES = "x-modelkeeper-seal", hashlib.sha256().digest_size
 
 # What may travel as an error: all that a service says to those who call it.
 _TRAVELLING: dict[str, type[ModelKeeperError]] = {
-    kind.code: kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, ModelKeeperError) and kind.status != 500
+    kind.code: kind for kind in errors.kinds() if kind.status != 500
 }
 
 
@@ -117,13 +124,20 @@ class Told(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     user: str = ""  # who says so; a coordinator with users knows better
 
 
-class UploadState(Struct, frozen=True, kw_only=True):
+class UploadState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far an upload is. `registered` once the model is in the zoo."""
 
     id: str
     offset: int
     size: int
     registered: Registered | None = None
+    direct: str = ""  # a URL to which a PUT of the whole file may go; "": send it here
+
+
+class Signed(Struct, frozen=True, kw_only=True):
+    """Where a file can be had from the store itself, for some minutes."""
+
+    url: str  # "": it cannot
 
 
 class Counted(TypedDict):
@@ -146,6 +160,75 @@ class Counts(TypedDict):
     states: dict[str, int]
     groups: list[Counted]
     capacity: int | None
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """Who calls a service, what they may do and keep there; None: as much as they like."""
+
+    user: str  # "": a service without users
+    id: str
+    scope: str
+    projects: tuple[str, ...]
+    models: int  # that they keep
+    bytes: int
+    most_models: int | None
+    most_bytes: int | None
+    most_pins: int | None
+
+
+class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a user may keep, and how often they may ask; null: as the service is set."""
+
+    bytes: int | None = None
+    models: int | None = None
+    pins: int | None = None
+    rate: float | None = None  # requests per second
+
+
+class NewUser(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Add a user."""
+
+    name: str
+    quotas: Quotas = Quotas()
+
+
+class KnownUser(Struct, frozen=True, kw_only=True):
+    """A user, what they have, and what they may have."""
+
+    name: str
+    id: str
+    created: float
+    scope: str  # the highest of their valid tokens; "": they have none, and so may do nothing
+    models: int  # that they keep
+    bytes: int
+    projects: int  # that they are members of
+    tokens: int  # that are valid
+    sessions: int  # at the pages of the service
+    quotas: Quotas  # that were set for them
+    most: Quotas  # that hold, by these or by the settings of the service; null: as much as they like
+
+
+class NewProject(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Add a project."""
+
+    name: str
+    members: tuple[str, ...] = ()  # users, by name or id
+
+
+class NewToken(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Make a token."""
+
+    scope: str
+    user: str = ""  # by name or id; "": who asks
+    days: float | None = None  # after which it expires; null: never, or with the token that it is made with
+    note: str = ""  # what it is for
+
+
+class MadeToken(Struct, frozen=True, kw_only=True):
+    """A token, told this once."""
+
+    token: str  # is nowhere kept, and cannot be asked for again
+    known: Token
 
 
 class Problem(Struct, frozen=True, kw_only=True):

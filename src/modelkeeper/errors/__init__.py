@@ -18,7 +18,10 @@ ModelKeeperError
 ├── TooLargeToMatch      a graph has more layers than an alignment takes
 ├── TooLongToPlan        there was no time to plan what a parent lends
 ├── InvalidIndex         the files of a search index cannot be used
+├── NotInstalled         a part needs packages that an extra brings
 ├── InvalidSetting       a setting has a value that cannot work
+│   └── UnknownAccount   there is no such user, project or token
+├── AccountConflict      a user, project or token cannot be changed so while others are as they are
 ├── InvalidMeta          what was said of a model cannot be so
 ├── ModelRefused         the zoo did not take a model
 ├── UnknownModel         no model of the zoo is called that
@@ -26,6 +29,7 @@ ModelKeeperError
 │   ├── DiskFull         there is no room for what was to be written
 │   ├── WrongStore       the store is not the one that the catalog belongs to
 │   ├── StoreSilent      the store does not answer in time
+│   ├── ShardsUnreachable  what runs the shards of the search index does not answer
 │   ├── ReadOnlyZoo      something was to be written to a zoo that may only be read here
 │   └── CorruptCatalog   the catalog does not say what was written into it
 ├── CorruptWeights       the bytes in the store are not what was registered
@@ -37,6 +41,7 @@ ModelKeeperError
 ├── InvalidMetric        how good a model is was not said, or cannot be so
 │   └── NotFinite        it is NaN or infinite: the training diverged
 ├── CoordinatorUnreachable  the service did not answer, or answered nonsense
+├── NotReady             the service cannot take requests yet, or no longer
 ├── NotAllowed           the token may not do this
 │   └── NotAuthenticated  there is no token, or none that the service knows
 ├── QuotaExceeded        a user keeps too much
@@ -45,10 +50,11 @@ ModelKeeperError
 
 A message says what happened, with the value that caused it, and then what to do. All fields go to
 `Exception.__init__`, which keeps every error picklable, as worker processes need. Programs decide by the
-class, or by its `code` and `status`; never by a message.
+class, or by its `code` and `status`; never by a message. The docstring of a class is the cause, its `remedy`
+what to do, and `kinds()` lists them all: the page of trouble shooting (`PAGE`) is made of that.
 """
 
-from modelkeeper.errors.base import ModelKeeperError
+from modelkeeper.errors.base import PAGE, ModelKeeperError, kinds
 from modelkeeper.errors.of_models import (
     CannotCalibrate,
     CannotDescribe,
@@ -68,9 +74,17 @@ from modelkeeper.errors.of_models import (
     TooLongToPlan,
     UnknownFramework,
 )
-from modelkeeper.errors.of_zoos import (
-    CannotLoadFactory,
+from modelkeeper.errors.of_services import (
     CoordinatorUnreachable,
+    NotAllowed,
+    NotAuthenticated,
+    NotReady,
+    QuotaExceeded,
+    TooManyRequests,
+)
+from modelkeeper.errors.of_zoos import (
+    AccountConflict,
+    CannotLoadFactory,
     CorruptCatalog,
     CorruptWeights,
     DiskFull,
@@ -82,13 +96,12 @@ from modelkeeper.errors.of_zoos import (
     InvalidSetting,
     InvalidSignature,
     ModelRefused,
-    NotAllowed,
-    NotAuthenticated,
     NotFinite,
-    QuotaExceeded,
+    NotInstalled,
     ReadOnlyZoo,
+    ShardsUnreachable,
     StoreSilent,
-    TooManyRequests,
+    UnknownAccount,
     UnknownModel,
     UnreadableWeights,
     WrongStore,
@@ -96,6 +109,8 @@ from modelkeeper.errors.of_zoos import (
 )
 
 __all__ = [
+    "PAGE",
+    "AccountConflict",
     "CannotCalibrate",
     "CannotDescribe",
     "CannotGather",
@@ -126,16 +141,21 @@ __all__ = [
     "NotAllowed",
     "NotAuthenticated",
     "NotFinite",
+    "NotInstalled",
+    "NotReady",
     "QuotaExceeded",
     "RanksApart",
     "ReadOnlyZoo",
+    "ShardsUnreachable",
     "StoreSilent",
     "TooLargeToMatch",
     "TooLongToPlan",
     "TooManyRequests",
+    "UnknownAccount",
     "UnknownFramework",
     "UnknownModel",
     "UnreadableWeights",
     "WrongStore",
     "ZooUnusable",
+    "kinds",
 ]

@@ -1,12 +1,35 @@
-"""What can be wrong with what was said or asked, with a zoo, or on the way to it?"""
+"""What can be wrong with what was said or asked, or with a zoo?"""
 
 from modelkeeper.errors.base import ModelKeeperError
+
+
+class NotInstalled(ModelKeeperError, ModuleNotFoundError):
+    """A part of modelkeeper needs packages that are not installed: an extra brings them."""
+
+    code, status = "not_installed", 500
+    remedy = (
+        'Install the extra that is named, in the same environment: `pip install "modelkeeper[zoo]"`. '
+        "`pip install modelkeeper` alone brings `modelkeeper.transfer`."
+    )
+
+    def __init__(self, what: str, missing: tuple[str, ...], extra: str) -> None:
+        super().__init__(what, missing, extra)
+        self.what, self.missing, self.extra = what, missing, extra
+        self.name = missing[0] if missing else None  # as of any ModuleNotFoundError
+
+    def __str__(self) -> str:
+        names = f"{', '.join(self.missing)}, which {'is' if len(self.missing) == 1 else 'are'} not installed"
+        return f'{self.what} needs {names}: pip install "modelkeeper[{self.extra}]".'
 
 
 class InvalidSetting(ModelKeeperError):
     """A setting has a value that cannot work."""
 
     code, status = "invalid_setting", 422
+    remedy = (
+        "Give a value that the message names. Settings come from arguments, then from variables "
+        "(MODELKEEPER_...); `modelkeeper COMMAND --help` lists what a command takes."
+    )
 
     def __init__(self, name: str, value: str, advice: str) -> None:
         super().__init__(name, value, advice)
@@ -16,10 +39,41 @@ class InvalidSetting(ModelKeeperError):
         return f"{self.name} cannot be {self.value}: {self.advice}."
 
 
+class UnknownAccount(InvalidSetting):
+    """There is no such user, project or token."""
+
+    code, status = "unknown_account", 404
+    remedy = (
+        "Look for it among those that are there: `modelkeeper user list`, `modelkeeper project list`, "
+        "`modelkeeper token list`. The routes of a service name them by id."
+    )
+
+
+class AccountConflict(ModelKeeperError):
+    """A user, project or token cannot be changed so while others are as they are."""
+
+    code, status = "account_conflict", 409
+    remedy = (
+        "Do first what the message says: give another name, or, where the last administrator would go, "
+        "make another with `modelkeeper token add`."
+    )
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(problem, advice)
+        self.problem, self.advice = problem, advice
+
+    def __str__(self) -> str:
+        return f"{self.problem}. {self.advice}"
+
+
 class InvalidMeta(ModelKeeperError):
     """What was said of a model cannot be so."""
 
     code, status = "invalid_meta", 422
+    remedy = (
+        "Correct the field that is named: what `meta` may say is the same in Python, on the command line and "
+        "over HTTP."
+    )
 
     def __init__(self, field: str, value: str, advice: str) -> None:
         super().__init__(field, value, advice)
@@ -33,6 +87,10 @@ class ModelRefused(ModelKeeperError):
     """The zoo did not take a model: it would be of no use as a parent, or there is no room for it."""
 
     code, status = "model_refused", 409
+    remedy = (
+        "Train the model longer, check that its metric is right and on the same data as its peers', or say "
+        "that it is for another task. A zoo without room for it needs more `capacity`."
+    )
 
     def __init__(self, name: str, reason: str, advice: str) -> None:
         super().__init__(name, reason, advice)
@@ -46,6 +104,10 @@ class UnknownModel(ModelKeeperError):
     """No model of the zoo is called that, or several are."""
 
     code, status = "unknown_model", 404
+    remedy = (
+        "List what there is (`modelkeeper models --state removed` and the like for what was), and give the "
+        "id, or owner/name. Models of others that you may not see count as not there."
+    )
 
     def __init__(self, name: str, several: tuple[str, ...] = (), near: tuple[str, ...] = ()) -> None:
         super().__init__(name, several, near)
@@ -62,6 +124,10 @@ class ZooUnusable(ModelKeeperError):
     """The zoo's catalog or its store cannot be opened, read or written."""
 
     code, status = "zoo_unusable", 503
+    remedy = (
+        "Check that the folder or URL is the right one, that you may read and write it, and that the catalog "
+        "is no newer than this version. `modelkeeper verify` looks at all that is in it."
+    )
 
     def __init__(self, where: str, problem: str, advice: str) -> None:
         super().__init__(where, problem, advice)
@@ -75,36 +141,67 @@ class DiskFull(ZooUnusable):
     """There is no room for what was to be written: the disk is full, or a quota of it is used up."""
 
     code, status = "disk_full", 507
+    remedy = (
+        "Free some room: `modelkeeper remove` and `modelkeeper gc` work on a full disk. Set `capacity`, so "
+        "that the zoo evicts before it fills the disk."
+    )
 
 
 class WrongStore(ZooUnusable):
     """The store is not the one that the catalog belongs to, so that what is missing there is not lost."""
 
     code, status = "wrong_store", 503
+    remedy = "Give the --blobs (MODELKEEPER_BLOBS) that the catalog was made with. Nothing was changed."
 
 
 class StoreSilent(ZooUnusable):
     """The store of models' files does not answer in time."""
 
     code, status = "store_silent", 503
+    remedy = (
+        "Check that the object store can be reached from here and is not overloaded. What was registered "
+        "meanwhile waits in the spool; `modelkeeper sync` sends it."
+    )
+
+
+class ShardsUnreachable(ZooUnusable):
+    """What runs the shards of the search index does not answer."""
+
+    code, status = "shards_unreachable", 503
+    remedy = (
+        "Check that the Ray cluster runs and that its address in --shards is right; without shards the "
+        "service keeps the index itself."
+    )
 
 
 class ReadOnlyZoo(ZooUnusable):
     """Something was to be written to a zoo that may only be read here."""
 
     code, status = "read_only_zoo", 503
+    remedy = (
+        "Query it as it is, ask its owner to register for you, or copy it with `modelkeeper backup` and "
+        "`restore`."
+    )
 
 
 class CorruptCatalog(ZooUnusable):
     """The catalog does not say what was written into it: a disk or a program has changed its bytes."""
 
     code, status = "corrupt_catalog", 503
+    remedy = (
+        "Run `modelkeeper verify`, then `modelkeeper restore` from the last backup whose snapshot is whole "
+        "(docs/recovery.md). Have the disk checked."
+    )
 
 
 class CorruptWeights(ModelKeeperError):
     """The bytes in the store are not what was registered."""
 
     code, status = "corrupt_weights", 410
+    remedy = (
+        "Remove the model, or put its file back from a backup: `modelkeeper gc --verify` takes repaired "
+        "models back. Queries pass it over meanwhile."
+    )
 
     def __init__(self, model: str, problem: str) -> None:
         super().__init__(model, problem)
@@ -120,6 +217,10 @@ class UnreadableWeights(ModelKeeperError):
     """The file of a model cannot be read here, which says nothing of what it holds."""
 
     code, status = "unreadable_weights", 503
+    remedy = (
+        "See who may read the model's folder: the user that runs this process must. Queries pass the model "
+        "over meanwhile."
+    )
 
     def __init__(self, model: str, problem: str) -> None:
         super().__init__(model, problem)
@@ -136,6 +237,10 @@ class InvalidSignature(ModelKeeperError):
     """What was signed of a model does not hold, or is not what the model is."""
 
     code, status = "invalid_signature", 422
+    remedy = (
+        "Do not use the model. Ask who signed it for their key and for the file; `modelkeeper key list` "
+        "shows whom you trust."
+    )
 
     def __init__(self, model: str, problem: str, advice: str) -> None:
         super().__init__(model, problem, advice)
@@ -149,6 +254,10 @@ class InvalidKey(ModelKeeperError):
     """A key cannot be used: it is not there, not safe, or no key."""
 
     code, status = "invalid_key", 422
+    remedy = (
+        "Make one with `modelkeeper key new`, let nobody else read its file (chmod 600), and name it in "
+        "MODELKEEPER_KEY."
+    )
 
     def __init__(self, where: str, problem: str, advice: str) -> None:
         super().__init__(where, problem, advice)
@@ -162,6 +271,10 @@ class InvalidBackup(ModelKeeperError):
     """A backup cannot be made or used: it is not there, not whole, or not for this place."""
 
     code = "invalid_backup"
+    remedy = (
+        "Name the folder that `modelkeeper backup` wrote; `modelkeeper restore FOLDER --list` names its "
+        "snapshots. Restore into a zoo that holds no models."
+    )
 
     def __init__(self, where: str, problem: str, advice: str) -> None:
         super().__init__(where, problem, advice)
@@ -175,6 +288,10 @@ class InvalidMetric(ModelKeeperError):
     """How good a model is was not said, or cannot be so."""
 
     code, status = "invalid_metric", 422
+    remedy = (
+        "Say how good the model is: `accuracy` from 0 to 1, or a metric with its direction "
+        "(`elo=1510:higher`). Leave out what is no measure of quality."
+    )
 
     def __init__(self, name: str, problem: str, advice: str) -> None:
         super().__init__(name, problem, advice)
@@ -188,75 +305,19 @@ class NotFinite(InvalidMetric):
     """How good a model is, is NaN or infinite: its training diverged."""
 
     code = "not_finite"
-
-
-class CoordinatorUnreachable(ModelKeeperError):
-    """The service did not answer, or answered nonsense."""
-
-    code = "coordinator_unreachable"
-
-    def __init__(self, url: str, problem: str, advice: str) -> None:
-        super().__init__(url, problem, advice)
-        self.url, self.problem, self.advice = url, problem, advice
-
-    def __str__(self) -> str:
-        return f"the coordinator at {self.url} cannot be used: {self.problem}. {self.advice}"
-
-
-class NotAllowed(ModelKeeperError):
-    """The token may not do this."""
-
-    code, status = "not_allowed", 403
-
-    def __init__(self, problem: str, advice: str) -> None:
-        super().__init__(problem, advice)
-        self.problem, self.advice = problem, advice
-
-    def __str__(self) -> str:
-        return f"not allowed: {self.problem}. {self.advice}"
-
-
-class NotAuthenticated(NotAllowed):
-    """There is no token, or none that the service knows."""
-
-    code, status = "not_authenticated", 401
-
-
-class QuotaExceeded(ModelKeeperError):
-    """A user keeps too much."""
-
-    code, status = "quota_exceeded", 403
-
-    def __init__(self, problem: str, advice: str) -> None:
-        super().__init__(problem, advice)
-        self.problem, self.advice = problem, advice
-
-    def __str__(self) -> str:
-        return f"quota exceeded: {self.problem}. {self.advice}"
-
-
-class TooManyRequests(QuotaExceeded):
-    """A user asks too often, or the service is busy: it may be tried again after so many seconds."""
-
-    code, status = "too_many_requests", 429
-
-    def __init__(self, problem: str, advice: str, seconds: str) -> None:
-        ModelKeeperError.__init__(self, problem, advice, seconds)
-        self.problem, self.advice, self.seconds = problem, advice, seconds
-
-    @property
-    def wait(self) -> float:
-        """Seconds after which it may be tried again."""
-        return float(self.seconds)
-
-    def __str__(self) -> str:
-        return f"{super().__str__()} It may be tried again after {self.seconds} s."
+    remedy = (
+        "Register a checkpoint from before the training diverged: what is NaN or infinite cannot be compared."
+    )
 
 
 class InvalidBundle(ModelKeeperError):
     """A file of models from elsewhere is not what it should be."""
 
     code, status = "invalid_bundle", 422
+    remedy = (
+        "Ask for the bundle anew, and compare its checksum with the sender's: `modelkeeper import --dry-run` "
+        "reads it without taking anything in."
+    )
 
     def __init__(self, where: str, problem: str, advice: str) -> None:
         super().__init__(where, problem, advice)
@@ -270,6 +331,10 @@ class CannotLoadFactory(ModelKeeperError):
     """A `module:factory` on the command line gave no model."""
 
     code = "cannot_load_factory"
+    remedy = (
+        "Give module:name or module:name(width=64), with arguments as Python literals, from the folder where "
+        "the module lies."
+    )
 
     def __init__(self, factory: str, problem: str) -> None:
         super().__init__(factory, problem)

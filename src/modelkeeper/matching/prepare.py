@@ -125,11 +125,18 @@ class Prepared:
 
 
 def prepare(graph: Graph) -> Prepared:
-    """Make a graph ready to be aligned.
+    """Make a graph ready to be aligned; once for each graph, which keeps it.
 
     Raises:
         TooLargeToMatch: more than MAX_NODES nodes (norms folded) or MAX_EDGES edges.
     """
+    prepared: Prepared | None = graph.__dict__.get("prepared")
+    if prepared is None:
+        prepared = graph.__dict__["prepared"] = _prepare(graph)
+    return prepared
+
+
+def _prepare(graph: Graph) -> Prepared:
     layers, readers = graph.layers, consumers(graph)
     unused = _unused(layers, readers)
     norm_of = _foldable(layers, readers)

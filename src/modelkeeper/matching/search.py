@@ -16,7 +16,7 @@ order, and in descending order of bounds hardly anything else is.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Protocol, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ BATCH = 4  # alignments before the first look at the threshold; then twice as ma
 MOST = 64  # ... up to so many, for each thread
 
 
-Keys = Collection[int] | NDArray[np.int64]
+Keys = Collection[int] | NDArray[np.int64] | NDArray[np.bool_]  # the last: whether each key is meant
 
 
 class Wanted(TypedDict, total=False):
@@ -54,14 +54,31 @@ class Match:
     similarity: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Found:
     """The models that a search found, the most similar first; of equals the smallest key first."""
 
-    matches: tuple[Match, ...]
+    keys: NDArray[np.int64]
+    similarities: NDArray[np.float64]  # of each of them, exactly
     proven: bool  # False: the budget, or `stop`, ended the search, a better model may exist
     aligned: int  # how many architectures were aligned
     considered: int  # how many models passed the filter
+    missing: tuple[int, ...] = ()  # the numbers of shards that did not answer; only of searches in shards
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @cached_property
+    def matches(self) -> tuple[Match, ...]:
+        """The same, one by one."""
+        return tuple(map(Match, self.keys.tolist(), self.similarities.tolist()))
+
+
+class Searchable(Protocol):
+    """Models by similarity, wherever they lie. Safe for many threads."""
+
+    def search(self, child: Prepared, **wanted: Unpack[Wanted]) -> Found:
+        """Search for every model in the highest buckets that hold one: see `Snapshot.search`."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +156,8 @@ class Snapshot:
             child: The prepared graph of the new model.
             buckets: How many buckets (tenths of similarity) to return, counting those that hold a model.
             floor: A similarity below which a model is of no use.
-            among: Only models with these keys. Default: all.
+            among: Only models with these keys; or an array that says for each key whether it is meant, which
+                takes no longer the more there are. Default: all.
             budget: Stop after about so many alignments; `proven` then says whether the answer is exact.
             stop: Asked now and then: is what was found up to now enough? `proven` then says likewise.
             threads: How many threads to align on.
@@ -148,34 +166,31 @@ class Snapshot:
             raise InvalidSetting(
                 "buckets, threads, budget", f"{buckets}, {threads}, {budget}", "give each at least 1"
             )
-        run = _Search(self, child, buckets, floor, threads, stop)
+        run = Running(self, child, buckets, floor, threads)
         run.collect(among)
-        proven = run.align(budget, self.clusters)
+        proven = run.align(budget, stop)
         return run.result(proven)
 
 
-class _Search:
-    """The state of one search: for each candidate (an architecture of a part) a bound, then a similarity."""
+class Running:
+    """The state of one search: for each candidate (an architecture of a part) a bound, then a similarity.
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        child: Prepared,
-        buckets: int,
-        floor: float,
-        threads: int,
-        stop: Callable[[], bool] | None = None,
-    ) -> None:
-        self.parts, self.child = snapshot.parts, child
-        self.buckets, self.floor, self.threads, self.stop = buckets, floor, threads, stop
+    Whoever searches a zoo in shards (`sharded`) takes its steps one by one: `collect`, then `hear` what
+    others have found and `go_on`, until `reach` says that nothing more can matter.
+    """
+
+    def __init__(self, snapshot: Snapshot, child: Prepared, buckets: int, floor: float, threads: int) -> None:
+        self.parts, self.clusters, self.child = snapshot.parts, snapshot.clusters, child
+        self.buckets, self.floor, self.threads = buckets, floor, threads
         self.lowest = 0  # the lowest bucket that still matters
+        self.elsewhere: Collection[int] = ()  # buckets in which others, who search other models, found some
         self.aligned = self.considered = 0
+        self._chosen: NDArray[np.int64] = np.empty(0, np.int64)  # refined, the next to align first
+        self._waiting = self._chosen  # all others that may still matter
 
     def collect(self, among: Keys | None) -> None:
         """Make a candidate, with a coarse bound, of each architecture that a model to be considered has."""
-        wanted = None
-        if among is not None:
-            wanted = np.unique(among if isinstance(among, np.ndarray) else np.array(list(among), np.int64))
+        meant = _meant(among)
         self.masks: list[NDArray[np.bool_]] = []  # of each part: which rows are considered
         self.scans: list[_native.Scan] = []
         part_numbers = [np.empty(0, np.int16)]
@@ -185,8 +200,8 @@ class _Search:
         fingerprint = np.frombuffer(bytes.fromhex(self.child.fingerprint), np.uint64)
         for number, part in enumerate(self.parts):
             mask = part.alive[: part.rows]
-            if wanted is not None:
-                mask = mask & np.isin(part.keys, wanted)
+            if meant is not None:
+                mask = mask & meant(part.keys)
             present = np.zeros(part.architectures, np.bool_)
             present[part.kinds[mask]] = True
             kind = np.flatnonzero(present).astype(np.int32)
@@ -204,76 +219,121 @@ class _Search:
         self.part, self.kind = np.concatenate(part_numbers), np.concatenate(kinds)
         self.total, self.bound = np.concatenate(totals), np.concatenate(bounds)
         self.similarity = np.concatenate(known)  # -1: not aligned yet
-        self._raise_threshold()
+        self._set_threshold()
+        self.rank_by(self.bound)
 
-    def align(self, budget: int | None, clusters: Clusters | None) -> bool:
+    def align(self, budget: int | None, stop: Callable[[], bool] | None = None) -> bool:
         """Align what may reach the buckets asked for; True if the answer is proven.
 
         Half of a budget goes by bounds alone: that finds relatives at once. If it proved nothing, the
         other half goes where the medoids say.
         """
-        if budget is None or clusters is None or not clusters.medoids:
-            return self._align(budget, self.bound)
-        if self._align((budget + 1) // 2, self.bound):
+        if budget is None or not self.can_rank_by_clusters:
+            return self.go_on(budget, stop)
+        if self.go_on((budget + 1) // 2, stop):
             return True
-        return self._align(budget, self._nearness(clusters))
+        self.rank_by_clusters()
+        return self.go_on(budget, stop)
 
-    def _align(self, budget: int | None, rank: NDArray[np.float64]) -> bool:
+    def go_on(self, budget: int | None, stop: Callable[[], bool] | None) -> bool:
         """Align in descending order of rank, until the budget or all that matters is used up."""
-        waiting = self._reaching(np.flatnonzero(self.similarity < 0))
-        take, batch = FIRST, BATCH
-        while len(waiting):
+        batch = BATCH
+        while len(self.next()):
+            if (budget is not None and self.aligned >= budget) or (stop is not None and stop()):
+                return False
+            most = batch if budget is None else min(batch, budget - self.aligned)
+            self._score(self._chosen[:most])
+            self._chosen = self._chosen[most:]
+            self._set_threshold()
+            batch = min(2 * batch, MOST * self.threads)
+        return True
+
+    def rank_by(self, rank: NDArray[np.float64]) -> None:
+        """From now on align in descending order of this rank all that may matter and is not aligned yet."""
+        self._rank, self._take = rank, FIRST
+        self._waiting = self._reaching(np.flatnonzero(self.similarity < 0))
+        self._chosen = self._waiting[:0]
+
+    @property
+    def can_rank_by_clusters(self) -> bool:
+        """Are there clusters that could say where to look?"""
+        return self.clusters is not None and bool(self.clusters.medoids)
+
+    def rank_by_clusters(self) -> None:
+        """From now on look where the nearest medoids are."""
+        assert self.clusters is not None
+        self.rank_by(self._nearness(self.clusters))
+
+    def next(self) -> NDArray[np.int64]:
+        """The candidates to align next, the best first; none: nothing that is left can matter."""
+        self._chosen = self._reaching(self._chosen)
+        while not len(self._chosen) and len(self._waiting):
+            waiting = self._reaching(self._waiting)
             top = np.arange(len(waiting))
-            if take < len(waiting):
-                top = np.argpartition(-rank[waiting], take - 1)[:take]
+            if self._take < len(waiting):
+                top = np.argpartition(-self._rank[waiting], self._take - 1)[: self._take]
             chosen = waiting[top]
             self._refine(chosen)
             chosen = self._reaching(chosen)
-            chosen = chosen[np.lexsort((chosen, -rank[chosen]))]
-            while len(chosen):
-                if (budget is not None and self.aligned >= budget) or (self.stop is not None and self.stop()):
-                    return False
-                size = batch if budget is None else min(batch, budget - self.aligned)
-                batch = min(2 * batch, MOST * self.threads)
-                self._score(chosen[:size])
-                self._raise_threshold()
-                chosen = self._reaching(chosen[size:])
+            self._chosen = chosen[np.lexsort((chosen, -self._rank[chosen]))]
             left = np.ones(len(waiting), np.bool_)
             left[top] = False
-            waiting = self._reaching(waiting[left])
-            take *= 2
-        return True
+            self._waiting = waiting[left]
+            self._take *= 2
+        return self._chosen
 
-    def result(self, proven: bool) -> Found:
-        """The models whose architectures are in the buckets asked for."""
-        chosen = np.flatnonzero(self.similarity >= 0)
-        chosen = chosen[
-            (buckets_of(self.similarity[chosen]) >= self.lowest) & (self.similarity[chosen] >= self.floor)
-        ]
-        matches: list[Match] = []
-        for number, part in enumerate(self.parts):
-            members = chosen[self.part[chosen] == number]
-            if not len(members):
-                continue
+    def hear(self, elsewhere: Collection[int]) -> None:
+        """Take into account in which buckets others found models; it may be fewer than they said before."""
+        self.elsewhere, before = elsewhere, self.lowest
+        self._set_threshold()
+        if self.lowest < before:  # what was given up may matter again
+            self.rank_by(self._rank)
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The buckets in which it found models that are similar enough."""
+        known = self.similarity[self.similarity >= max(self.floor, 0.0)]
+        return tuple(np.unique(buckets_of(known)).tolist())
+
+    @property
+    def reach(self) -> int:
+        """The highest bucket that what is not aligned may reach, by its bounds; -1: there is nothing left."""
+        self.next()  # what gets a fine bound may reach less far
+        left = self.bound[(self.similarity < 0) & (self.bound >= self.floor)]
+        return int(buckets_of(left).max()) if len(left) else -1
+
+    def within_reach(self) -> NDArray[np.bool_]:
+        """Which candidates are known to be in the buckets asked for?"""
+        known = self.similarity >= max(self.floor, 0.0)
+        return known & (buckets_of(self.similarity) >= self.lowest)
+
+    def models_of(self, candidates: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The keys of the models that have these architectures, and how similar each is."""
+        keys, similarities = [np.empty(0, np.int64)], [np.empty(0)]
+        for number, members in self._by_part(candidates):
+            part = self.parts[number]
             of_architecture = np.full(part.architectures, -1.0)
             of_architecture[self.kind[members]] = self.similarity[members]
             of_row = of_architecture[part.kinds]
             rows = np.flatnonzero(self.masks[number] & (of_row >= 0))
-            matches += map(Match, part.keys[rows].tolist(), of_row[rows].tolist())
-        matches.sort(key=lambda match: (-match.similarity, match.key))
-        return Found(tuple(matches), proven, self.aligned, self.considered)
+            keys.append(part.keys[rows])
+            similarities.append(of_row[rows])
+        return np.concatenate(keys), np.concatenate(similarities)
+
+    def result(self, proven: bool) -> Found:
+        """The models whose architectures are in the buckets asked for."""
+        keys, similarities = ranked(*self.models_of(np.flatnonzero(self.within_reach())))
+        return Found(keys, similarities, proven, self.aligned, self.considered)
 
     def _reaching(self, candidates: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those candidates that may still reach the lowest bucket that matters, by their bounds."""
         bound = self.bound[candidates]
         return candidates[(buckets_of(bound) >= self.lowest) & (bound >= self.floor)]
 
-    def _raise_threshold(self) -> None:
-        """Give up buckets below those asked for, as far as better ones hold a model."""
-        known = self.similarity[self.similarity >= max(self.floor, 0.0)]
-        holding = np.unique(buckets_of(known))
-        if len(holding) >= self.buckets:
-            self.lowest = int(holding[-self.buckets])
+    def _set_threshold(self) -> None:
+        """Give up buckets below those asked for, as far as better ones hold a model, here or elsewhere."""
+        holding = sorted({*self.held, *self.elsewhere})
+        self.lowest = holding[-self.buckets] if len(holding) >= self.buckets else 0
 
     def _refine(self, candidates: NDArray[np.int64]) -> None:
         """Give candidates a fine bound."""
@@ -310,3 +370,22 @@ class _Search:
             labelled = architecture < len(labels)
             rank[members[labelled]] += near[labels[architecture[labelled]]]
         return rank
+
+
+def ranked(
+    keys: NDArray[np.int64], similarities: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Models by similarity, the most similar first; of equals the smallest key first."""
+    order = np.lexsort((keys, -similarities))
+    return keys[order], similarities[order]
+
+
+def _meant(among: Keys | None) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None:
+    """Which of an array of keys are meant? None: all."""
+    if among is None:
+        return None
+    if not isinstance(among, np.ndarray) or among.dtype != np.bool_:
+        wanted = np.unique(among if isinstance(among, np.ndarray) else np.array(list(among), np.int64))
+        return lambda keys: np.isin(keys, wanted)
+    mask = np.append(among, False)  # what lies beyond is not meant
+    return lambda keys: mask[np.clip(keys, 0, len(among))] & (keys >= 0)

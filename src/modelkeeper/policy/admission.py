@@ -12,7 +12,7 @@ Values are claims. Each owner has one voice among the peers, however many models
 alone refuses nobody else's model: such a model is kept, and by its standing nobody should start from it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from msgspec import Struct
 
@@ -35,9 +35,10 @@ class Admission(Struct, frozen=True):
 def admit(
     metric: Metric,
     peers: Sequence[float],
-    owners: Sequence[str] = (),
+    owners: Sequence[Hashable] = (),
     *,
-    owner: str = "",
+    owner: Hashable = "",
+    summary: Peers | None = None,
     threshold: float = THRESHOLD,
     minimum_peers: int = MINIMUM_PEERS,
     mode: str = "refuse",
@@ -48,7 +49,8 @@ def admit(
         metric: How good the model is.
         peers: Values of the same metric for the same task and data set, without this model.
         owners: Whose each of the peers is; default: everyone's.
-        owner: Whose this model is.
+        owner: Whose this model is, as owners are called there.
+        summary: What the peers are like, if they have been summed up.
         threshold: How many spreads below the median make an outlier.
         minimum_peers: With fewer peers than this, everyone is admitted.
         mode: What becomes of an outlier, one of ADMISSIONS: refused, stored though it lends to nobody, or
@@ -65,7 +67,8 @@ def admit(
         raise InvalidSetting("minimum_peers", str(minimum_peers), "give at least 1")
     if ADMISSIONS[mode] == "admitted":
         return Admission("admitted", "admission is off")
-    summary = Peers.of(peers, metric.lower_is_better, owners)
+    if summary is None:
+        summary = Peers.of(peers, metric.lower_is_better, owners)
     if summary.number < minimum_peers:
         few = f"{summary.number} peers are too few to judge by (minimum {minimum_peers})"
         return Admission("admitted", few)

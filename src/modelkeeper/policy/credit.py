@@ -1,6 +1,7 @@
 """Is what is claimed of a model to be believed? By what starts from it brought to others, and who checked it.
 
     credit(outcomes, owner)     a factor from 0 to 1, and for how many users what came of it
+    factors(model, good, bad)   the factors alone, of many models at once
 
 What a registrant says of a model is a claim. What others find is an outcome: a race of a start from it
 against a cold start (`raced`), a child's final value among its peers (`trained`), its claim compared with
@@ -17,8 +18,13 @@ is refuted: nobody is given it unless by name, and it is no peer that others are
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 RACED, TRAINED, CHECKED = KINDS = ("raced", "trained", "checked")
 FAILED_CHECK = 3  # weighs as much as so many other bad outcomes
@@ -91,5 +97,24 @@ def credit(outcomes: Iterable[Outcome], owner: str, evidence: bool = False) -> C
     return Credit(factor=factor, evidence=evidence, **found)
 
 
-def _voice(good: int, bad: int) -> float:
+def factors(
+    model: "NDArray[np.int64]", good: "NDArray[np.int64]", bad: "NDArray[np.int64]", models: int
+) -> "NDArray[np.float64]":
+    """The factor of each of many models, by how often each of their users found good or bad.
+
+    Args:
+        model: Whose users these are, from 0 on; those of one model in the order of their names.
+        good: How many outcomes were good, for each user of each model.
+        bad: How many were not; a failed check counts as `FAILED_CHECK`.
+        models: How many there are.
+    """
+    import numpy as np
+
+    voice = _voice(good, bad)
+    above, below = (np.bincount(model, np.maximum(0.0, side), models) for side in (voice, -voice))
+    factors: NDArray[np.float64] = (1 + above) / (1 + above + below)
+    return factors
+
+
+def _voice(good: Any, bad: Any) -> Any:
     return (good - bad) / (good + bad + 1)

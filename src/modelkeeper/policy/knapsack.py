@@ -19,12 +19,8 @@ A general solver would do too. HiGHS in SciPy needs care with its tolerances whe
 some releases prints to standard output, which would spoil the JSON that commands print.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # imported where it is needed: a zoo within its capacity does not need it
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 LARGEST_CORE = 5_000  # open things that are searched; the others are decided by their price
 MOST_CHOICES = 6_000_000  # looked at in all ...
@@ -32,13 +28,10 @@ FEWEST_CHOICES = 200  # ... but so many for each thing
 ROUNDING = 1e-9
 
 
-def pack(worths: Sequence[float], sizes: Sequence[int], room: int) -> tuple[list[bool], float]:
+def pack(worth: NDArray[np.float64], size: NDArray[np.int64], room: int) -> tuple[NDArray[np.bool_], float]:
     """Which things to take, each worth more than 0, and by how much a perfect choice could be better."""
-    if sum(sizes) <= room:
-        return [True] * len(sizes), 0.0
-    import numpy as np
-
-    worth, size = np.array(worths, np.float64), np.array(sizes, np.int64)
+    if int(size.sum()) <= room:
+        return np.ones(len(size), np.bool_), 0.0
     density = np.full(len(size), np.inf)  # what is empty comes first
     np.divide(worth, size, out=density, where=size > 0)
     fitting = np.flatnonzero(size <= room)
@@ -46,7 +39,7 @@ def pack(worths: Sequence[float], sizes: Sequence[int], room: int) -> tuple[list
     greedy = _filled(np.zeros(len(size), np.bool_), order, size, room)
     full = np.cumsum(size[order]) > room
     if not full.any():
-        return greedy.tolist(), 0.0  # all that fit alone fit together
+        return greedy, 0.0  # all that fit alone fit together
     price = float(density[order[np.argmax(full)]])
     surplus = worth - price * size
     least = float(worth[greedy].sum())
@@ -66,28 +59,31 @@ def pack(worths: Sequence[float], sizes: Sequence[int], room: int) -> tuple[list
         if len(core) == len(undecided):
             bound = min(bound, max(least, there + at_most))
     gap = bound / float(worth[best].sum()) - 1
-    return best.tolist(), gap if gap > 2 * ROUNDING else 0.0
+    return best, gap if gap > 2 * ROUNDING else 0.0
 
 
 def _filled(
-    chosen: "NDArray[np.bool_]", order: "NDArray[np.intp]", size: "NDArray[np.int64]", room: int
-) -> "NDArray[np.bool_]":
+    chosen: NDArray[np.bool_], order: NDArray[np.intp], size: NDArray[np.int64], room: int
+) -> NDArray[np.bool_]:
     """The same choice, and in order whatever still fits."""
     chosen = chosen.copy()
     left = room - int(size[chosen].sum())
-    for index in order[~chosen[order]].tolist():
-        if size[index] <= left:
-            chosen[index] = True
-            left -= int(size[index])
-    return chosen
+    rest = order[~chosen[order]]
+    while True:
+        rest = rest[size[rest] <= left]  # room only shrinks: what does not fit now never will
+        if not len(rest):
+            return chosen
+        together = np.cumsum(size[rest])
+        fit = int(np.searchsorted(together, left, side="right"))
+        chosen[rest[:fit]] = True
+        left -= int(together[fit - 1])
+        rest = rest[fit:]
 
 
 def _searched(
-    worth: "NDArray[np.float64]", size: "NDArray[np.int64]", room: int, price: float, least: float
-) -> tuple["NDArray[np.bool_]", float]:
+    worth: NDArray[np.float64], size: NDArray[np.int64], room: int, price: float, least: float
+) -> tuple[NDArray[np.bool_], float]:
     """The best choice worth `least` or more (nothing, if there is none), and a bound on every choice."""
-    import numpy as np
-
     surplus = worth - price * size
     order = np.argsort(-np.abs(surplus), kind="stable")  # what costs most decides most: first
     ahead = np.append(np.cumsum(np.maximum(surplus[order], 0)[::-1])[::-1], 0.0)

@@ -20,7 +20,7 @@ fraction: give such a model's accuracy as a fraction.
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -198,7 +198,7 @@ class Peers(Struct, frozen=True):
     spread: float = 0.0  # and the median distance of the better half from it
 
     @classmethod
-    def of(cls, peers: Iterable[float], lower_is_better: bool, owners: Sequence[str] = ()) -> "Peers":
+    def of(cls, peers: Iterable[float], lower_is_better: bool, owners: Sequence[Hashable] = ()) -> "Peers":
         """Sum peers up. If it is said whose each is, each owner has one voice (`voices`)."""
         given = [max(-HUGE, min(HUGE, value)) for value in peers]
         if not given:
@@ -256,8 +256,13 @@ def _sum_up(metric: Metric, peers: Iterable[float] | Peers) -> Peers:
     return peers if isinstance(peers, Peers) else Peers.of(peers, metric.lower_is_better)
 
 
+def is_fraction(name: str) -> bool:
+    """Is a metric a fraction of 1, by its name?"""
+    return _kind(name) in FRACTIONS
+
+
 def _least(metric: Metric, value: float) -> float:
-    return POINT if _kind(metric.name) in FRACTIONS else SHARE * abs(value)
+    return POINT if is_fraction(metric.name) else SHARE * abs(value)
 
 
 def _distance(metric: Metric, value: float, spread: float) -> float:

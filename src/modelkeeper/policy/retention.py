@@ -20,80 +20,121 @@ much as everyone else, and what some do not need goes to those who do (`fair_sha
 that loses nothing. The others keep what is worth most within their share, pinned models first, and what room
 is left then goes to what is worth most, whoever's it is. So a pin holds within its owner's fair share.
 
+A large zoo that is full would choose anew for each model that comes. With `spare`, what is not pinned and
+belongs to those who keep more than their share makes that much more room at once, so that the next ones find
+it: they are the ones that would have gone next, a little sooner.
+
 How good the choice is, is said with it: `optimal`, or by how much a perfect one could be better at most.
+Models are rows of arrays: of a zoo of a million, only those that go are ever looked at one by one.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from typing import TypeVar
 
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.policy.knapsack import pack
+from modelkeeper.settings import DAY
 
-DAY = 86_400.0
 HALF_LIFE = 30 * DAY
 IDLE_HALF_LIVES = 40.0  # beyond this, idle is idle: worth stays a positive number
+Owner = TypeVar("Owner", str, int)
 
 
-class Item(Struct, frozen=True, kw_only=True):
-    """A model of the zoo, as retention sees it. Times are in seconds."""
+class Items(Struct, frozen=True, kw_only=True, eq=False):
+    """The models of a zoo as retention sees them, in an order that decides between equals. Times: seconds."""
 
-    id: str
-    bytes: int
-    standing: float = 0.5
-    hits: int = 0
-    age: float = 0.0
-    last_used_age: float | None = None  # None: it never became a parent
-    pinned: bool = False
-    cover: float = 1.0
-    owner: str = ""
+    bytes: NDArray[np.int64]
+    standing: NDArray[np.float64]
+    hits: NDArray[np.int64]
+    idle: NDArray[np.float64]  # since it was of use; below 0, where clocks disagree, is 0
+    pinned: NDArray[np.bool_]
+    cover: NDArray[np.float64]
+    owner: NDArray[np.int64]  # numbered from 0 in the order of their names
 
     def __post_init__(self) -> None:
-        if self.bytes < 0 or self.hits < 0 or not (0 <= self.standing <= 1 and 0 <= self.cover <= 1):
-            raise ValueError(f"no model can be like this: {self}")
+        for name, largest in (("bytes", np.inf), ("hits", np.inf), ("standing", 1), ("cover", 1)):
+            column = getattr(self, name)
+            wrong = np.flatnonzero(~((column >= 0) & (column <= largest)))
+            if len(wrong):
+                raise ValueError(f"no model can be like this: {name} {column[wrong[0]]}")
 
-    @property
-    def idle(self) -> float:
-        """Seconds since it was of use; 0 where clocks disagree."""
-        return max(0.0, self.age if self.last_used_age is None else self.last_used_age)
-
-
-class Eviction(Struct, frozen=True):
-    """A model that goes, what it was worth, and why it goes."""
-
-    id: str
-    worth: float
-    bytes: int
-    reason: str
+    def __len__(self) -> int:
+        return len(self.bytes)
 
 
-class Retention(Struct, frozen=True):
+class Retention(Struct, frozen=True, kw_only=True, eq=False):
     """Who stays and who goes."""
 
-    kept: frozenset[str]
-    evicted: tuple[Eviction, ...]  # what was worth least comes first
-    optimal: bool  # no other choice is worth more
+    items: Items
+    kept: NDArray[np.bool_]  # of each item: does it stay?
+    worth: NDArray[np.float64]
+    room: int  # that the pinned ones leave
+    shares: NDArray[np.int64] | None  # of each owner, where they matter
     gap: float  # how much more, relatively, a perfect choice could be worth at most
-    bytes_kept: int
     note: str
 
+    @property
+    def optimal(self) -> bool:
+        """Is no other choice worth more?"""
+        return self.gap == 0
 
-def worth(item: Item, half_life: float = HALF_LIFE) -> float:
-    """What a model is worth to the zoo: see the top of the file."""
-    used = 1 + math.log2(1 + item.hits)
-    fresh = math.exp2(-min(item.idle / half_life, IDLE_HALF_LIVES))
-    return used * (0.1 + 0.9 * item.standing) * (0.05 + 0.95 * item.cover) * fresh
+    @property
+    def bytes_kept(self) -> int:
+        """How much room those take that stay."""
+        return int(self.items.bytes[self.kept].sum())
+
+    @property
+    def evicted(self) -> list[int]:
+        """The places of those that go; what was worth least comes first."""
+        gone = np.flatnonzero(~self.kept)
+        places: list[int] = gone[np.argsort(self.worth[gone], kind="stable")].tolist()
+        return places
+
+    def reason(self, place: int) -> str:
+        """Why one that goes does, in words."""
+        size = int(self.items.bytes[place])
+        if self.shares is not None:
+            share = _size(int(self.shares[self.items.owner[place]]))
+            why = "pinned, and beyond the share" if self.items.pinned[place] else self._facts(place)
+            return f"its owner keeps more than a fair share of the room ({share}): {why}"
+        if self.room < 0:
+            return "the pinned models take all the capacity"
+        if size > self.room:
+            return f"{_size(size)} do not fit into {_size(self.room)}"
+        return f"others are worth more in the same room: {self._facts(place)}"
+
+    def _facts(self, place: int) -> str:
+        """What its worth is made of, in words."""
+        hits, cover = int(self.items.hits[place]), float(self.items.cover[place])
+        used = "never a parent" if not hits else f"{hits:,} times a parent"
+        standing = float(self.items.standing[place])
+        facts = [used, f"idle for {_days(float(self.items.idle[place]))}", f"standing {standing:.2f}"]
+        if cover < 1:
+            facts.append(f"{1 - cover:.0%} covered by a better model")
+        return ", ".join(facts)
 
 
-def retain(items: Iterable[Item], capacity: int, *, half_life: float = HALF_LIFE) -> Retention:
+def worth(items: Items, half_life: float = HALF_LIFE) -> NDArray[np.float64]:
+    """What models are worth to the zoo: see the top of the file."""
+    used = 1 + np.log2(1.0 + items.hits)
+    fresh = np.exp2(-np.minimum(np.maximum(items.idle, 0.0) / half_life, IDLE_HALF_LIVES))
+    worths: NDArray[np.float64] = used * (0.1 + 0.9 * items.standing) * (0.05 + 0.95 * items.cover) * fresh
+    return worths
+
+
+def retain(items: Items, capacity: int, *, half_life: float = HALF_LIFE, spare: int = 0) -> Retention:
     """Keep what is worth most within `capacity` bytes.
 
     Args:
-        items: Every model of the zoo, each id once.
+        items: Every model of the zoo.
         capacity: In bytes. Pinned models of a single owner stay even if they alone exceed it; then all
             others go.
         half_life: Seconds without use after which a model is worth half.
+        spare: Bytes of the capacity to leave free if something must go, as far as that is possible.
 
     Raises:
         InvalidSetting: the capacity or the half-life cannot work.
@@ -102,33 +143,30 @@ def retain(items: Iterable[Item], capacity: int, *, half_life: float = HALF_LIFE
         raise InvalidSetting("capacity", str(capacity), "give a number of bytes, 0 or more")
     if not half_life > 0:
         raise InvalidSetting("half_life", str(half_life), "give a number of seconds above 0")
-    ordered = sorted(items, key=lambda item: item.id)  # the order in which they come decides nothing
-    owners = {item.owner for item in ordered}
-    over = sum(item.bytes for item in ordered) > capacity
-    if over and len(owners) > 1:
-        kept, gap, reasons = _fair_choice(ordered, capacity, half_life)
-        note = ""
+    worths = worth(items, half_life)
+    room, shares, note = capacity - int(items.bytes[items.pinned].sum()), None, ""
+    if int(items.bytes.sum()) <= capacity:
+        kept, gap = np.ones(len(items), np.bool_), 0.0
+    elif len(items) and items.owner.min() != items.owner.max():
+        kept, gap, shares = _fair_choice(items, worths, capacity, spare)
     else:
-        kept, gap, note, reasons = _best_choice(ordered, capacity, half_life)
-    if gap:
+        kept, gap = items.pinned.copy(), 0.0
+        if room >= 0:
+            gap = _pack_into(kept, ~items.pinned, items, worths, max(0, room - spare))
+    if room < 0 and shares is None:
+        note = f"the pinned models alone exceed the capacity by {_size(-room)}: unpin some, or raise it"
+    elif gap:
         note = f"a perfect choice could be worth {gap:.2g} of it more at most"
-    gone = [
-        Eviction(item.id, worth(item, half_life), item.bytes, reasons[item.id])
-        for item in ordered
-        if item.id not in kept
-    ]
-    gone.sort(key=lambda eviction: (eviction.worth, eviction.id))
-    total = sum(item.bytes for item in ordered if item.id in kept)
-    return Retention(frozenset(kept), tuple(gone), gap == 0, gap, total, note)
+    return Retention(items=items, kept=kept, worth=worths, room=room, shares=shares, gap=gap, note=note)
 
 
-def fair_shares(demands: Mapping[str, int], capacity: int) -> dict[str, int]:
+def fair_shares(demands: Mapping[Owner, int], capacity: int) -> dict[Owner, int]:
     """How much of the capacity each may have: nobody less than they ask for, unless all others get no more.
 
     >>> fair_shares({"ann": 10, "bob": 60, "eve": 900}, 120)
     {'ann': 10, 'bob': 55, 'eve': 55}
     """
-    shares: dict[str, int] = {}
+    shares: dict[Owner, int] = {}
     left = capacity
     for number, (owner, demand) in enumerate(sorted(demands.items(), key=lambda each: (each[1], each[0]))):
         shares[owner] = min(demand, left // (len(demands) - number))
@@ -136,78 +174,47 @@ def fair_shares(demands: Mapping[str, int], capacity: int) -> dict[str, int]:
     return shares
 
 
-def _best_choice(
-    items: Sequence[Item], capacity: int, half_life: float
-) -> tuple[set[str], float, str, dict[str, str]]:
-    """What is kept where it does not matter whose it is: ids, gap, what is to say, and why others go."""
-    pinned = {item.id for item in items if item.pinned}
-    others = [item for item in items if not item.pinned]
-    room = capacity - sum(item.bytes for item in items if item.pinned)
-    reasons = {item.id: _reason(item, room) for item in others}
-    if room < 0:
-        note = f"the pinned models alone exceed the capacity by {_size(-room)}: unpin some, or raise it"
-        return pinned, 0.0, note, reasons
-    chosen, gap = _pack(others, room, half_life)
-    return pinned | chosen, gap, "", reasons
-
-
 def _fair_choice(
-    items: Sequence[Item], capacity: int, half_life: float
-) -> tuple[set[str], float, dict[str, str]]:
-    """What is kept where several owners want more than there is: ids, gap, and why others go."""
-    by_owner: dict[str, list[Item]] = {}
-    for item in items:
-        by_owner.setdefault(item.owner, []).append(item)
-    asked = {owner: sum(item.bytes for item in theirs) for owner, theirs in by_owner.items()}
-    shares = fair_shares(asked, capacity)
-    kept: set[str] = set()
-    gaps, room = [0.0], capacity
-    for owner, theirs in by_owner.items():
-        left = shares[owner]
-        for group in ([item for item in theirs if item.pinned], [item for item in theirs if not item.pinned]):
-            chosen, gap = _pack(group, left, half_life)
-            left -= sum(item.bytes for item in group if item.id in chosen)
-            kept |= chosen
-            gaps.append(gap)
-        room -= shares[owner] - left
-    chosen, gap = _pack([item for item in items if item.id not in kept], room, half_life)
-    share = {
-        owner: f"its owner keeps more than a fair share of the room ({_size(shares[owner])}): "
-        for owner in by_owner
-    }
-    reasons = {
-        item.id: share[item.owner] + ("pinned, and beyond the share" if item.pinned else _facts(item))
-        for item in items
-    }
-    return kept | chosen, max(*gaps, gap), reasons
+    items: Items, worths: NDArray[np.float64], capacity: int, spare: int
+) -> tuple[NDArray[np.bool_], float, NDArray[np.int64]]:
+    """What is kept where several owners want more than there is: which, gap, and the share of each."""
+    asked = np.zeros(int(items.owner.max()) + 1, np.int64)
+    np.add.at(asked, items.owner, items.bytes)
+    there = np.unique(items.owner).tolist()
+    given = fair_shares({owner: int(asked[owner]) for owner in there}, capacity)
+    shares = np.zeros_like(asked)
+    shares[list(given)] = list(given.values())
+    beyond = asked > shares
+    kept = ~beyond[items.owner]
+    gaps = [0.0]
+    crowded = np.flatnonzero(~kept)
+    crowded = crowded[np.argsort(items.owner[crowded], kind="stable")]
+    starts = np.flatnonzero(np.diff(items.owner[crowded], prepend=-1))
+    for theirs in np.split(crowded, starts[1:]):
+        left, more = int(shares[items.owner[theirs[0]]]), 0
+        for group in (theirs[items.pinned[theirs]], theirs[~items.pinned[theirs]]):
+            gaps.append(_pack_into(kept, group, items, worths, max(0, left - more)))
+            left -= int(items.bytes[group[kept[group]]].sum())
+            more = -(-spare // len(starts))  # of what is not pinned
+    room = capacity - spare - int(items.bytes[kept].sum())
+    gaps.append(_pack_into(kept, np.flatnonzero(~kept), items, worths, max(0, room)))
+    return kept, max(gaps), shares
 
 
-def _pack(items: Sequence[Item], room: int, half_life: float) -> tuple[set[str], float]:
-    """The ids of what is worth most within the room, and how much better a perfect choice could be."""
-    taken, gap = pack([worth(item, half_life) for item in items], [item.bytes for item in items], room)
-    return {item.id for item, stays in zip(items, taken, strict=True) if stays}, gap
+def _pack_into(
+    kept: NDArray[np.bool_],
+    which: NDArray[np.intp] | NDArray[np.bool_],
+    items: Items,
+    worths: NDArray[np.float64],
+    room: int,
+) -> float:
+    """Keep what is worth most of some within the room. How much better could a perfect choice be?"""
+    kept[which], gap = pack(worths[which], items.bytes[which], room)
+    return gap
 
 
 def _days(seconds: float) -> str:
     return f"{seconds / DAY:.3g} days" if seconds >= DAY else "less than a day"
-
-
-def _reason(item: Item, room: int) -> str:
-    """Why a model goes, in words."""
-    if room < 0:
-        return "the pinned models take all the capacity"
-    if item.bytes > room:
-        return f"{_size(item.bytes)} do not fit into {_size(room)}"
-    return f"others are worth more in the same room: {_facts(item)}"
-
-
-def _facts(item: Item) -> str:
-    """What its worth is made of, in words."""
-    hits = "never a parent" if not item.hits else f"{item.hits:,} times a parent"
-    facts = [hits, f"idle for {_days(item.idle)}", f"standing {item.standing:.2f}"]
-    if item.cover < 1:
-        facts.append(f"{1 - item.cover:.0%} covered by a better model")
-    return ", ".join(facts)
 
 
 def _size(count: int) -> str:

@@ -10,12 +10,12 @@ plain median and quantiles. An owner with many values moves none of them further
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 EVEN = 1e-9  # shares of the whole weight that are closer than this are the same: sums of floats are not exact
 
 
-def weights(owners: Sequence[str]) -> list[float]:
+def weights(owners: Sequence[Hashable]) -> list[float]:
     """What each value weighs, by whose it is: all values of one owner weigh 1 together."""
     number = Counter(owners)
     return [1 / number[owner] for owner in owners]

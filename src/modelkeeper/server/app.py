@@ -1,4 +1,4 @@
-"""The service as an ASGI application: routes, errors, and the guard in front of them."""
+"""The service as an ASGI application: routes, pages, errors, and the guard in front of them."""
 
 from typing import Any
 
@@ -9,15 +9,13 @@ from starlette.exceptions import HTTPException
 import modelkeeper
 from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.coordinator.wire import PREFIX, Problem, to_problem
-from modelkeeper.errors import InvalidMeta, ModelKeeperError
-from modelkeeper.logs import logger
+from modelkeeper.errors import InvalidMeta, ModelKeeperError, ModelRefused
 from modelkeeper.server.bodies import reply
-from modelkeeper.server.guard import App, Guard, headers_of, public
-from modelkeeper.server.routes import models, operations, queries, trust, uploads
+from modelkeeper.server.guard import Guard, headers_of, note_failure, public
+from modelkeeper.server.routes import accounts, history, models, operations, queries, trust, uploads
 from modelkeeper.server.service import Service
+from modelkeeper.server.ui.pages import Pages
 from modelkeeper.settings import ServiceSettings
-
-log = logger("modelkeeper.server")
 
 
 class Application:
@@ -33,23 +31,53 @@ class Application:
             redoc_url=None,
         )
         self.routes.state.service = self.service  # routes ask for it: see `dependencies`
-        for part in (queries, models, uploads, operations, trust):
+        for part in (queries, models, uploads, operations, history, trust, accounts):
             self.routes.include_router(part.router, prefix=PREFIX)
         self.routes.include_router(operations.probes)
         self.routes.add_exception_handler(ModelKeeperError, _known)
         self.routes.add_exception_handler(HTTPException, _plain)
         self.routes.add_exception_handler(RequestValidationError, _invalid)
         self.routes.add_exception_handler(Exception, _unknown)
-        self._guarded: App = Guard(self.routes, self.service)
+        _build(self.routes)
+        self.pages = Pages(self.service)
+        self._guarded = Guard(self._by_path, self.service, self.pages.refuse)
+
+    @property
+    def busy(self) -> bool:
+        """Are requests under way?"""
+        return self._guarded.busy
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._guarded(scope, receive, send)
 
+    async def _by_path(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pages for people, or routes for programs."""
+        app = self.pages if scope.get("state", {}).get("page") else self.routes
+        await app(scope, receive, send)
+
+
+def _build(routes: FastAPI) -> None:
+    """Work out what each route takes, now: FastAPI else does so while the first request waits.
+
+    It changes what all threads warn of meanwhile, so that two services of one process could fail at it.
+    """
+    nowhere = {
+        "type": "http",
+        "method": "GET",
+        "path": "/",
+        "root_path": "",
+        "headers": [],
+        "query_string": b"",
+    }
+    for route in routes.routes:
+        route.matches(nowhere)
+
 
 async def _known(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, ModelKeeperError)
-    if problem.status >= 500:
-        log.error("request %s failed: %s", request.state.request, problem, exc_info=problem)
+    if isinstance(problem, ModelRefused):
+        request.app.state.service.metrics.refused.inc()
+    note_failure(problem, request.state.request)
     return reply(to_problem(public(problem), request.state.request), problem.status, headers_of(problem))
 
 

@@ -3,10 +3,12 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from typing import Any, TypeVar
 
+import anyio.to_thread
 import msgspec
+from anyio import CancelScope, CapacityLimiter
 from fastapi import HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
 
@@ -89,18 +91,28 @@ def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 def takes(kind: type[Any]) -> dict[str, Any]:
     """What the API description says of a body."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _schema(kind)}}}}
+
+
+def gives(kind: Any) -> dict[int | str, dict[str, Any]]:
+    """What the API description says of a reply."""
+    return {200: {"content": {"application/json": {"schema": _schema(kind)}}}}
+
+
+def _schema(kind: Any) -> Any:
     schema = msgspec.json.schema(kind, ref_template="#/components/schemas/{name}")
-    flat = _inlined(schema, schema.get("$defs", {}), 0)
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": flat}}}}
+    return _inlined(schema, schema.get("$defs", {}), ())
 
 
-def _inlined(schema: Any, known: dict[str, Any], depth: int) -> Any:
+def _inlined(schema: Any, known: dict[str, Any], inside: tuple[str, ...]) -> Any:
+    """A schema that refers to nothing; what would hold itself is there any object."""
     if isinstance(schema, dict):
-        if "$ref" in schema and depth < 8:
-            return _inlined(known[schema["$ref"].rpartition("/")[2]], known, depth + 1)
-        return {key: _inlined(value, known, depth) for key, value in schema.items() if key != "$defs"}
+        if "$ref" in schema:
+            name = schema["$ref"].rpartition("/")[2]
+            return {"type": "object"} if name in inside else _inlined(known[name], known, (*inside, name))
+        return {key: _inlined(value, known, inside) for key, value in schema.items() if key != "$defs"}
     if isinstance(schema, list):
-        return [_inlined(part, known, depth) for part in schema]
+        return [_inlined(part, known, inside) for part in schema]
     return schema
 
 
@@ -120,11 +132,39 @@ def wanted_range(request: Request, total: int, etag: str) -> int | None:
 
 
 def stream_reply(
-    chunks: Iterator[bytes] | Iterator[memoryview], total: int, start: int | None, etag: str
+    threads: CapacityLimiter,
+    chunks: Iterator[bytes] | Iterator[memoryview],
+    total: int,
+    start: int | None,
+    etag: str,
+    more: Mapping[str, str] | None = None,
 ) -> Response:
-    """Bytes as they are made: all of them, or from `start` on."""
-    headers = {"etag": etag, "accept-ranges": "bytes", "content-length": str(total - (start or 0))}
+    """Bytes as they are made, in these threads: all of them, or from `start` on, with `more` headers."""
+    length = str(total - (start or 0))
+    headers = {"etag": etag, "accept-ranges": "bytes", "content-length": length, **(more or {})}
     if start is not None:
         headers["content-range"] = f"bytes {start}-{total - 1}/{total}"
     status = 200 if start is None else 206
-    return StreamingResponse(chunks, status, headers=headers, media_type=SAFETENSORS)
+    return StreamingResponse(made_ahead(threads, chunks), status, headers=headers, media_type=SAFETENSORS)
+
+
+async def made_ahead(
+    threads: CapacityLimiter, chunks: Iterator[bytes] | Iterator[memoryview]
+) -> AsyncIterator[bytes | memoryview]:
+    """What an iterator gives, made in a thread: the next chunk while the one before is on its way."""
+
+    async def make() -> bytes | memoryview | None:
+        return await anyio.to_thread.run_sync(lambda: next(chunks, None), limiter=threads)
+
+    making = asyncio.create_task(make())
+    try:
+        while (chunk := await making) is not None:
+            making = asyncio.create_task(make())
+            yield chunk
+    finally:  # also if whoever wanted it has gone: a thread may still be at it
+        with CancelScope(shield=True):
+            await asyncio.wait([making])
+        if not making.cancelled():
+            making.exception()  # seen, if nobody waits for it any more
+        if isinstance(chunks, Generator):
+            chunks.close()

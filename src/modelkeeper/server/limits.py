@@ -5,7 +5,7 @@ import threading
 import time
 import weakref
 from collections import Counter, OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import anyio.to_thread
@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from modelkeeper.coordinator.wire import MAX_JSON
 from modelkeeper.errors import TooManyRequests
 from modelkeeper.stepping_out import in_place
+from modelkeeper.zoo.shared_rates import Spent, holds
 
 T = TypeVar("T")
 
@@ -24,10 +25,11 @@ MOST_USERS = 10_000  # whose last requests are remembered
 
 
 class Rates:
-    """A bucket for each user, that fills at a rate and holds what comes in two seconds."""
+    """A bucket for each user, that fills at a rate and holds what comes in two seconds (`shared_rates`)."""
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # level, and when it was so
+        self._spent: dict[str, Spent] = {}  # since it was settled with other replicas
         self._lock = threading.Lock()
 
     def take(self, user: str, rate: float) -> None:
@@ -36,16 +38,42 @@ class Rates:
         Raises:
             TooManyRequests: The bucket is empty; the error says how long to wait.
         """
-        now, most = time.monotonic(), max(1.0, 2 * rate)
+        now, most = time.monotonic(), holds(rate)
         with self._lock:
             level, then = self._buckets.pop(user, (most, now))
             level = min(most, level + (now - then) * rate)
+            if level >= 1:
+                before = self._spent.get(user, Spent(rate)).requests
+                self._spent[user] = Spent(rate, before + 1)
             self._buckets[user] = (level - 1 if level >= 1 else level), now
             if len(self._buckets) > MOST_USERS:
-                self._buckets.popitem(last=False)
+                forgotten, _ = self._buckets.popitem(last=False)
+                self._spent.pop(forgotten, None)
         if level < 1:
             wait = f"{(1 - level) / rate:.3f}"
             raise TooManyRequests(f"more than {rate:g} requests per second", "Ask less often.", wait)
+
+    def spent(self) -> dict[str, Spent]:
+        """What was let through since this was last asked."""
+        with self._lock:
+            spent, self._spent = self._spent, {}
+            return spent
+
+    def settle(self, levels: Mapping[str, float]) -> None:
+        """What all replicas together leave to users, but for what was let through meanwhile."""
+        now = time.monotonic()
+        with self._lock:
+            for user, level in levels.items():
+                if user in self._buckets:
+                    meanwhile = self._spent[user].requests if user in self._spent else 0.0
+                    self._buckets[user] = level - meanwhile, now
+
+    def unsettled(self, spent: Mapping[str, Spent]) -> None:
+        """What was let through could not be settled: it is to be the next time."""
+        with self._lock:
+            for user, used in spent.items():
+                newer = self._spent.get(user, Spent(used.rate))
+                self._spent[user] = Spent(newer.rate, newer.requests + used.requests)
 
 
 class FairThreads:

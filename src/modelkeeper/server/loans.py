@@ -2,7 +2,7 @@
 
     loans.remember(graph_bytes, query, loan)                what a query planned, for the request that follows
     key, loan = loans.find(graph_bytes, query, parents)     its weights: planned once, not again
-    loans.stream(key, loan, total, start)                   their bytes; at the end their checksum is known
+    loans.stream(key, loan, total, start)                   their bytes, and their checksum behind them
 
 All of it is memory that may be lost at any moment: a service that restarts plans again, and gives the same
 bytes. Who may see parents, and whether they lend, is asked anew for every request. Of a loan that nobody has
@@ -11,16 +11,15 @@ fetched the plan is kept alone: a file that is mapped into memory would take up 
 
 import hashlib
 import math
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from modelkeeper.coordinator.base import ServedCoordinator, ServedLoan
 from modelkeeper.coordinator.wire import weights_key
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.meta import Query
 from modelkeeper.server.graphs import read_graph
+from modelkeeper.zoo.recent import Recent
 from modelkeeper.zoo.records import Viewer
 
 if TYPE_CHECKING:
@@ -32,37 +31,6 @@ MOST_PLANNED_BYTES = 16 * 2**20  # of their graphs as JSON; a plan takes up some
 MOST_BEGUN = 16  # streams that are begun again without planning again
 MOST_CHECKSUMS = 1000
 
-V = TypeVar("V")
-
-
-class Recent(Generic[V]):
-    """A mapping that forgets what was put into it longest ago. Safe to use from several threads."""
-
-    def __init__(self, most: int, most_bytes: int = 0) -> None:
-        """Hold `most` values, that take up `most_bytes` together."""
-        self._most, self._most_bytes, self._lock = most, most_bytes, threading.Lock()
-        self._values: OrderedDict[str, tuple[V, int]] = OrderedDict()
-        self._bytes = 0
-
-    def put(self, key: str, value: V, size: int = 0) -> None:
-        """Remember a value of this size as the newest; one that is too large by itself is not."""
-        with self._lock:
-            self._bytes += size - self._values.pop(key, (value, 0))[1]
-            self._values[key] = value, size
-            while len(self._values) > self._most or self._bytes > self._most_bytes:
-                _, (_, forgotten) = self._values.popitem(last=False)
-                self._bytes -= forgotten
-
-    def drop(self, key: str) -> None:
-        """Forget a value."""
-        with self._lock:
-            self._bytes -= self._values.pop(key, (None, 0))[1]
-
-    def get(self, key: str) -> V | None:
-        """The value, if it is remembered."""
-        with self._lock:
-            return self._values.get(key, (None, 0))[0]
-
 
 class Loans:
     """The loans of one service that were planned or sent lately."""
@@ -70,9 +38,9 @@ class Loans:
     def __init__(self, coordinator: ServedCoordinator, seconds: float = math.inf) -> None:
         """A plan that must be made again may take so many seconds."""
         self._coordinator, self._seconds = coordinator, seconds
-        self._planned: Recent[Decisions] = Recent(MOST_PLANNED, MOST_PLANNED_BYTES)
-        self._begun: Recent[ServedLoan] = Recent(MOST_BEGUN)
-        self._checksums: Recent[str] = Recent(MOST_CHECKSUMS)
+        self._planned: Recent[str, Decisions] = Recent(MOST_PLANNED, MOST_PLANNED_BYTES)
+        self._begun: Recent[str, ServedLoan] = Recent(MOST_BEGUN)
+        self._checksums: Recent[str, str] = Recent(MOST_CHECKSUMS)
 
     def remember(self, graph: bytes, query: Query, loan: ServedLoan) -> None:
         """Keep what a query planned, for the request of its weights."""
@@ -99,8 +67,10 @@ class Loans:
         self._begun.put(key, loan)
         return key, loan
 
-    def stream(self, key: str, loan: ServedLoan, total: int, start: int) -> Iterator[memoryview]:
-        """The bytes of a loan from a place on; at their end their checksum is known.
+    def stream(
+        self, key: str, loan: ServedLoan, total: int, start: int, *, sealed: bool = False
+    ) -> Iterator[memoryview]:
+        """The bytes of a loan from a place on, if `sealed` with their SHA-256 (of all of them) behind them.
 
         A parent that is removed or damaged on the way ends the stream early; whoever goes on is told so.
         """
@@ -113,6 +83,8 @@ class Loans:
             for begin in range(0, len(view), PIECE):
                 yield view[begin : begin + PIECE]
             at += len(chunk)
+        if sealed:
+            yield memoryview(digest.digest())[max(0, start - total) :]
 
     def _until_lost(self, key: str, loan: ServedLoan) -> Iterator[memoryview | bytes]:
         try:

@@ -1,10 +1,16 @@
-"""How is the service doing? Numbers for Prometheus, under /metrics."""
+"""How is the service doing? Numbers for Prometheus, under /metrics.
 
+What is called `modelkeeper_zoo_…` is the zoo's, and the same at every replica: take one of them, or the
+maximum. All else counts what this replica did: take the sum.
+"""
+
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.warmstart.answer import Answer
@@ -37,11 +43,14 @@ class Metrics:
         )
         self.bytes = Counter("modelkeeper_bytes", "Bytes of weights.", ["direction"], registry=registry)
         self.registered = Counter("modelkeeper_registered", "Models registered.", registry=registry)
+        self.refused = Counter("modelkeeper_refused", "Models refused.", registry=registry)
         self.evictions = Counter("modelkeeper_evictions", "Models evicted.", registry=registry)
-        registry.register(_Zoo(coordinator))
+        self._zoo = _Zoo(coordinator)
 
     def answered(self, answer: Answer) -> None:
-        """Count the answer to a query."""
+        """Count the answer to a query; what only looks (a dry run, an explanation) starts nothing."""
+        if answer.dry_run:
+            return
         self.queries.labels("cold" if answer.cold else "warm").inc()
         if answer.similarity is not None:
             self.similarity.observe(answer.similarity)
@@ -49,12 +58,18 @@ class Metrics:
             self.stages.labels(stage).observe(seconds)
 
     def text(self) -> bytes:
-        """All numbers as Prometheus reads them."""
-        return generate_latest(self._registry)
+        """All numbers as Prometheus reads them; where several workers count, those of all: see `workers`."""
+        counted = self._registry
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+            counted = CollectorRegistry()
+            MultiProcessCollector(counted)  # type: ignore[no-untyped-call]
+        of_zoo = CollectorRegistry()
+        of_zoo.register(self._zoo)
+        return generate_latest(counted) + generate_latest(of_zoo)
 
 
 class _Zoo:
-    """The size of the zoo, counted when it is asked for."""
+    """The size of the zoo and who leads, read when it is asked for."""
 
     def __init__(self, coordinator: ServedCoordinator) -> None:
         self._coordinator = coordinator
@@ -64,5 +79,9 @@ class _Zoo:
 
     def collect(self) -> Iterator[Metric]:
         stats: dict[str, Any] = self._coordinator.stats()
-        for name, key in (("models", "models"), ("zoo_bytes", "bytes"), ("architectures", "architectures")):
-            yield GaugeMetricFamily(f"modelkeeper_{name}", f"{key} in the zoo.", value=stats[key])
+        for key in ("models", "bytes", "architectures"):
+            yield GaugeMetricFamily(f"modelkeeper_zoo_{key}", f"{key} in the zoo.", value=stats[key])
+        leader = GaugeMetricFamily("modelkeeper_zoo_leader", "Who tidies up the zoo.", labels=["leader"])
+        if stats["leader"]:
+            leader.add_metric([stats["leader"]], 1)
+        yield leader

@@ -5,11 +5,14 @@ with serving(coordinator, ServiceSettings(auth=False, port=0)) as url: ...
 
 import contextlib
 import logging
+import math
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -18,11 +21,14 @@ from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.server.app import Application
 from modelkeeper.server.connections import KEPT, Connection, Crowd, room_for
+from modelkeeper.server.following import following
+from modelkeeper.server.sampling import sampling
+from modelkeeper.server.service import Service
 from modelkeeper.server.sparing_log import Sparing
 from modelkeeper.server.upkeep import keeping_tidy
 from modelkeeper.settings import ServiceSettings, is_loopback
 from modelkeeper.text import one_line, printable
-from modelkeeper.zoo.accounts import ADMIN
+from modelkeeper.zoo.holders import ADMIN
 
 BACKLOG = 1024
 FIRST_USER = "admin"
@@ -33,8 +39,8 @@ def first_token(coordinator: ServedCoordinator) -> str | None:
     return coordinator.accounts.add_first(FIRST_USER, ADMIN, note="made at the first start")
 
 
-def listen(settings: ServiceSettings) -> socket.socket:
-    """A socket at the address of the service.
+def listen(settings: ServiceSettings, *, several: bool | None = False) -> socket.socket:
+    """A socket at the address of the service; `several` may share it, None: without listening there.
 
     Raises:
         InvalidSetting: The address is taken, or is not of this machine.
@@ -44,8 +50,11 @@ def listen(settings: ServiceSettings) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if several is not False:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listening.bind((settings.host.strip("[]"), settings.port))
-        listening.listen(BACKLOG)
+        if several is not None:
+            listening.listen(BACKLOG)
     except (OSError, TypeError, ValueError) as problem:  # a name that cannot be one is no OSError
         listening.close()
         where = f"{settings.host}:{settings.port}"
@@ -61,7 +70,28 @@ def address(listening: socket.socket) -> str:
 
 
 class _Server(uvicorn.Server):
-    """Stops when it is told to, which is no failure: uvicorn's own would then die of the signal."""
+    """Stops when it is told to, which is no failure: uvicorn's own would then die of the signal.
+
+    Told by SIGTERM, it still listens for a while as long as requests are under way, so that whoever balances
+    the load learns from `/readyz` to send no more.
+    """
+
+    def __init__(self, config: uvicorn.Config, application: Application) -> None:
+        super().__init__(config)
+        self._application, self._listens_until = application, math.inf
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        service = self._application.service
+        if sig != signal.SIGTERM or service.readiness.stopping:
+            super().handle_exit(sig, frame)
+        else:
+            service.readiness.stopping = True
+            self._listens_until = time.monotonic() + service.settings.drain
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._application.service.readiness.stopping:
+            self.should_exit |= time.monotonic() >= self._listens_until or not self._application.busy
+        return await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -86,6 +116,7 @@ def server(application: Application, *, more_files: bool = False) -> uvicorn.Ser
     config = uvicorn.Config(
         application,
         http=connection,
+        loop="asyncio",  # also where uvloop is installed: the same loop that was tested
         backlog=BACKLOG,
         access_log=False,
         log_config=None,
@@ -96,12 +127,19 @@ def server(application: Application, *, more_files: bool = False) -> uvicorn.Ser
         lifespan="off",
         ws="none",
     )
-    return _Server(config)
+    return _Server(config, application)
+
+
+@contextlib.contextmanager
+def working(service: Service) -> Iterator[None]:
+    """Do all that a service does beside requests, in threads, while the block runs."""
+    with service.beat.going_on(), following(service), keeping_tidy(service), sampling(service):
+        yield
 
 
 def run(application: Application, listening: socket.socket) -> None:
     """Serve until a signal says stop."""
-    with keeping_tidy(application.service):
+    with working(application.service):
         server(application, more_files=True).run(sockets=[listening])
 
 
@@ -114,7 +152,7 @@ def serving(coordinator: ServedCoordinator, settings: ServiceSettings) -> Iterat
     thread = threading.Thread(target=serves.run, args=([listening],), name="modelkeeper-server", daemon=True)
     thread.start()
     try:
-        with keeping_tidy(application.service):
+        with working(application.service):
             yield address(listening)
     finally:
         serves.should_exit = True

@@ -1,5 +1,6 @@
 """What do all routes share? The coordinator, accounts, uploads, limits and counters of one service."""
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ import msgspec
 from anyio import CapacityLimiter
 
 from modelkeeper.coordinator.base import ServedCoordinator
-from modelkeeper.coordinator.wire import Told, UploadRequest, UploadState
+from modelkeeper.coordinator.wire import DIRECT_BYTES, Account, Told, UploadRequest, UploadState
 from modelkeeper.errors import (
     CorruptWeights,
     InvalidMeta,
@@ -18,7 +19,9 @@ from modelkeeper.errors import (
     InvalidWeights,
     ModelRefused,
     NotAllowed,
+    NotReady,
     QuotaExceeded,
+    UnknownModel,
     WrongStore,
     ZooUnusable,
 )
@@ -26,25 +29,30 @@ from modelkeeper.logs import logger
 from modelkeeper.meta import checked
 from modelkeeper.policy.admission import Admission
 from modelkeeper.policy.credit import CHECKED, Credit
+from modelkeeper.server.administration import Administration
+from modelkeeper.server.beat import Beat
 from modelkeeper.server.graphs import read_graph
 from modelkeeper.server.limits import BodyRoom, FairThreads, Rates, Turns
 from modelkeeper.server.loans import Loans
 from modelkeeper.server.prometheus import Metrics
-from modelkeeper.server.upload_store import Reserved, UploadStore
-from modelkeeper.settings import ServiceSettings
+from modelkeeper.server.readiness import Readiness
+from modelkeeper.server.upload_store import Reserved, Sending, open_uploads
+from modelkeeper.settings import OFF, ServiceSettings
 from modelkeeper.signing.envelope import MAX_ENVELOPE
 from modelkeeper.weights import MAX_HEADER, Header
-from modelkeeper.zoo.accounts import ADMIN, Holder
 from modelkeeper.zoo.bounds import MAX_FRAMEWORK
 from modelkeeper.zoo.evidence import unpack
 from modelkeeper.zoo.gc import Swept
+from modelkeeper.zoo.holders import ADMIN, Holder
 from modelkeeper.zoo.records import PROJECT, Record, Registration, checked_name, is_id
+from modelkeeper.zoo.staged import Staged
 from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors, taken
 
 T = TypeVar("T")
 _log = logger()
 
 PROBES = 4  # threads for those who ask whether the service is ready
+STORING = 64  # threads for bytes on their way to and from the store, which may hang
 READERS = 16  # threads for what takes no matching: records, counts, files
 
 
@@ -55,13 +63,16 @@ class Service:
         self.coordinator, self.settings = coordinator, settings
         self._expect_store()
         self.accounts = coordinator.accounts
+        self.administration = Administration(self.accounts, settings)
+        self.readiness = Readiness(coordinator)
         self.rates, self.strangers, self.turns = Rates(), Rates(), Turns()
+        self.beat = Beat(coordinator.replica, self.rates)
         self.matching = FairThreads(coordinator.settings.threads or os.cpu_count() or 1)
         self.reading = FairThreads(READERS)
-        self.probing = CapacityLimiter(PROBES)
+        self.probing, self.storing = CapacityLimiter(PROBES), CapacityLimiter(STORING)
         self.bodies = BodyRoom(settings.body_memory)
         self.metrics = Metrics(coordinator)
-        self.uploads = UploadStore(coordinator.upload_folder(), self.turns.taken)
+        self.uploads = open_uploads(coordinator)
         self.loans = Loans(coordinator, settings.query_time)
 
     def _expect_store(self) -> None:
@@ -69,6 +80,7 @@ class Service:
 
         Raises:
             WrongStore: It is not the one that the catalog belongs to.
+            ShardsUnreachable: The search index lies in shards, and what runs them does not answer.
         """
         try:
             self.coordinator.ready()
@@ -76,6 +88,9 @@ class Service:
             raise
         except ZooUnusable as problem:
             _log.warning("%s", problem)
+        if self.coordinator.settings.shards:
+            with contextlib.suppress(NotReady):  # whoever runs the service goes on asking
+                self.coordinator.follow()
 
     async def read(self, who: Holder, work: Callable[[], T]) -> T:
         """What takes no matching, in a thread, when it is its user's turn."""
@@ -109,32 +124,81 @@ class Service:
         if request.evidence:
             unpack(request.evidence)  # an error now spares sending the weights
         offset = self.uploads.begin(owner, request, partial(self._check_quota, holder))
-        return UploadState(id=request.id, offset=offset, size=request.size)
+        direct = ""
+        if not offset and self._is_direct(request.size):
+            direct = self.uploads.direct_url(self.uploads.get(request.id, owner))
+        return UploadState(id=request.id, offset=offset, size=request.size, direct=direct)
 
-    def complete(self, identity: str, holder: Holder) -> UploadState:
-        """Take a model that was sent into the zoo. Asking again gives the same reply."""
-        owner = self.named(holder)
-        done = self._registered(identity, owner, holder, self.uploads.announced_checksum(identity))
+    def _is_direct(self, size: int) -> bool:
+        """Is a file of this size to go past this service, if its store can do that?"""
+        return self.settings.direct != OFF and size >= DIRECT_BYTES
+
+    def weights_url(self, record: Record) -> str:
+        """Where the file of a model can be had from the store itself; "": here alone."""
+        return self.coordinator.weights_url(record) if self._is_direct(record.bytes) else ""
+
+    def complete(self, identity: str, holder: Holder, checksum: str = "") -> UploadState:
+        """Take a model that was sent into the zoo. Asking again gives the same reply.
+
+        With the `checksum` of its weights nobody is told that another model under its id is theirs.
+        """
+        checksum = checksum or self.uploads.announced_checksum(identity)
+        done = self._completed(identity, holder, checksum)
         if done is not None:
-            self.uploads.forget(identity)
-            return UploadState(id=identity, offset=done.record.bytes, size=done.record.bytes, registered=done)
-        announced, offset = self.uploads.get(identity, owner)
-        request = announced.request
+            return done
+        try:
+            with self.uploads.working(identity):
+                return self._complete(identity, holder, checksum)
+        except (CorruptWeights, InvalidWeights, UnknownModel, ZooUnusable):
+            # Perhaps another process was asked the same, was quicker, and has tidied up.
+            done = self._completed(identity, holder, checksum)
+            if done is None:
+                raise
+            return done
+
+    def _completed(self, identity: str, holder: Holder, checksum: str) -> UploadState | None:
+        """The reply for a model that is in the zoo already."""
+        done = self._registered(identity, self.named(holder), holder, checksum)
+        if done is None:
+            return None
+        self.uploads.forget(identity)
+        return UploadState(id=identity, offset=done.record.bytes, size=done.record.bytes, registered=done)
+
+    def _complete(self, identity: str, holder: Holder, checksum: str) -> UploadState:
+        sending = self.uploads.get(identity, self.named(holder))
+        request, offset = sending.request, sending.offset
+        if checksum not in ("", request.checksum):
+            raise CorruptWeights(identity, "another model was announced under its id")
+        if not offset and self._is_direct(request.size) and self.uploads.take_direct(sending):
+            offset = request.size
         if offset != request.size:
             raise CorruptWeights(identity, f"{offset:,} of its {request.size:,} bytes have arrived")
-        staged = self.uploads.staged(identity)
-        if staged.written.checksum != request.checksum:
-            self.uploads.forget(identity)
-            raise CorruptWeights(identity, "what has arrived has another checksum than what was announced")
-        registration = self._registration(request, holder)
-        self._check_quota(holder, [Reserved(identity, announced.owner, request.size)])
+        with self.uploads.staged(identity) as staged:
+            if (staged.written.bytes, staged.written.checksum) != (request.size, request.checksum):
+                self.uploads.forget(identity)
+                problem = "what has arrived has another checksum than what was announced"
+                raise CorruptWeights(identity, problem)
+            done = self._take_in(sending, staged, holder)
+        self.uploads.forget(identity)
+        self.metrics.registered.inc()
+        self.metrics.evictions.inc(len(done.evicted))
+        seen = self.coordinator.known(done.evicted, holder.viewer)
+        evicted = tuple(identity for identity in done.evicted if identity in seen)
+        done = msgspec.structs.replace(done, evicted=evicted)
+        return UploadState(id=identity, offset=offset, size=offset, registered=done)
+
+    def _take_in(self, sending: Sending, staged: Staged, holder: Holder) -> Registered:
+        """Register a model whose bytes are all there."""
+        request = sending.request
+        identity, registration = request.id, self._registration(request, holder)
+        self._check_quota(holder, [Reserved(identity, sending.owner, request.size)])
         graph = read_graph(bytes(request.graph))
         try:
-            done = self.coordinator.register(
+            return self.coordinator.register(
                 graph,
                 registration,
                 staged,
-                owner=holder.user.name if self.settings.auth else announced.owner,
+                owner=holder.user.name if self.settings.auth else sending.owner,
                 model_id=identity,
                 program=request.program,
                 signature=request.signature,
@@ -145,13 +209,6 @@ class Service:
         except (InvalidSignature, InvalidWeights, ModelRefused):
             self.uploads.forget(identity)  # sending it again would not help
             raise
-        self.uploads.forget(identity)
-        self.metrics.registered.inc()
-        self.metrics.evictions.inc(len(done.evicted))
-        seen = self.coordinator.known(done.evicted, holder.viewer)
-        evicted = tuple(identity for identity in done.evicted if identity in seen)
-        done = msgspec.structs.replace(done, evicted=evicted)
-        return UploadState(id=identity, offset=offset, size=offset, registered=done)
 
     def owned(self, identity: str, holder: Holder) -> Record:
         """A model that the holder may change.
@@ -219,10 +276,11 @@ class Service:
             raise taken(record)
         return Registered(record, Admission("admitted", "it is registered already"))
 
-    def gc(self, grace: float | None, verify: bool) -> Swept:
+    def gc(self, grace: float | None, verify: bool, user: str = "") -> Swept:
         """Sweep what was left behind, also by those who began to send a model."""
         old = self.uploads.sweep(self.coordinator.settings.grace if grace is None else grace)
-        swept = self.coordinator.gc(grace=grace, verify=verify)
+        swept = self.coordinator.gc(grace=grace, verify=verify, user=user)
+        self.metrics.evictions.inc(len(swept.evicted))
         return msgspec.structs.replace(swept, staging=swept.staging + old)
 
     def _registration(self, request: UploadRequest, holder: Holder) -> Registration:
@@ -254,12 +312,32 @@ class Service:
             raise InvalidMeta("project", repr(project), "there is none of this name")
         return identity
 
+    def account(self, holder: Holder) -> Account:
+        """Who somebody is, what they may do, and how much they keep."""
+        user, auth = holder.user, self.settings.auth
+        models, size = self.coordinator.kept_by(user.id) if auth else (0, 0)
+        return Account(
+            user=user.name,
+            id=user.id,
+            scope=holder.scope,
+            projects=tuple(holder.projects),
+            models=models,
+            bytes=size,
+            most_models=_first(user.models, self.settings.quota_models) if auth else None,
+            most_bytes=_first(user.bytes, self.settings.quota_bytes) if auth else None,
+            most_pins=_first(user.pins, self.settings.quota_pins) if auth else None,
+        )
+
     def _check_quota(self, holder: Holder, sending: Sequence[Reserved]) -> None:
         """May a user have all of these under way, beside what they keep?"""
         if not self.settings.auth:
             return
-        count, kept = self.coordinator.kept_by(holder.user.id)
-        arrived = self.coordinator.known([upload.id for upload in sending])
+        ids = [upload.id for upload in sending]
+        while True:
+            arrived = self.coordinator.known(ids).keys()
+            count, kept = self.coordinator.kept_by(holder.user.id)
+            if self.coordinator.known(ids).keys() == arrived:  # else one came meanwhile, counted twice
+                break
         sizes = [upload.bytes for upload in sending if upload.id not in arrived]  # the others are kept
         most = _first(holder.user.models, self.settings.quota_models)
         if most is not None and count + len(sizes) > most:

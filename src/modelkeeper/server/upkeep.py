@@ -2,8 +2,9 @@
 
     with keeping_tidy(service): ...      every `upkeep` seconds, in a thread, while the block runs
 
-Uploads that nobody goes on with, what killed processes left behind, and events that are older than is set.
-Of several services over one zoo each does so; that does no harm. Weights are not read: `gc --verify` does.
+Uploads that nobody goes on with, what killed processes left behind, events and counts older than is set.
+Of several services over one zoo the leader does so (see `zoo.leader`); if two do, that does no harm. Weights
+are not read: `gc --verify` does.
 """
 
 import contextlib
@@ -13,8 +14,8 @@ from collections.abc import Callable, Iterator
 
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.logs import logger
-from modelkeeper.policy.retention import DAY
 from modelkeeper.server.service import Service
+from modelkeeper.settings import DAY
 
 log = logger("modelkeeper.server")
 
@@ -27,7 +28,8 @@ def keeping_tidy(service: Service) -> Iterator[None]:
 
     def go_on() -> None:
         while not stopped.wait(interval):
-            tidy_up(service)
+            if service.beat.leads:
+                tidy_up(service, still=lambda: service.beat.leads)
 
     thread = threading.Thread(target=go_on, name="modelkeeper-upkeep", daemon=True)
     if interval:
@@ -40,13 +42,22 @@ def keeping_tidy(service: Service) -> Iterator[None]:
             thread.join()
 
 
-def tidy_up(service: Service, now: Callable[[], float] = time.time) -> None:
-    """Tidy up once. What cannot be done is logged, and tried again the next time."""
+def tidy_up(
+    service: Service, now: Callable[[], float] = time.time, still: Callable[[], bool] = lambda: True
+) -> None:
+    """Tidy up once. What cannot be done is logged, and tried again the next time.
+
+    `still` says whether it is for this service to do so; one that is no leader any more leaves the rest.
+    """
     try:
         swept = service.gc(None, False)
         days, pruned = service.settings.keep_events, 0
-        if days:
+        if days and still():
             pruned = service.coordinator.prune_events(now() - days * DAY)
+        if service.settings.keep_samples and still():
+            service.coordinator.prune_samples(now() - service.settings.keep_samples * DAY)
+        if still():
+            service.coordinator.replica.forget_rates()
         done = (swept.staging, len(swept.folders), len(swept.damaged), len(swept.evicted), pruned)
         if any(done):
             log.info("upkeep: %d unfinished, %d folders, %d damaged, %d evicted, %d old events", *done)

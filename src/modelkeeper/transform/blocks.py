@@ -12,12 +12,11 @@ outputs, rows of a vocabulary, the channels of pictures, and, of several spaces 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import msgspec
 import numpy as np
 
-from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Layer, Product, Tensor, leaves
+from modelkeeper.graph import Atom, Concat, Expression, Graph, Product, leaves
+from modelkeeper.graph.resize import with_sizes
 from modelkeeper.transform.units import Index
 
 Needs = Mapping[int, int]  # by space of the child: how many units a parent has for it
@@ -65,7 +64,7 @@ class Blocks:
 
     def narrower(self, parent: int) -> Graph:
         """The child with only those units that one parent gets."""
-        return _Resizing(self.child, {space: sizes[parent] for space, sizes in self.sizes.items()}).graph()
+        return with_sizes(self.child, {space: sizes[parent] for space, sizes in self.sizes.items()})
 
 
 def find_blocks(
@@ -133,61 +132,3 @@ def _products(expression: Expression) -> list[Product]:
         case Concat(parts):
             return [found for part in parts for found in _products(part)]
     return []
-
-
-class _Resizing:
-    """A graph whose spaces get other sizes; what was one object before is one object again."""
-
-    def __init__(self, graph: Graph, sizes: Mapping[int, int]) -> None:
-        self._graph, self._sizes = graph, sizes
-        self._known: dict[Any, Any] = {}
-
-    def graph(self) -> Graph:
-        """The same layers over the new sizes."""
-        graph = self._graph
-        spaces = tuple(
-            msgspec.structs.replace(space, size=self._sizes.get(number, space.size))
-            for number, space in enumerate(graph.spaces)
-        )
-        return msgspec.structs.replace(graph, layers=tuple(map(self._layer, graph.layers)), spaces=spaces)
-
-    def _layer(self, layer: Layer) -> Layer:
-        attributes, groups = layer.attributes, layer.attributes.get("groups", 1)
-        counted = {
-            self._sizes[leaf.space]  # a space of as many units as there are groups: they are these groups
-            for tensor in layer.tensors
-            for axis in tensor.axes
-            for leaf in leaves(axis.of)
-            if isinstance(leaf, Atom) and leaf.space in self._sizes and leaf.size == groups
-        }
-        if counted and groups != 1:
-            attributes = attributes | {"groups": counted.pop()}
-        tensors = tuple(map(self._tensor, layer.tensors))
-        return msgspec.structs.replace(layer, tensors=tensors, attributes=attributes)
-
-    def _tensor(self, tensor: Tensor) -> Tensor:
-        if id(tensor) not in self._known:
-            axes = tuple(map(self._axis, tensor.axes))
-            self._known[id(tensor)] = msgspec.structs.replace(tensor, axes=axes)
-        made: Tensor = self._known[id(tensor)]
-        return made
-
-    def _axis(self, axis: Axis) -> Axis:
-        if axis not in self._known:
-            degrees = tuple(each for each in axis.degrees if self._sizes.get(each[0]) != 1)
-            self._known[axis] = msgspec.structs.replace(axis, of=self._expression(axis.of), degrees=degrees)
-        made: Axis = self._known[axis]
-        return made
-
-    def _expression(self, expression: Expression) -> Any:
-        match expression:
-            case Atom(space, size):
-                resized = self._sizes.get(space, size)
-                single = resized == 1 != size  # graphs have no space of a single unit
-                return Fixed(1, "one") if single else Atom(space, resized)
-            case Product(factors):
-                return Product(tuple(map(self._expression, factors)))
-            case Concat(parts):
-                return Concat(tuple(map(self._expression, parts)))
-            case Fixed():
-                return expression

@@ -100,6 +100,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     seconds: dict[str, float] = {}  # by stage
     dry_run: bool = False
+    start: str = ""  # id of this start in the zoo, which goes with the registration; "": it is not recorded
     restricted: str = ""  # which models could lend at all, in words; "": all
 
     def __post_init__(self) -> None:

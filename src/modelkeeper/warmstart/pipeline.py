@@ -207,6 +207,7 @@ def _lost(answer: Answer, race: Race) -> Answer:
         warnings=answer.warnings,
         seconds=answer.seconds,
         probe=race,
+        start=answer.start,
     )
 
 

@@ -13,17 +13,20 @@ swept. A file of an object store is read in pieces, each of which has the time t
 import contextlib
 import errno
 import hashlib
+import itertools
 import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import obstore
 from obstore.exceptions import AlreadyExistsError, NotFoundError, NotSupportedError, PermissionDeniedError
 from obstore.exceptions import BaseError as StoreError
-from obstore.store import LocalStore
+from obstore.store import AzureStore, GCSStore, LocalStore, S3Store
 
 from modelkeeper.errors import CorruptWeights, ModelKeeperError, UnreadableWeights, ZooUnusable
 from modelkeeper.logs import logger
@@ -34,7 +37,7 @@ from modelkeeper.zoo.files import is_of_file, open_regular
 from modelkeeper.zoo.folders import STAGING, Folder, LocalFolder, RemoteFolder, create_file
 from modelkeeper.zoo.records import model_of
 from modelkeeper.zoo.rights import make_folder, make_home
-from modelkeeper.zoo.stores import Store, open_store
+from modelkeeper.zoo.stores import Store, is_of_obstore, open_store
 from modelkeeper.zoo.unusable import zoo_unusable
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
@@ -44,6 +47,7 @@ EVIDENCE = "evidence.safetensors"  # held-out examples to check it on: see `evid
 MODELS, VERIFIED = "models", "verified"
 UPLOAD = "upload-"  # what an upload under way is called in the staging folder of a local store
 UPLOADS_STAY = 3600.0  # seconds: another process receives them, and may wait for the next piece
+SIGNED = timedelta(minutes=15)  # for which a URL is good; a transfer that has begun may take longer
 PIECE = 8 * 2**20  # bytes of an object that are asked for at a time
 _log = logger()
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
@@ -76,6 +80,11 @@ class Blobs:
         """Where files of a local store lie that are not finished; None: it is not local."""
         return None if self._root is None else self._root / STAGING
 
+    @property
+    def objects(self) -> Store | None:
+        """The store itself; None: it is a folder of this machine."""
+        return self._store if self._root is None else None
+
     @contextlib.contextmanager
     def writing(self, folder: str) -> Iterator["Folder"]:
         """Write the files of a folder. It appears when it is published; otherwise it never was there."""
@@ -89,7 +98,7 @@ class Blobs:
             finally:
                 files.close()
         except (StoreError, OSError) as problem:
-            raise self._failed(f"writing {folder}", problem) from problem
+            raise self.failed(f"writing {folder}", problem) from problem
 
     def delete(self, folder: str) -> None:
         """Delete a folder and all its files; one that is not there is no error."""
@@ -112,7 +121,7 @@ class Blobs:
                     if paths:
                         self._store.delete(paths)
         except (StoreError, OSError) as problem:
-            raise self._failed(f"deleting {folder}", problem) from problem
+            raise self.failed(f"deleting {folder}", problem) from problem
 
     def read(self, path: str) -> bytes:
         """A whole small file.
@@ -129,7 +138,7 @@ class Blobs:
         except (NotFoundError, FileNotFoundError) as problem:
             raise FileNotFoundError(path) from problem
         except (StoreError, OSError) as problem:
-            raise self._failed(f"reading {path}", problem) from problem
+            raise self.failed(f"reading {path}", problem) from problem
 
     def create(self, path: str, content: bytes) -> None:
         """Write a small file, unless there is one: whoever is first wins, and nobody is told who that was."""
@@ -141,7 +150,7 @@ class Blobs:
                 self._store.head(path)
                 return
             try:
-                if not type(self._store).__module__.startswith("obstore"):
+                if not is_of_obstore(self._store):
                     raise NotSupportedError("it is no store of obstore")
                 self._store.put(path, iter([content]), mode="create")  # type: ignore[call-arg]
             except AlreadyExistsError:
@@ -149,7 +158,18 @@ class Blobs:
             except NotSupportedError:  # not every server of S3 knows conditions
                 self._store.put(path, iter([content]))
         except (StoreError, OSError) as problem:
-            raise self._failed(f"writing {path}", problem) from problem
+            raise self.failed(f"writing {path}", problem) from problem
+
+    def sign(self, method: Literal["GET", "PUT"], path: str) -> str:
+        """A URL for just one file, which needs no other right; "": the store cannot sign."""
+        if not isinstance(self._store, S3Store | GCSStore | AzureStore):
+            return ""
+        try:
+            with self.waiting():
+                return obstore.sign(self._store, method, path, SIGNED)
+        except (StoreError, OSError, ValueError) as problem:  # rights that can read cannot always sign
+            _log.warning("signing for %s failed: %s", self.url, _line(problem))
+            return ""
 
     def ask(self) -> None:
         """Return when the store has answered anything."""
@@ -245,21 +265,27 @@ class Blobs:
             verified.remember(note, checksum, path, seen)
         return same
 
-    def folders(self) -> Iterator[tuple[str, float]]:
-        """Every model's folder that is there, and when it was last written to."""
+    def folders(self, under: str = MODELS) -> Iterator[tuple[str, float]]:
+        """Every folder under this one (of models: theirs), and when it was last written to.
+
+        Raises:
+            ZooUnusable: The store cannot be listed.
+        """
         if self._root is not None:
-            for entry in _scan(self._root / MODELS):
+            for entry in _scan(self._root / under):
                 with contextlib.suppress(FileNotFoundError):  # another process may sweep, too
-                    if model_of(entry.name):
-                        yield f"{MODELS}/{entry.name}", entry.stat().st_mtime
+                    if under != MODELS or model_of(entry.name):
+                        yield f"{under}/{entry.name}", entry.stat().st_mtime
             return
         newest: dict[str, float] = {}
-        for batch in self._store.list(MODELS + "/"):
-            for item in batch:
+        try:
+            for item in itertools.chain.from_iterable(self._store.list(under + "/")):
                 name = str(item["path"]).split("/")[1]
-                if model_of(name):
-                    folder = f"{MODELS}/{name}"
+                if under != MODELS or model_of(name):
+                    folder = f"{under}/{name}"
                     newest[folder] = max(newest.get(folder, 0.0), item["last_modified"].timestamp())
+        except (StoreError, OSError) as problem:
+            raise self.failed(f"listing {under}", problem) from problem
         yield from newest.items()
 
     def sweep_staging(self, older_than: float, abandoned: Callable[[str], bool] = lambda folder: True) -> int:
@@ -288,7 +314,7 @@ class Blobs:
         """Where it is noted that a model's weights were compared."""
         return root / VERIFIED / folder.rpartition("/")[2]
 
-    def _failed(self, what: str, problem: Exception) -> ZooUnusable:
+    def failed(self, what: str, problem: Exception) -> ZooUnusable:
         """The error for a store that did not do what it was asked for."""
         return zoo_unusable(self.url, f"{what} failed: {_line(problem)}", _ADVICE, problem)
 
@@ -297,7 +323,7 @@ class Blobs:
         of_file = isinstance(problem, PermissionDeniedError)
         if of_file or (isinstance(problem, OSError) and is_of_file(problem)):
             return UnreadableWeights(_model_at(path), _line(problem))
-        return self._failed(f"reading {path}", problem)
+        return self.failed(f"reading {path}", problem)
 
     def _range(self, path: str, offset: int, length: int) -> Any:
         if not length:
@@ -308,7 +334,7 @@ class Blobs:
         except (NotFoundError, FileNotFoundError) as problem:  # it was removed while it was read
             raise CorruptWeights(_model_at(path), f"{path} is missing") from problem
         except (StoreError, OSError) as problem:
-            raise self._failed(f"reading {path}", problem) from problem
+            raise self.failed(f"reading {path}", problem) from problem
 
 
 def _make_folders(root: Path) -> None:

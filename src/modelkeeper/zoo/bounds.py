@@ -71,9 +71,14 @@ def check(registration: Registration, owner: str = "", framework: str = "") -> N
         raise InvalidMeta("similarity", repr(said.similarity)[:80], "give a number from 0 to 1")
     if said.run and not is_id(said.run):
         raise InvalidMeta("run", repr(said.run)[:80], "give 16 hexadecimal digits, or none")
+    if said.start and not is_id(said.start):
+        raise InvalidMeta("start", repr(said.start)[:80], "give the id that the answer has, or none")
     checked_licence(said.licence)
     _check_metrics(said)
-    size = len(msgspec.json.encode(said))
+    if said.curve is not None:
+        check_metric(said.curve.metric)
+        said.curve.check()
+    size = len(msgspec.json.encode(msgspec.structs.replace(said, curve=None)))
     if size > MAX_SAID:
         advice = f"at most {MAX_SAID:,}: say less, with fewer and shorter tags"
         raise InvalidMeta("what is said of the model", f"{size:,} bytes long", advice)

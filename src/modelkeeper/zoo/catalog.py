@@ -19,13 +19,19 @@ import msgspec
 import sqlalchemy as sa
 
 from modelkeeper.errors import QuotaExceeded
-from modelkeeper.zoo.catalog_reader import CatalogReader, changes_counted
+from modelkeeper.policy.curves import Curve
+from modelkeeper.zoo import curves, totals
+from modelkeeper.zoo.catalog_reader import CatalogReader
+from modelkeeper.zoo.changes import FOLLOWED, changes_counted, tick
+from modelkeeper.zoo.event_data import about_model
 from modelkeeper.zoo.leases import confirm, end_if_over
 from modelkeeper.zoo.ledger import Note, append, coming
 from modelkeeper.zoo.records import DAMAGED, KEPT, LENT, REGISTERED, REPLACED, Event, Record, model_of
 from modelkeeper.zoo.rows import FIELDS, batches, event_row, record_of, record_row, records_of, reseal
-from modelkeeper.zoo.schema import clock, events, facts, graphs, models, parents, tags
+from modelkeeper.zoo.schema import CHANGES, clock, events, facts, graphs, models, parents, tags
 from modelkeeper.zoo.seals import holds, seal_of_bytes
+from modelkeeper.zoo.starts import became
+from modelkeeper.zoo.totals import recounted
 
 
 class Catalog(CatalogReader):
@@ -39,18 +45,20 @@ class Catalog(CatalogReader):
         event: Event | None = None,
         *,
         leased: bool = False,
+        curve: Curve | None = None,
+        start: str = "",
     ) -> Record:
-        """Add a record with its graph (JSON) and what the matcher made of it. Gives it its key.
+        """Add a record with its graph (JSON), what the matcher made of it, and how it was trained.
 
-        Its files are there by now; with `leased`, a lease on their folder ends here (see `leases`). If a
-        record has this id already, that one is returned, and nothing happens: the first one wins. Versions
-        of the same run that are there are replaced; whoever calls deletes their files: see `replaced_by`. A
-        version that is not the last one never replaces the last one: that is then returned.
+        It gets its key here. Its files are there by now; with `leased`, a lease on their folder ends here
+        (see `leases`). If a record has this id already, that one is returned, and nothing happens: the first
+        one wins. Versions of the same run that are there are replaced; whoever calls deletes their files: see
+        `replaced_by`. A version that is not the last one never replaces the last one: that is then returned.
 
         Raises:
             ZooUnusable: The lease had run out, and somebody has swept the files.
         """
-        with self._taking_turns() as connection:
+        with self.taking_turns() as connection:
             if leased:
                 confirm(connection, record.folder, self.database.where)
             present = self._records(connection.execute(sa.select(*FIELDS).where(models.c.id == record.id)))
@@ -59,21 +67,24 @@ class Catalog(CatalogReader):
             versions = _versions(connection, record)
             if versions and versions[-1].finished and not record.finished:
                 return versions[-1]
-            if versions:
-                record = _instead_of(connection, versions, record)
-            values = record_row(record)
             stored = connection.scalar(sa.select(graphs.c.digest).where(graphs.c.digest == record.graph))
             if stored is None:
                 row = {"digest": record.graph, "graph": zlib.compress(graph), "prepared": prepared}
                 connection.execute(graphs.insert(), row | {"seal": seal_of_bytes(prepared)})
-            values["changed"] = _tick(connection)
-            key = connection.scalar(models.insert().returning(models.c.key), values)
+            with recounted(connection, models.c.id.in_([record.id, *(version.id for version in versions)])):
+                if versions:
+                    record = _instead_of(connection, versions, record)
+                values = record_row(record) | {"changed": tick(connection)}
+                key = connection.scalar(models.insert().returning(models.c.key), values)
             if record.tags:
                 connection.execute(tags.insert(), [{"key": key, "tag": tag} for tag in record.tags])
             if record.parents:
                 lines = enumerate(record.parents)
                 rows = [{"key": key, "place": place, "parent": parent} for place, parent in lines]
                 connection.execute(parents.insert(), rows)
+            curves.put(connection, int(key), curve, [version.key for version in versions])
+            if start:
+                became(connection, start, record)
             if event is not None:
                 connection.execute(events.insert(), event_row(event))
             gone = [
@@ -102,6 +113,7 @@ class Catalog(CatalogReader):
         *,
         clock: int,
         pinned: Collection[str] = (),
+        over: int | None = None,
     ) -> list[Record] | None: ...
     def retire(
         self,
@@ -111,34 +123,48 @@ class Catalog(CatalogReader):
         *,
         clock: int | None = None,
         pinned: Collection[str] = (),
+        over: int | None = None,
     ) -> list[Record] | None:
         """Take models (id -> reason) out of what can be searched; their records stay. Which were there?
 
         With `clock`, nothing happens if a model came or went since it showed that (None), and those that
-        were pinned since stay; `pinned` are the ids of those that go though they were pinned before.
+        were pinned since stay; `pinned` are the ids of those that go though they were pinned before. With
+        `over` it happens all the same as long as what is stored takes more bytes than that.
         """
         gone: list[Record] = []
-        with self._taking_turns() as connection:
-            if clock is not None and changes_counted(connection) != clock:
+        with self.taking_turns() as connection:
+            stale = clock is not None and changes_counted(connection) != clock
+            if stale and (over is None or totals.bytes_stored(connection) <= over):
                 return None
             for batch in batches(list(reasons)):
                 among = models.c.id.in_(batch) & models.c.state.in_(KEPT) & (models.c.state != state)
                 if clock is not None:
                     known = [identity for identity in batch if identity in pinned]
                     among &= models.c.pinned.is_(False) | models.c.id.in_(known)
-                gone += self._records(connection.execute(sa.select(*FIELDS).where(among)))
+                chosen = sa.select(*FIELDS).where(among).order_by(models.c.key).with_for_update()
+                gone += self._records(connection.execute(chosen))
             if gone:
-                now, changed = time.time(), _tick(connection)
+                now, changed = time.time(), tick(connection)
                 change = (
                     models.update()
                     .where(models.c.key == sa.bindparam("of"))
                     .values(state=state, reason=sa.bindparam("why"), changed=changed)
                 )
-                connection.execute(change, [{"of": record.key, "why": reasons[record.id]} for record in gone])
+                for batch in batches(gone):
+                    with recounted(connection, models.c.key.in_([record.key for record in batch])):
+                        whys = [{"of": record.key, "why": reasons[record.id]} for record in batch]
+                        connection.execute(change, whys)
                 for batch in batches([record.key for record in gone]):
                     reseal(connection, models.c.key.in_(batch))
                 happened = (
-                    Event(at=now, action=state, model=record.id, user=user, detail=reasons[record.id])
+                    Event(
+                        at=now,
+                        action=state,
+                        model=record.id,
+                        user=user,
+                        detail=reasons[record.id],
+                        data=about_model(record),
+                    )
                     for record in gone
                 )
                 connection.execute(events.insert(), [event_row(event) for event in happened])
@@ -148,10 +174,11 @@ class Catalog(CatalogReader):
     def restore(self, model: str, state: str, reason: str, event: Event) -> bool:
         """Take a damaged model back into what can be searched. Was it damaged, and is its graph there?"""
         has_graph = models.c.graph.in_(sa.select(graphs.c.digest))
-        with self._taking_turns() as connection:
+        with self.taking_turns() as connection:
             change = models.update().where(models.c.id == model, models.c.state == DAMAGED, has_graph)
-            values = {"state": state, "reason": reason, "changed": _tick(connection)}
-            back = connection.execute(change.values(**values)).rowcount > 0
+            values = {"state": state, "reason": reason, "changed": tick(connection)}
+            with recounted(connection, models.c.id == model):
+                back = connection.execute(change.values(**values)).rowcount > 0
             if back:
                 reseal(connection, models.c.id == model)
                 connection.execute(events.insert(), event_row(event))
@@ -161,7 +188,11 @@ class Catalog(CatalogReader):
     def update(self, model: str, event: Event | None = None, **values: Any) -> None:
         """Change fields of a record that do not decide whether it can be searched."""
         with self.database.writing() as connection:
-            there = connection.execute(models.update().where(models.c.id == model).values(**values)).rowcount
+            of_model = models.c.id == model
+            if not values.keys().isdisjoint(FOLLOWED):
+                values["changed"] = tick(connection)
+            with recounted(connection, of_model):
+                there = connection.execute(models.update().where(of_model).values(**values)).rowcount
             reseal(connection, models.c.id == model)
             if event is not None:
                 connection.execute(events.insert(), event_row(event))
@@ -174,7 +205,7 @@ class Catalog(CatalogReader):
         Raises:
             QuotaExceeded: Its owner would have more than `most` pinned models.
         """
-        with self._taking_turns() as connection:
+        with self.taking_turns() as connection:
             of_owner = models.c.owner_id == record.owner_id
             if not record.owner_id:
                 of_owner &= models.c.owner == record.owner
@@ -185,7 +216,9 @@ class Catalog(CatalogReader):
             if pinned and most is not None and count >= most:
                 advice = "Unpin some, or ask an administrator for more."
                 raise QuotaExceeded(f"{count} models are pinned, {most} are allowed", advice)
-            connection.execute(models.update().where(models.c.id == record.id).values(pinned=pinned))
+            changes = models.c.id == record.id, models.c.pinned.is_(not pinned)
+            if not connection.execute(models.update().where(*changes).values(pinned=pinned)).rowcount:
+                return  # it was so before: nothing happened that a log could tell
             reseal(connection, models.c.id == record.id)
             connection.execute(events.insert(), event_row(event))
             append(connection, [_note(event.at, event.action, record.id, event.user)])
@@ -213,7 +246,7 @@ class Catalog(CatalogReader):
                 .where(models.c.id == sa.bindparam("of"))
                 .values(twin=sa.bindparam("by"), twin_similarity=sa.bindparam("much"))
             )
-            with self._taking_turns() as connection:
+            with self.taking_turns() as connection:
                 rows = [{"of": of, "by": by, "much": much} for of, (by, much) in twins.items()]
                 connection.execute(change, rows)
                 for batch in batches(list(twins)):
@@ -226,9 +259,12 @@ class Catalog(CatalogReader):
             connection.execute(change.values(prepared=prepared, seal=seal_of_bytes(prepared)))
 
     def sweep_graphs(self) -> int:
-        """Delete graphs that no model with files has. How many were there?"""
-        used = sa.select(models.c.graph).where(models.c.state.in_(KEPT))
-        with self._taking_turns() as connection:
+        """Delete graphs that no record names. How many were there?
+
+        Models that were removed keep theirs, as their records: what descends from them can still be compared.
+        """
+        used = sa.select(models.c.graph)
+        with self.taking_turns() as connection:
             return connection.execute(graphs.delete().where(graphs.c.digest.not_in(used))).rowcount
 
     def abandoned(self, folder: str) -> bool:
@@ -236,7 +272,7 @@ class Catalog(CatalogReader):
 
         A record that is damaged may have named it: then it is not abandoned.
         """
-        with self._taking_turns() as connection:
+        with self.taking_turns() as connection:
             row = connection.execute(sa.select(*FIELDS).where(models.c.id == model_of(folder))).first()
             if row is not None:
                 record = record_of(row)
@@ -246,7 +282,7 @@ class Catalog(CatalogReader):
 
     def note_fact(self, name: str, value: str, *, unless_known: bool = False) -> str:
         """Write down what the catalog knows of itself; `unless_known`: the first decides. What holds now?"""
-        with self._taking_turns() as connection:
+        with self.taking_turns() as connection:
             known = connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
             if known is not None and unless_known:
                 return str(known)
@@ -254,11 +290,20 @@ class Catalog(CatalogReader):
             connection.execute(facts.insert().values(name=name, value=value))
         return value
 
+    def count_anew(self) -> list[str]:
+        """Count all totals from the records. What was wrong?"""
+        with self.taking_turns() as connection:
+            wrong = totals.differences(connection)
+            if wrong:
+                totals.count_anew(connection)
+        return wrong
+
     @contextlib.contextmanager
-    def _taking_turns(self) -> Iterator[sa.Connection]:
+    def taking_turns(self) -> Iterator[sa.Connection]:
         """Write while nobody else adds or retires models."""
         with self.database.writing() as connection:
-            connection.execute(sa.select(clock.c.value).with_for_update())  # SQLite's writers do so anyway
+            turn = sa.select(clock.c.value).where(clock.c.name == CHANGES)
+            connection.execute(turn.with_for_update())  # SQLite's writers do so anyway
             yield connection
 
 
@@ -288,7 +333,7 @@ def _versions(connection: sa.Connection, record: Record) -> list[Record]:
 def _instead_of(connection: sa.Connection, versions: list[Record], record: Record) -> Record:
     """Replace versions of a run by a new one, which inherits what they have earned."""
     gone = models.c.key.in_([version.key for version in versions])
-    values = {"state": REPLACED, "reason": _replaces(record), "changed": _tick(connection)}
+    values = {"state": REPLACED, "reason": _replaces(record), "changed": tick(connection)}
     connection.execute(models.update().where(gone).values(values))
     reseal(connection, gone)
     return msgspec.structs.replace(
@@ -297,9 +342,3 @@ def _instead_of(connection: sa.Connection, versions: list[Record], record: Recor
         last_used=max(record.last_used, *(version.last_used for version in versions)),
         pinned=any(version.pinned for version in versions),
     )
-
-
-def _tick(connection: sa.Connection) -> int:
-    """Count one more change of what can be searched."""
-    connection.execute(clock.update().values(value=clock.c.value + 1))
-    return changes_counted(connection)

@@ -22,11 +22,16 @@ from modelkeeper.errors import CorruptCatalog, InvalidGraph, UnknownModel
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.logs import logger
+from modelkeeper.zoo import totals
+from modelkeeper.zoo.changes import Changes, changes_counted, changes_since
 from modelkeeper.zoo.database import Database
+from modelkeeper.zoo.event_data import as_seen
+from modelkeeper.zoo.events import read
 from modelkeeper.zoo.naming import Names, meant
+from modelkeeper.zoo.paging import Page, place_of, turned
+from modelkeeper.zoo.recent import Recent
 from modelkeeper.zoo.records import (
     ACTIVE,
-    ADMINISTERED,
     MAX_NAME,
     STORED,
     Event,
@@ -36,16 +41,19 @@ from modelkeeper.zoo.records import (
     is_id,
 )
 from modelkeeper.zoo.rows import FIELDS, batches, passing, records_of, shown, visible
-from modelkeeper.zoo.schema import clock, events, graphs, models, parents, tags
+from modelkeeper.zoo.schema import graphs, models, parents, tags
 from modelkeeper.zoo.seals import seal_of_bytes
+from modelkeeper.zoo.stock import Stock, read_stock
 from modelkeeper.zoo.unusable import CORRUPT_ADVICE
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-MOST_GROUPS = 1_000  # tasks and data sets that are counted one by one: anybody may invent one
+    from modelkeeper.policy.curves import Curve
+
 _log = logger()
+MOST_GRAPHS, MOST_GRAPH_BYTES = 256, 8 * 2**20  # that are remembered; as JSON, in memory ten times as much
 NEWEST = 2_000  # models whose names are compared with one that is not there
 
 
@@ -60,6 +68,7 @@ class CatalogReader:
         """
         self.database = Database(place)
         self.names = Names(self.database)
+        self._graphs: Recent[str, Graph] = Recent(MOST_GRAPHS, MOST_GRAPH_BYTES)
         self.damaged: dict[str, float] = {}  # records that are not what was written, and when that was seen
 
     def close(self) -> None:
@@ -75,8 +84,9 @@ class CatalogReader:
     def get(self, name: str, viewer: Viewer | None = None) -> Record:
         """The record with this id, the newest stored one of this name, or the only one whose id begins so.
 
-        What a bare name means depends on who asks: see `naming`. If another could have been meant, the
-        record's notes say so.
+        If no stored one has the name, it is the newest that had it: its state says that it is gone. What a
+        bare name means depends on who asks: see `naming`. If another could have been meant, the record's
+        notes say so.
 
         Raises:
             UnknownModel: There is none, or several ids begin so. A model that the viewer may not see is
@@ -91,6 +101,11 @@ class CatalogReader:
                 whole = models.c.id.startswith(name, autoescape=True) if len(name) >= 4 else sa.false()
             chosen = sa.select(*FIELDS).where(whole, *visible(viewer)).order_by(models.c.key.desc())
             records = shown(connection, self._records(connection.execute(chosen.limit(20))), viewer)
+            if not records and not is_id(name):
+                named = meant(connection, name, viewer, gone=True)
+                if named is not None:
+                    chosen = sa.select(*FIELDS).where(named.condition).order_by(models.c.key.desc()).limit(1)
+                    records = shown(connection, self._records(connection.execute(chosen)), viewer)
         if not records:
             self._expect_whole(name)
             raise UnknownModel(name, near=self._near(name, viewer))
@@ -118,6 +133,9 @@ class CatalogReader:
     def count(self, wanted: Filter) -> int:
         """How many records pass a filter."""
         with self.database.reading() as connection:
+            known = totals.counted(connection, wanted)
+            if known is not None:
+                return known
             chosen = sa.select(sa.func.count()).select_from(models).where(*passing(wanted))
             return int(connection.scalar(chosen) or 0)
 
@@ -130,32 +148,44 @@ class CatalogReader:
         self, wanted: Filter, *, order: str = "-created", limit: int | None = None, offset: int = 0
     ) -> list[Record]:
         """Records, in the order of a field (`-created`: the newest first; `-value`: the best)."""
-        name = order.removeprefix("-")
-        column: sa.ColumnElement[Any] = models.c[name]
-        if name == "value":
-            column = sa.case((models.c.lower_is_better, -models.c.value), else_=models.c.value)
-        ordered = [
-            (column.desc() if order.startswith("-") else column.asc()).nulls_last(),
-            models.c.key.desc(),
-        ]
-        chosen = sa.select(*FIELDS).where(*passing(wanted)).order_by(*ordered).limit(limit).offset(offset)
+        chosen = turned(wanted, order, limit=limit, offset=offset)
         with self.database.reading() as connection:
             return shown(connection, self._records(connection.execute(chosen)), wanted.viewer)
 
-    def keys(self, wanted: Filter) -> "NDArray[np.int64]":
-        """The keys of all records that pass a filter."""
-        import numpy as np
+    def page(
+        self,
+        wanted: Filter,
+        *,
+        order: str,
+        limit: int,
+        after: str = "",
+        before: str = "",
+        last: bool = False,
+    ) -> Page:
+        """Records `after` or `before` the model of an id, the first or the last ones; `more`: further on.
 
+        Raises:
+            UnknownModel: There is no such id, or the viewer may not see it.
+        """
         with self.database.reading() as connection:
-            keys = connection.execute(sa.select(models.c.key).where(*passing(wanted))).scalars().all()
-        return np.array(keys, np.int64)
+            begins, ends = (
+                place_of(connection, model, order, wanted.viewer) if model else None
+                for model in (after, before)
+            )
+            chosen = turned(wanted, order, limit=limit + 1, after=begins, before=ends, last=last)
+            rows = connection.execute(chosen).all()
+            more = len(rows) > limit
+            if more:
+                rows = rows[1:] if last or ends is not None else rows[:-1]
+            return Page(shown(connection, self._records(rows), wanted.viewer), more)
 
-    def with_keys(self, keys: Collection[int]) -> dict[int, Record]:
-        """Records by key."""
+    def with_keys(self, keys: Collection[int], viewer: Viewer | None = None) -> dict[int, Record]:
+        """Records by key, of those that the viewer may see."""
         by_key: dict[int, Record] = {}
         with self.database.reading() as connection:
             for batch in batches(list(keys)):
-                rows = connection.execute(sa.select(*FIELDS).where(models.c.key.in_(batch)))
+                chosen = sa.select(*FIELDS).where(models.c.key.in_(batch), *visible(viewer))
+                rows = connection.execute(chosen)
                 by_key.update((record.key, record) for record in self._records(rows))
         return by_key
 
@@ -220,8 +250,13 @@ class CatalogReader:
     # -- graphs and changes ---------------------------------------------------------------------
 
     def graph(self, digest: str) -> Graph:
-        """A graph by its digest."""
-        return from_json(self.graph_bytes(digest))
+        """A graph by its digest. The same graphs are asked for again and again, and are remembered."""
+        graph = self._graphs.get(digest)
+        if graph is None:
+            text = self.graph_bytes(digest)
+            graph = from_json(text)
+            self._graphs.put(digest, graph, len(text))
+        return graph
 
     def graph_bytes(self, digest: str) -> bytes:
         """A graph's JSON by its digest."""
@@ -258,50 +293,17 @@ class CatalogReader:
         with self.database.reading() as connection:
             return changes_counted(connection)
 
-    def changes(self, since: int) -> tuple[int, list[tuple[int, str, str]]]:
-        """The clock, and of each model that came or went since: key, state and digest of its graph."""
+    def changes(self, since: int, *of: sa.ColumnElement[bool]) -> Changes:
+        """What came, went or changed since the clock counted so far, `of` which models: see `changes`."""
         with self.database.reading() as connection:
             now = changes_counted(connection)
             if now == since:
-                return now, []
+                return Changes(now)
             latest = int(connection.scalar(sa.select(sa.func.max(models.c.changed))) or 0)
             if latest > max(now, changes_counted(connection)):  # others may have counted on meanwhile
                 problem = f"it counts {now} changes, but a record is of change {latest}"
                 raise CorruptCatalog(self.database.where, problem, CORRUPT_ADVICE)
-            chosen = (
-                sa.select(models.c.key, models.c.state, models.c.graph)
-                .where(models.c.changed > since, models.c.changed <= now)
-                .order_by(models.c.changed, models.c.key)
-            )
-            return now, [(int(key), state, graph) for key, state, graph in connection.execute(chosen)]
-
-    def peers(
-        self,
-        task: str,
-        data: str,
-        metric: str,
-        viewer: Viewer | None = None,
-        *,
-        without: Collection[str] = (),
-    ) -> list[tuple[str, float]]:
-        """The values of one metric of the models of a task on a data set that the viewer may see, and whose.
-
-        Of the stored ones that are trained to their end: others say little of what can be reached. Those
-        with the ids `without` are left out.
-        """
-        owner = sa.case((models.c.owner_id != "", models.c.owner_id), else_=models.c.owner)
-        chosen = sa.select(models.c.id, owner, models.c.value).where(
-            models.c.task == task,
-            models.c.data == data,
-            models.c.metric == metric,
-            models.c.value.is_not(None),
-            models.c.state.in_(STORED),
-            models.c.finished.is_(True),
-            *visible(viewer),
-        )
-        with self.database.reading() as connection:
-            rows = connection.execute(chosen)
-            return [(whose, float(value)) for identity, whose, value in rows if identity not in without]
+            return changes_since(connection, since, now, *of)
 
     def words(self, wanted: Filter) -> tuple[dict[str, int], dict[str, int]]:
         """The tasks and the tags of the models that pass a filter, each with how many have it."""
@@ -315,85 +317,46 @@ class CatalogReader:
                 for chosen in (by_task, by_tag)
             )
 
+    def curves(self, ids: Collection[str]) -> "dict[str, Curve]":
+        """How the trainings of models went, by id; those of which nobody said it are left out."""
+        from modelkeeper.zoo.curves import of_models
+
+        with self.database.reading() as connection:
+            return of_models(connection, ids)
+
     # -- counts and events ----------------------------------------------------------------------
 
     def kept_by(self, owner_id: str) -> tuple[int, int]:
         """How many models a user keeps, by their id, and how many bytes of weights they have."""
-        total = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(models.c.bytes), 0))
         with self.database.reading() as connection:
-            count, size = connection.execute(
-                total.where(models.c.owner_id == owner_id, models.c.state.in_(STORED))
-            ).one()
-        return int(count), int(size)
+            return totals.kept_by(connection, owner_id)
 
     def bytes_stored(self) -> int:
         """How much room the weights of all stored models take."""
-        chosen = sa.select(sa.func.coalesce(sa.func.sum(models.c.bytes), 0)).where(models.c.state.in_(STORED))
         with self.database.reading() as connection:
-            return int(connection.scalar(chosen) or 0)
+            return totals.bytes_stored(connection)
+
+    def models_stored(self) -> int:
+        """How many models are stored."""
+        with self.database.reading() as connection:
+            return totals.models_stored(connection)
 
     def stats(self, viewer: Viewer | None = None) -> dict[str, Any]:
         """Counts over all that the viewer may see."""
-        seen = sa.and_(sa.true(), *visible(viewer))
-        stored = models.c.state.in_(STORED) & seen
-        used = models.c.hits if viewer is None or not viewer.partner else sa.literal(0)
-        total = (
-            sa.func.count(),
-            sa.func.coalesce(sa.func.sum(models.c.bytes), 0),
-            sa.func.coalesce(sa.func.sum(models.c.parameters), 0),
-            sa.func.coalesce(sa.func.sum(used), 0),
-            sa.func.count(sa.distinct(models.c.fingerprint)),
-        )
         with self.database.reading() as connection:
-            count, size, parameters, hits, kinds = connection.execute(sa.select(*total).where(stored)).one()
-            by_state = sa.select(models.c.state, sa.func.count()).where(seen).group_by(models.c.state)
-            states = {state: int(number) for state, number in connection.execute(by_state)}
-            by_task = (
-                sa.select(models.c.task, models.c.data, sa.func.count(), sa.func.sum(used))
-                .where(stored)
-                .group_by(models.c.task, models.c.data)
-                .order_by(sa.func.count().desc(), models.c.task, models.c.data)
-                .limit(MOST_GROUPS)
-            )
-            groups = [
-                {"task": task, "data": data, "models": number, "hits": int(used)}
-                for task, data, number, used in connection.execute(by_task)
-            ]
-            return {
-                "models": int(count),
-                "architectures": int(kinds),
-                "bytes": int(size),
-                "parameters": int(parameters),
-                "hits": int(hits),
-                "states": states,
-                "groups": groups,
-            }
+            return totals.stats(connection, viewer)
 
-    def log(
-        self,
-        *,
-        limit: int = 50,
-        model: str | None = None,
-        action: str | None = None,
-        viewer: Viewer | None = None,
-    ) -> list[Event]:
-        """The newest events, the newest first: the viewer's own, and those of models that it may see."""
-        chosen = sa.select(events.c.at, events.c.action, events.c.model, events.c.user, events.c.detail)
-        if model is not None:
-            chosen = chosen.where(events.c.model == model)
-        if action is not None:
-            chosen = chosen.where(events.c.action == action)
-        if viewer is not None and not viewer.all:
-            seen = sa.select(models.c.id).where(*visible(viewer))
-            own = (events.c.user == viewer.name) & (events.c.at >= viewer.since) & (events.c.user != "")
-            own &= events.c.action != ADMINISTERED  # by who has the machine, whatever they are called there
-            named = events.c.model.in_(seen)
-            chosen = chosen.where(own & named if viewer.partner else own | named)
+    def stock(self) -> Stock:
+        """What of each stored model decides whether it stays, as arrays; see `stock`."""
         with self.database.reading() as connection:
-            rows = connection.execute(chosen.order_by(events.c.number.desc()).limit(limit))
-            return [Event(**row) for row in rows.mappings()]
+            return read_stock(connection, self.damaged)
 
+    def wrong_totals(self) -> list[str]:
+        """What totals say otherwise than the records that they sum up."""
+        with self.database.reading() as connection:
+            return totals.differences(connection)
 
-def changes_counted(connection: sa.Connection) -> int:
-    """How many changes the clock has counted up to now."""
-    return int(connection.scalar(sa.select(clock.c.value)) or 0)
+    def log(self, *, limit: int = 50, viewer: Viewer | None = None, **chosen: Any) -> list[Event]:
+        """The newest events, the newest first, that the viewer may see: see `events.read`."""
+        with self.database.reading() as connection:
+            return as_seen(connection, read(connection, limit=limit, viewer=viewer, **chosen), viewer)

@@ -11,6 +11,7 @@ Whatever goes wrong with a database is a `ZooUnusable` that names it.
 """
 
 import contextlib
+import hashlib
 import os
 import sqlite3
 import threading
@@ -91,6 +92,17 @@ class Database:
             problem = "it may only be read here: its folder or its file cannot be written to"
             raise ReadOnlyZoo(self.where, problem, "Ask its owner, or register into a zoo of your own.")
 
+    @property
+    def tells(self) -> bool:
+        """Does it tell whoever listens what others have committed: PostgreSQL, by psycopg?"""
+        return self._engine.dialect.name == "postgresql" and self._engine.dialect.driver == "psycopg"
+
+    def connection_apart(self) -> Any:
+        """A connection of the driver that is nobody else's; whoever asked for it closes it."""
+        connection = self._engine.raw_connection()
+        connection.detach()
+        return connection.dbapi_connection
+
     def truncate_log(self) -> None:
         """Put what SQLite wrote beside its file into it, and give the room back, as far as it can."""
         if self.file is not None and not self.read_only:
@@ -167,10 +179,13 @@ class Database:
             return _schema_version(connection)
 
 
-def one_at_a_time(connection: sa.Connection) -> None:
-    """Of all processes, let one at a time do what is done once, until its transaction ends."""
+def one_at_a_time(connection: sa.Connection, what: str = "") -> None:
+    """Of all processes, let one at a time do what is done once, or `what`, until its transaction ends."""
     if connection.dialect.name == "postgresql":  # SQLite's writers do so by BEGIN IMMEDIATE
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(0x6D6F64656C)))
+        key = (
+            int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], signed=True) if what else 0x6D6F64656C
+        )
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.cast(key, sa.BigInteger))))
 
 
 def _schema_version(connection: sa.Connection) -> str | None:

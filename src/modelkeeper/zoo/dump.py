@@ -14,9 +14,15 @@ import sqlalchemy as sa
 
 from modelkeeper.zoo import schema
 from modelkeeper.zoo.migrations import upgrade
+from modelkeeper.zoo.totals import count_anew
 
 MANY = 500  # rows that are inserted at once
 Line = dict[str, Any]
+# Of this moment and this store, not of what was kept; and what is counted anew where it goes.
+LEFT_OUT = (
+    *(schema.leases, schema.facts, schema.uploads, schema.upload_parts, schema.totals, schema.rates),
+    schema.sessions,
+)
 
 
 def dump(connection: sa.Connection) -> Iterator[Line]:
@@ -24,7 +30,7 @@ def dump(connection: sa.Connection) -> Iterator[Line]:
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
     for table in schema.metadata.sorted_tables:
-        if table in (schema.leases, schema.facts):  # of this moment and this store, not of what was kept
+        if table in LEFT_OUT:
             continue
         for row in connection.execute(sa.select(table)).mappings():
             yield {"table": table.name, "row": {name: _plain(value) for name, value in row.items()}}
@@ -52,6 +58,7 @@ def load(connection: sa.Connection, version: str, lines: Iterable[Line]) -> None
         _count_on(connection, found)
     if version != schema.VERSION:
         upgrade(connection)
+    count_anew(connection)
 
 
 def _insert(connection: sa.Connection, found: sa.MetaData, lines: list[Line]) -> None:
@@ -65,7 +72,9 @@ def _insert(connection: sa.Connection, found: sa.MetaData, lines: list[Line]) ->
 
 def _count_on(connection: sa.Connection, found: sa.MetaData) -> None:
     """Rows that come later get numbers after those that are there."""
-    for name, column in (("models", "key"), ("events", "number")):
+    for name, column in (("models", "key"), *((name, "number") for name in ("events", "outcomes", "starts"))):
+        if name not in found.tables:  # in a catalog of before
+            continue
         highest = connection.scalar(sa.select(sa.func.max(found.tables[name].c[column])))
         if highest:
             sequence = sa.func.pg_get_serial_sequence(name, column)

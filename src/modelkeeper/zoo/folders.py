@@ -10,6 +10,7 @@ place: what lies there already stays. In an object store each object is whole or
 reads a folder before its record in the catalog names it, and no two registrations write to the same one.
 """
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -19,13 +20,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
+from obstore.exceptions import BaseError as StoreError
 
 from modelkeeper.stepping_out import stepped_out
 from modelkeeper.weights import CHUNK
 from modelkeeper.zoo.rights import as_its_folder, make_folder
-from modelkeeper.zoo.stores import Store
+from modelkeeper.zoo.stores import Store, is_of_obstore
 
 STAGING = "staging"
+COPIED = 2**30  # bytes that a store copies by itself within the deadline of a call
 
 
 class Written(Struct, frozen=True):
@@ -42,8 +45,11 @@ class Folder:
         """Write a file, piece by piece; nothing but the piece at hand is held."""
         raise NotImplementedError
 
-    def adopt(self, name: str, path: Path, written: Written) -> Written:
-        """Take in a file that lies elsewhere, of which it is known what was written; it stays there, too."""
+    def adopt(self, name: str, path: Path, written: Written, source: str = "") -> Written:
+        """Take in a file that lies elsewhere, of which it is known what was written; it stays there, too.
+
+        `source`: an object of the store that holds the same bytes.
+        """
         with path.open("rb") as file:
             return self.write(name, iter(lambda: file.read(CHUNK), b""))
 
@@ -75,7 +81,7 @@ class LocalFolder(Folder):
             os.fsync(file.fileno())
         return Written(size, digest.hexdigest())
 
-    def adopt(self, name: str, path: Path, written: Written) -> Written:
+    def adopt(self, name: str, path: Path, written: Written, source: str = "") -> Written:
         try:
             os.link(path, self._staged / name)  # a second name costs nothing; a copy costs the whole file
         except OSError:  # on another disk, or on a file system without links
@@ -90,6 +96,7 @@ class LocalFolder(Folder):
         sync_folder(self._staged)
         if replace and self._final.exists():
             self._final.rename(self._staged.with_name(f"gone-{secrets.token_hex(8)}"))
+        make_folder(self._final.parent, exist_ok=True)
         self._staged.rename(self._final)
         sync_folder(self._final.parent)
 
@@ -116,6 +123,13 @@ class RemoteFolder(Folder):
         with stepped_out():
             self._store.put(f"{self._folder}/{name}", watched())
         return Written(size, digest.hexdigest())
+
+    def adopt(self, name: str, path: Path, written: Written, source: str = "") -> Written:
+        if source and written.bytes <= COPIED and is_of_obstore(self._store):
+            with contextlib.suppress(StoreError, OSError), stepped_out():  # else it is sent
+                self._store.copy(source, f"{self._folder}/{name}")  # type: ignore[attr-defined]
+                return written
+        return super().adopt(name, path, written)
 
     def publish(self, *, replace: bool = False) -> None:
         """The record in the catalog does it."""

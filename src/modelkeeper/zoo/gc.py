@@ -19,9 +19,13 @@ import msgspec
 from msgspec import Struct
 
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnreadableWeights, ZooUnusable
+from modelkeeper.logs import logger
 from modelkeeper.policy.quality import Metric
+from modelkeeper.settings import DAY
 from modelkeeper.zoo.records import ACTIVE, BARRED, DAMAGED, REPAIRED, STORED, SWEPT, Event, Filter, Record
 from modelkeeper.zoo.zoo import Zoo
+
+_log = logger()
 
 
 class Swept(Struct, frozen=True):
@@ -48,6 +52,7 @@ def sweep(
     grace: float | None = None,
     verify: bool = False,
     progress: Callable[[float, float], None] | None = None,
+    user: str = "",
 ) -> Swept:
     """Delete what no record names, mark models whose weights are lost, and take repaired ones back.
 
@@ -57,12 +62,15 @@ def sweep(
         verify: Compare every model's checksum, not just the size of its file; also of damaged ones,
             whose file may have been restored from a backup.
         progress: Is told how many bytes of how many were looked at.
+        user: Who sweeps, as the log calls them; "": the service by itself.
     """
     before = time.time() - (zoo.settings.grace if grace is None else grace)
     failed: list[str] = []
     zoo.catalog.database.expect_writable()
     zoo.expect_own_store(again=True)
-    staging = zoo.blobs.sweep_staging(before, zoo.catalog.abandoned) + zoo.follower.sweep(before)
+    staging = zoo.blobs.sweep_staging(before, zoo.catalog.abandoned) + zoo.snapshots.sweep(before)
+    if zoo.parts is not None:
+        staging += zoo.parts.sweep(time.time() - before)
     whole = not zoo.catalog.damaged_records()
     if not whole:  # who knows which folders and graphs they name?
         failed.append("records of the catalog are damaged, so folders and graphs without a record stay")
@@ -71,11 +79,17 @@ def sweep(
     folders = zoo.freeing(partial(_delete_unnamed, zoo, named, before, failed)) if whole else ()
     damaged, unreadable = _mark_damaged(zoo, records, verify, progress)
     repaired = _take_back_repaired(zoo) if verify else ()
+    if zoo.catalog.wrong_totals():  # an older modelkeeper may have written beside a newer one
+        for wrong in zoo.freeing(zoo.catalog.count_anew):
+            _log.warning("counted anew: %s", wrong)
     evicted = zoo.make_room()
     graphs = zoo.freeing(zoo.catalog.sweep_graphs) if whole else 0
+    if zoo.settings.keep_starts:
+        zoo.freeing(partial(zoo.starts.forget, time.time() - zoo.settings.keep_starts * DAY))
     if staging or folders:
         detail = f"{staging} unfinished writes, {len(folders)} folders without a record"
-        event = Event(at=time.time(), action=SWEPT, detail=detail)
+        data = {"unfinished": staging, "folders": len(folders)}
+        event = Event(at=time.time(), action=SWEPT, user=user, detail=detail, data=data)
         zoo.freeing(partial(zoo.catalog.note, event))
     zoo.reserve.keep()
     return Swept(staging, folders, graphs, damaged, evicted, repaired, unreadable, tuple(failed))

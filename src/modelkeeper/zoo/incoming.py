@@ -94,7 +94,8 @@ class Incoming:
         """
         if isinstance(self.tensors, Staged):
             self.tensors.check(self.header)
-            written = folder.adopt(WEIGHTS, self.tensors.path, self.tensors.written)
+            staged = self.tensors
+            written = folder.adopt(WEIGHTS, staged.path, staged.written, staged.source)
         else:
             written = folder.write(WEIGHTS, self._chunks())
         record = with_files(record, written.bytes, written.checksum, self.program, self.evidence)

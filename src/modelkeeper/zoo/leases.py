@@ -39,7 +39,7 @@ class Leases:
     @contextlib.contextmanager
     def writing(self, folder: str) -> Iterator[None]:
         """Nobody sweeps this folder while the block runs. Its last act is to `confirm` the lease."""
-        holder = f"{_machine()}:{os.getpid()}"
+        holder = f"{machine()}:{os.getpid()}"
         with self._database.writing() as connection:
             until = now(connection) + SECONDS
             connection.execute(leases.insert().values(folder=folder, holder=holder, until=until))
@@ -88,16 +88,16 @@ def end_if_over(connection: sa.Connection, folder: str) -> bool:
     lease = leases.c.folder == folder
     over = sa.select(leases.c.holder, leases.c.until <= now(connection)).where(lease)
     row = connection.execute(over).first()
-    if row is not None and (row[1] or _is_dead(row[0])):
+    if row is not None and (row[1] or is_dead(row[0])):
         connection.execute(leases.delete().where(lease))
         return True
     return row is None
 
 
-def _is_dead(holder: str) -> bool:
-    """Is it a process of this machine that is no more?"""
-    machine, _, process = holder.rpartition(":")
-    if machine != _machine():
+def is_dead(holder: str) -> bool:
+    """Is it a process of this machine that is no more? Which part of that process, stands before an @."""
+    place, _, process = holder.rpartition("@")[2].rpartition(":")
+    if place != machine():
         return False
     try:
         os.kill(int(process), 0)
@@ -109,7 +109,7 @@ def _is_dead(holder: str) -> bool:
 
 
 @cache
-def _machine() -> str:
+def machine() -> str:
     """This machine since it was started, and which of its processes can be seen from here."""
     apart = []
     with contextlib.suppress(OSError):  # other systems have no containers that share a name

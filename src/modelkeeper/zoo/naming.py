@@ -21,7 +21,7 @@ from modelkeeper.zoo.records import STORED, Record, Viewer, is_id
 from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.rows import batches, visible
 from modelkeeper.zoo.schema import keys, models, projects, users
-from modelkeeper.zoo.whose import is_known, owner_is, passing_all, project_is
+from modelkeeper.zoo.whose import NOBODY, Bearers, bearers, is_known, owner_is, passing_all, project_is
 
 MINE, OURS, OTHERS = 0, 1, 2
 MOST_NAMED = 8  # owners that a note lists
@@ -51,9 +51,10 @@ def called(connection: sa.Connection, text: str) -> sa.ColumnElement[bool]:
     return models.c.name == text
 
 
-def meant(connection: sa.Connection, text: str, viewer: Viewer | None) -> Meant | None:
-    """The models that whoever asks means by a name; None if there is none that is stored."""
-    by_name = sa.and_(called(connection, text), models.c.state.in_(STORED), *visible(viewer))
+def meant(connection: sa.Connection, text: str, viewer: Viewer | None, *, gone: bool = False) -> Meant | None:
+    """The models that whoever asks means by a name; None if there is none that is stored, or `gone`."""
+    there = models.c.state.in_(STORED)
+    by_name = sa.and_(called(connection, text), ~there if gone else there, *visible(viewer))
     near = _nearness(viewer)
     named = sa.select(models.c.owner, models.c.owner_id, models.c.key, near.label("near")).where(by_name)
     each = named.subquery()
@@ -136,6 +137,13 @@ class Names:
         with self._database.reading() as connection:
             return set(connection.execute(chosen).scalars())
 
+    def bearers(self, restrictions: Sequence[Restriction]) -> Bearers:
+        """Who is called as restrictions say; nothing is asked if there are none."""
+        if not restrictions:
+            return NOBODY
+        with self._database.reading() as connection:
+            return bearers(connection, restrictions)
+
     def signers(self, of: Collection[str]) -> dict[str, str]:
         """Whose keys these are, by their ids, of those that are trusted."""
         if not of:
@@ -180,7 +188,13 @@ def _alike(
     """Who writes names that look so, and how."""
     alike: dict[str, list[_Spelling]] = {}
     columns = models.c.skeleton, models.c.name, models.c.owner, models.c.owner_id
-    for batch in batches(sorted(skeletons)):
+    several = sa.select(models.c.skeleton).group_by(models.c.skeleton)
+    several = several.having(sa.func.min(models.c.name) != sa.func.max(models.c.name))
+    for all_of_them in batches(sorted(skeletons)):
+        # Many models may be called the same, which an index tells, and only other names are looked into.
+        batch = connection.execute(several.where(models.c.skeleton.in_(all_of_them))).scalars().all()
+        if not batch:
+            continue
         chosen = sa.select(*columns, sa.func.min(models.c.key)).group_by(*columns)
         chosen = chosen.where(models.c.skeleton.in_(batch), models.c.state.in_(STORED), *visible(viewer))
         for row in connection.execute(chosen):

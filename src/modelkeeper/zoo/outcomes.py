@@ -3,7 +3,7 @@
     outcomes = Outcomes(catalog)
     outcomes.add(Outcome(parent=id, user="ann", kind="raced", gain=-0.2, at=now))
     outcomes.credits(records)            how far each claim is believed: see `policy.credit`
-    outcomes.refuted(task, data)         the ids of models whose claims did not hold
+    outcomes.found()                     what each user found, of all stored models, counted
     outcomes.was_lent(id, user)          only who was lent a model can know what came of it
 
 Of one user, model and kind the newest are kept: more of them would say no more.
@@ -13,10 +13,11 @@ from collections.abc import Iterable
 
 import sqlalchemy as sa
 
-from modelkeeper.policy.credit import Credit, Outcome, credit
+from modelkeeper.policy.credit import CHECKED, FAILED_CHECK, Credit, Outcome, credit
 from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.changes import tick
 from modelkeeper.zoo.records import LENT, STORED, Record
-from modelkeeper.zoo.rows import batches
+from modelkeeper.zoo.rows import VOICE, batches
 from modelkeeper.zoo.schema import events, models, outcomes, users
 
 MOST = 16  # outcomes of one kind that are kept of one user and model
@@ -30,10 +31,12 @@ class Outcomes:
         self._database = catalog.database
 
     def add(self, outcome: Outcome) -> None:
-        """Note an outcome, and forget the oldest of many like it."""
+        """Note an outcome, and forget the oldest of many like it; a change that all replicas follow."""
         row = {name: getattr(outcome, name) for name in outcome.__struct_fields__}
         alike = [outcomes.c[name] == row[name] for name in ("parent", "user", "kind")]
         with self._database.writing() as connection:
+            changed = models.update().where(models.c.id == outcome.parent).values(changed=tick(connection))
+            connection.execute(changed)
             connection.execute(outcomes.insert(), row)
             newest = sa.select(outcomes.c.number).where(*alike).order_by(outcomes.c.number.desc())
             old = connection.execute(newest.offset(MOST).limit(1000)).scalars().all()
@@ -53,20 +56,23 @@ class Outcomes:
             for identity, record in by_id.items()
         }
 
-    def refuted(self, task: str, data: str) -> set[str]:
-        """The ids of models of a task and data set whose claims did not hold."""
-        owner = sa.case((models.c.owner_id != "", models.c.owner_id), else_=models.c.owner).label("owner")
+    def found(self) -> list[tuple[str, str, int, int]]:
+        """Of each stored model and user but its owner: ids, and how many outcomes were good and bad.
+
+        Bad ones as `policy.credit.factors` counts them. Models come by their ids, their users by theirs.
+        """
+        good = outcomes.c.gain > 0
+        weight = sa.case((outcomes.c.kind == CHECKED, FAILED_CHECK), else_=1)
+        counted = [sa.func.sum(sa.case((good, 1), else_=0)), sa.func.sum(sa.case((good, 0), else_=weight))]
         chosen = (
-            sa.select(*_FIELDS, owner)
+            sa.select(outcomes.c.parent, outcomes.c.user, *counted)
             .join(models, models.c.id == outcomes.c.parent)
-            .where(models.c.task == task, models.c.data == data, models.c.state.in_(STORED))
+            .where(models.c.state.in_(STORED), outcomes.c.user != VOICE)
+            .group_by(outcomes.c.parent, outcomes.c.user)
         )
-        found: dict[tuple[str, str], list[Outcome]] = {}
         with self._database.reading() as connection:
-            for row in connection.execute(chosen).mappings():
-                said = Outcome(**{name: row[name] for name in Outcome.__struct_fields__})
-                found.setdefault((said.parent, row["owner"]), []).append(said)
-        return {parent for (parent, whose), said in found.items() if credit(said, whose).refuted}
+            rows = connection.execute(chosen).all()
+        return sorted((parent, user, int(good), int(bad)) for parent, user, good, bad in rows)
 
     def was_lent(self, model: str, user: str) -> bool:
         """Was a model lent to a user, by their id?"""

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from modelkeeper.errors import InvalidMeta
+from modelkeeper.policy.curves import Curve
 from modelkeeper.policy.quality import Metric
 from modelkeeper.zoo.restriction import Restriction
 
@@ -148,6 +149,8 @@ class Registration(Struct, frozen=True, kw_only=True):
     finished: bool = True
     origin: str = ""  # the zoo that it comes from, if it was registered elsewhere first
     licence: str = ""  # an SPDX expression; "": nobody says what others may do with it
+    curve: Curve | None = None  # how its training went; None: nobody says
+    start: str = ""  # id of the start that it was trained from, as the answer had it
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -168,6 +171,8 @@ class Event(Struct, frozen=True, kw_only=True):
     model: str = ""
     user: str = ""
     detail: str = ""
+    number: int = 0  # in the order in which they were written; given by the catalog
+    data: dict[str, Any] = {}  # what the detail says and more, for programs: see `event_data`
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
@@ -196,6 +201,18 @@ class Filter(Struct, frozen=True, kw_only=True):
     text: str | None = None  # somewhere in its name
     restrictions: tuple[Restriction, ...] = ()  # each of them
     origin: str | None = None  # the zoo that it came from
+    least_bytes: int | None = None  # of weights
+    most_bytes: int | None = None
+    least_value: float | None = None  # of the metric that it is compared by
+    most_value: float | None = None
+
+    @property
+    def ranges(self) -> dict[str, float | None]:
+        """The bounds of numbers, by name."""
+        return {name: getattr(self, name) for name in RANGES}
+
+
+RANGES = ("least_bytes", "most_bytes", "least_value", "most_value")
 
 
 def new_id() -> str:

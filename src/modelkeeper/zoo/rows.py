@@ -21,6 +21,7 @@ from modelkeeper.zoo.schema import graphs, models, tags
 from modelkeeper.zoo.seals import holds, seal_of, seal_of_bytes
 from modelkeeper.zoo.whose import passing_all
 
+VOICE = sa.case((models.c.owner_id != "", models.c.owner_id), else_=models.c.owner)  # see `Record.voice`
 FIELDS = [*(models.c[name] for name in KEPT_FIELDS), models.c.seal]
 _log = logger()
 _LISTED = ("tags", "more_parents")  # JSON knows lists, records hold tuples
@@ -87,6 +88,10 @@ def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
     conditions += [models.c[name] == value for name, value in exact.items() if value is not None]
     conditions += passing_all(wanted.restrictions)
     conditions += [models.c.key.in_(sa.select(tags.c.key).where(tags.c.tag == tag)) for tag in wanted.tags]
+    for name, bound in wanted.ranges.items():
+        if bound is not None:
+            column = models.c[name.partition("_")[2]]
+            conditions.append(column >= bound if name.startswith("least") else column <= bound)
     if wanted.text:
         conditions.append(models.c.name.contains(wanted.text, autoescape=True))
     return conditions
@@ -140,8 +145,8 @@ def seal_all(connection: sa.Connection) -> None:
 
 
 def event_row(event: Event) -> dict[str, Any]:
-    """An event as a row of events."""
-    return {name: getattr(event, name) for name in event.__struct_fields__}
+    """An event as a row of events; its number is given there."""
+    return {name: getattr(event, name) for name in event.__struct_fields__ if name != "number"}
 
 
 def batches(values: Sequence[Any]) -> Iterator[Sequence[Any]]:

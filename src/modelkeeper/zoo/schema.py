@@ -21,7 +21,9 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION = "0008"  # of the newest migration
+VERSION = "0018"  # of the newest migration
+
+CHANGES, ACCOUNTS = "changes", "accounts"  # what the clock counts
 
 metadata = MetaData()
 
@@ -35,7 +37,7 @@ models = Table(
     Column("id", String(16), nullable=False, unique=True),
     Column("attempt", String(16), nullable=False),  # names its folder, beside its id
     Column("name", String(200), nullable=False, index=True),
-    Column("skeleton", String(200), nullable=False, index=True),  # of names that look alike, the same
+    Column("skeleton", String(200), nullable=False),  # of names that look alike, the same
     # Names are labels; who it belongs to, is the id. "": a zoo without users, or nobody any more.
     Column("owner", String(200), nullable=False, index=True),
     Column("owner_id", String(16), nullable=False, index=True),
@@ -80,6 +82,8 @@ models = Table(
     # The clock's value when the record last appeared in, or left, what can be searched.
     Column("changed", BigInteger, nullable=False, index=True),
     Index("models_peers", "task", "data", "state"),
+    Index("models_created", "created", "key"),
+    Index("models_skeleton", "skeleton", "name"),
 )
 
 tags = Table(
@@ -98,6 +102,44 @@ parents = Table(
     Column("place", Integer, primary_key=True),
     Column("parent", String(16), nullable=False),
     Index("parents_parent", "parent"),
+)
+
+# What services counted in each minute since 1970: see `samples`.
+samples = Table(
+    "samples",
+    metadata,
+    Column("minute", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", String(80), primary_key=True),
+    Column("value", Double, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# How trainings started: see `starts`.
+starts = Table(
+    "starts",
+    metadata,
+    Column("number", _KEY, primary_key=True, autoincrement=True),
+    Column("id", String(16), nullable=False, unique=True),
+    Column("at", Double, nullable=False, index=True),
+    Column("user", String(200), nullable=False),
+    Column("user_id", String(16), nullable=False),
+    Column("child", String(64), nullable=False),  # a fingerprint
+    Column("task", String(200), nullable=False),
+    Column("data", String(200), nullable=False),
+    Column("parent", String(16), nullable=False, index=True),  # the first; "": a cold start
+    Column("model", String(16), nullable=False, index=True),  # what it was registered as
+    Column("body", Text, nullable=False),  # JSON
+    Column("race", Text),  # likewise; None: nobody told
+)
+
+# How trainings went, of models that reported it.
+curves = Table(
+    "curves",
+    metadata,
+    Column("key", _KEY, ForeignKey("models.key", ondelete="CASCADE"), primary_key=True),
+    Column("metric", String(200), nullable=False),
+    Column("lower_is_better", Boolean, nullable=False),
+    Column("points", LargeBinary, nullable=False),  # JSON, compressed with zlib
 )
 
 # Models of one architecture, written with the same names, share one row.
@@ -119,10 +161,12 @@ events = Table(
     Column("model", String(16), nullable=False, index=True),
     Column("user", String(200), nullable=False),
     Column("detail", Text, nullable=False),
+    Column("data", JSON, nullable=False),
 )
 
-# One row. Who changes what can be searched counts it up first, and so waits for whoever did before:
-# the order of numbers is the order of commits, which a database's own sequence does not promise.
+# `changes`: who changes what can be searched counts it up first, and so waits for whoever did before: the
+# order of numbers is the order of commits, which a database's own sequence does not promise. `accounts`: of
+# users, projects and tokens.
 clock = Table(
     "clock",
     metadata,
@@ -139,12 +183,56 @@ leases = Table(
     Column("until", Double, nullable=False),  # by the clock of the database, where it has one
 )
 
+# Files that are being sent to a store that is not on one machine, and what of them lies where; see `parts`.
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("owner", String(200), nullable=False, index=True),
+    Column("attempt", String(16), nullable=False),  # of announcements under one id, which
+    Column("bytes", BigInteger, nullable=False),  # that it takes up, all of it
+    Column("text", LargeBinary, nullable=False),  # what was said of it
+    Column("arrived", BigInteger, nullable=False),  # how many bytes are there
+    Column("touched", Double, nullable=False),  # when somebody last worked on it, by the database's clock
+)
+
+upload_parts = Table(
+    "upload_parts",
+    metadata,
+    Column("upload", String(16), ForeignKey("uploads.id", ondelete="CASCADE"), primary_key=True),
+    Column("offset", BigInteger, primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("path", String(200), nullable=False),
+)
+
+# How much may users ask of all replicas of a service together? See `shared_rates`.
+rates = Table(
+    "rates",
+    metadata,
+    Column("user", String(200), primary_key=True),
+    Column("level", Double, nullable=False),  # requests; below 0, some replica has let too many through
+    Column("at", Double, nullable=False),  # when it was so, by the clock of the database
+)
+
 # What a catalog knows of itself: which store it belongs to (see `store_identity`).
 facts = Table(
     "facts",
     metadata,
     Column("name", String(40), primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+# How many models there are, how large, and how often they lent, by what `totals` says.
+totals = Table(
+    "totals",
+    metadata,
+    Column("kind", String(16), primary_key=True),
+    Column("of", String(200), primary_key=True),
+    Column("within", String(200), primary_key=True),
+    Column("models", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("parameters", BigInteger, nullable=False),
+    Column("hits", BigInteger, nullable=False),
 )
 
 # What became of starts from a model: by how much did it help?
@@ -223,4 +311,16 @@ tokens = Table(
     Column("note", String(200), nullable=False),
     Column("created", Double, nullable=False),
     Column("expires", Double),  # None: never
+    # The token that a user made it with, and with which it is revoked; "": an administrator made it.
+    Column("maker", String(16), nullable=False),
+)
+
+# Who is logged in to the pages of a service. A session ends with its token.
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("digest", String(64), primary_key=True),  # SHA-256 of what the cookie holds, which is nowhere
+    Column("token", String(16), ForeignKey("tokens.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("created", Double, nullable=False),
+    Column("seen", Double, nullable=False),  # the last time, to the minute
 )

@@ -15,6 +15,7 @@ class Staged(Struct, frozen=True):
 
     path: Path
     written: Written
+    source: str = ""  # the object of the store that holds just these bytes, if there is one
 
     def check(self, header: Header) -> None:
         """Does it hold just the tensors of this header, wherever they lie in it, and no NaN?

@@ -67,6 +67,19 @@ class Store(Protocol):
         """Delete objects; one that is not there is no error."""
 
 
+def is_of_obstore(store: object) -> bool:
+    """Is it a store of obstore, which can do more than `Store` asks for?"""
+    return type(store).__module__.startswith("obstore")
+
+
+def put_whole(store: Store, path: str, data: "bytes | memoryview") -> None:
+    """Write an object of some megabytes, in one request where a store can."""
+    if is_of_obstore(store):
+        store.put(path, bytes(data), use_multipart=False)  # type: ignore[arg-type, call-arg]
+    else:
+        store.put(path, iter([data]))
+
+
 T = TypeVar("T")
 _used_in = 0  # the process, or one that it was forked from, that uses a store of obstore
 Opener = Callable[[str], Store | Path]
@@ -102,7 +115,7 @@ def _unforked(url: str, store: T) -> T:
         ZooUnusable: Such a store was used in the process that forked this one.
     """
     global _used_in
-    if type(store).__module__.startswith("obstore"):
+    if is_of_obstore(store):
         if _used_in not in (0, os.getpid()):
             problem = "an object store cannot be used in a process that was forked from one that used it"
             advice = "Start workers with `spawn` or `forkserver`, or let the process that forks do this."

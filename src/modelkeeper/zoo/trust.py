@@ -18,8 +18,9 @@ from modelkeeper.errors import InvalidKey
 from modelkeeper.signing import PublicKey
 from modelkeeper.zoo.catalog_reader import CatalogReader
 from modelkeeper.zoo.ledger import KEY_REVOKED, KEY_TRUSTED, Note, append
-from modelkeeper.zoo.records import checked_name
-from modelkeeper.zoo.schema import keys
+from modelkeeper.zoo.records import ADMINISTERED, Event, checked_name
+from modelkeeper.zoo.rows import event_row
+from modelkeeper.zoo.schema import events, keys
 
 
 class TrustedKey(Struct, frozen=True, kw_only=True):
@@ -58,6 +59,7 @@ class Trust:
             connection.execute(keys.delete().where(keys.c.id == public.id))
             connection.execute(keys.insert(), new.to_dict())
             append(connection, [note])
+            _log(connection, new, "trusted", user)
         return new
 
     def revoke(self, key: str, user: str = "") -> TrustedKey:
@@ -77,4 +79,12 @@ class Trust:
             revoked = msgspec.structs.replace(TrustedKey(**rows[0]), revoked=now)
             connection.execute(keys.update().where(keys.c.id == revoked.id).values(revoked=now))
             append(connection, [Note(now, KEY_REVOKED, "", {"key": revoked.id, "user": user})])
+            _log(connection, revoked, "revoked", user)
         return revoked
+
+
+def _log(connection: sa.Connection, key: TrustedKey, change: str, user: str) -> None:
+    """Write into the log of events, too, who changed what."""
+    detail, data = f"key {key.id} of {key.name} {change}", {"change": change, "key": key.id, "name": key.name}
+    event = Event(at=time.time(), action=ADMINISTERED, user=user, detail=detail, data=data)
+    connection.execute(events.insert(), event_row(event))

@@ -1,47 +1,49 @@
-"""What do a model's peers say about its worth to the zoo? Records as retention sees them.
+"""What do a model's peers say about its worth to the zoo? Stored models as retention sees them.
 
-    items(records, now, believed)           each with its standing among its peers and what covers it
+    items(stock, now, found)                each with its standing among its peers and what covers it
     better_twins(record, near, others)      which near-twin is the better one, of a new model and of others
 
-Pure: records in, values out. `policy.retention` decides who stays.
+Pure: what the catalog holds in, values out. `policy.retention` decides who stays.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from modelkeeper.policy.credit import Credit
-from modelkeeper.policy.quality import Metric, Peers, standing
-from modelkeeper.policy.retention import Item
+from modelkeeper.policy.credit import REFUTED, factors
+from modelkeeper.policy.quality import is_fraction
 from modelkeeper.zoo.records import Record
+from modelkeeper.zoo.stock import Stock
+
+if TYPE_CHECKING:
+    from modelkeeper.policy.retention import Items
 
 
-def items(records: Sequence[Record], now: float, believed: Mapping[str, Credit]) -> Iterator[Item]:
-    """The stored models of a zoo as retention sees them, at a time, and as far as claims are believed."""
-    present = {record.id for record in records}
-    groups: dict[tuple[str, str, str, bool], list[tuple[float, str]]] = {}
-    for record in records:
-        if record.value is not None and not believed[record.id].refuted:
-            groups.setdefault(record.group, []).append((record.value, record.voice))
-    peers = {
-        group: Peers.of([value for value, _ in said], group[-1], [voice for _, voice in said])
-        for group, said in groups.items()
-    }
-    nobody = Peers(0)
-    for record in records:
-        place = 0.5
-        if record.value is not None:
-            metric = Metric(record.metric, record.value, record.lower_is_better)
-            place = standing(metric, peers.get(record.group, nobody))
-        yield Item(
-            id=record.id,
-            bytes=record.bytes,
-            standing=place * believed[record.id].factor,
-            hits=record.hits,
-            age=now - record.created,
-            last_used_age=now - record.last_used if record.hits else None,
-            pinned=record.pinned,
-            cover=1 - record.twin_similarity if record.twin in present else 1.0,
-            owner=record.voice,
-        )
+def items(stock: Stock, now: float, found: Sequence[tuple[str, str, int, int]]) -> "Items":
+    """The stored models of a zoo as retention sees them, at a time, as far as claims are believed.
+
+    `found` is what users found of them: see `Outcomes.found`.
+    """
+    import numpy as np
+
+    from modelkeeper.policy.retention import Items
+    from modelkeeper.policy.standings import standings
+
+    places = {identity: place for place, identity in enumerate(stock.ids)}
+    said = [(places[model], good, bad) for model, _, good, bad in found if model in places]
+    model, good, bad = np.array(said, np.int64).reshape(-1, 3).T
+    believed = factors(model, good, bad, len(stock.ids))
+    lower = np.array([group[3] for group in stock.groups], np.bool_)
+    fraction = np.array([is_fraction(group[2]) for group in stock.groups], np.bool_)
+    place = standings(stock.group, stock.value, stock.voice, believed > REFUTED, lower, fraction)
+    return Items(
+        bytes=stock.bytes,
+        standing=place * believed,
+        hits=stock.hits,
+        idle=np.maximum(0.0, now - np.where(stock.hits > 0, stock.last_used, stock.created)),
+        pinned=stock.pinned,
+        cover=1 - stock.twin_similarity,
+        owner=stock.voice,
+    )
 
 
 def better_twins(

@@ -26,7 +26,7 @@ from modelkeeper.zoo.records import KEPT, STORED, Filter, Record
 from modelkeeper.zoo.zoo_reader import ZooReader
 
 Progress = Callable[[float, float], None]
-MANY = 20  # problems that SQLite names of its own file
+MANY = 20  # problems that SQLite names of its own file, or totals that are wrong
 
 
 class Report(Struct, frozen=True):
@@ -83,6 +83,7 @@ def verify(zoo: ZooReader, *, quick: bool = False, progress: Progress | None = N
         looking.found["damaged_records"] = tuple(zoo.catalog.damaged_records())
         records = zoo.catalog.find(Filter(states=KEPT))
         looking.counts["records"] = zoo.catalog.count_all()
+        looking.problems += zoo.catalog.wrong_totals()[:MANY]
     except CorruptCatalog as problem:
         looking.problems.append(problem.problem)
     looking.at_graphs({record.graph for record in records})

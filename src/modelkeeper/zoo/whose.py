@@ -2,15 +2,17 @@
 
     sa.select(models).where(owner_is("ada"))              all that belong to who is called so now
     passing_all([Restriction(owners=("ada",), signed=True)])    what is true of models that may lend
+    bearers(connection, restrictions)                     who that is now, for those who ask no database
 
 Names are labels: one that a user or a project bears means who that is, by their id, and never the models of
 somebody who was called so before. Where nobody bears it, it is the label of models that belong to no
 identity: those of a zoo without users. The id of somebody who was removed goes on meaning their models.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import sqlalchemy as sa
+from msgspec import Struct
 
 from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.schema import keys, models, projects, users
@@ -30,6 +32,39 @@ def passing_all(restrictions: Iterable[Restriction]) -> list[sa.ColumnElement[bo
         if each.licences:  # SPDX does not tell case apart
             passed.append(sa.func.lower(models.c.licence).in_([name.lower() for name in each.licences]))
     return passed
+
+
+class Bearers(Struct, frozen=True):
+    """Who is called as restrictions say: the ids of users and of projects by name; and which keys count."""
+
+    owners: Mapping[str, frozenset[str]] = {}
+    projects: Mapping[str, frozenset[str]] = {}
+    trusted: frozenset[str] = frozenset()
+
+
+NOBODY = Bearers()
+
+
+def bearers(connection: sa.Connection, restrictions: Iterable[Restriction]) -> Bearers:
+    """What the database knows of the names and keys that these restrictions speak of."""
+    each = tuple(restrictions)
+
+    def borne(table: sa.Table, names: set[str]) -> dict[str, frozenset[str]]:
+        if not names:
+            return {}
+        chosen = sa.select(table.c.name, table.c.id).where(table.c.name.in_(names))
+        return {name: frozenset({identity}) for name, identity in connection.execute(chosen)}
+
+    trusted: frozenset[str] = frozenset()
+    if any(restriction.signed for restriction in each):
+        trusted = frozenset(
+            connection.execute(sa.select(keys.c.id).where(keys.c.revoked.is_(None))).scalars()
+        )
+    return Bearers(
+        borne(users, {name for restriction in each for name in restriction.owners}),
+        borne(projects, {name for restriction in each for name in restriction.projects}),
+        trusted,
+    )
 
 
 def owner_is(who: str) -> sa.ColumnElement[bool]:

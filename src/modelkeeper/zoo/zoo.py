@@ -29,10 +29,10 @@ from modelkeeper.graph import Graph
 from modelkeeper.logs import logger
 from modelkeeper.policy.admission import Admission, admit
 from modelkeeper.policy.credit import TRAINED, Outcome
-from modelkeeper.policy.quality import Metric, Peers, zscore
-from modelkeeper.policy.retention import DAY, retain
-from modelkeeper.settings import Verdict
+from modelkeeper.policy.quality import Metric, zscore
+from modelkeeper.settings import DAY, Verdict
 from modelkeeper.zoo import bounds
+from modelkeeper.zoo.event_data import done_to, refusal
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
@@ -40,11 +40,9 @@ from modelkeeper.zoo.records import (
     KEPT,
     PINNED,
     PUBLISHED,
-    REFUSED,
     REGISTERED,
     REMOVED,
     REPORTED,
-    STORED,
     UNPINNED,
     UNPUBLISHED,
     Event,
@@ -66,6 +64,11 @@ if TYPE_CHECKING:
 MAX_PROGRAM = 8 * 2**20  # bytes
 NEAR = 0.9  # models at least so similar are near-twins
 MOST_TWINS = 64  # looked at for one new model
+# Up to so many models what goes is just what must, to the byte. To choose among more takes longer than to
+# register one: then this part of the capacity (0.1 %) is made free besides, by what would have gone next, and
+# the registrations that follow find it.
+MANY, SPARE = 10_000, 1_000
+TRIES = 10  # to choose who goes while nothing changes
 T = TypeVar("T")
 _log = logger()
 
@@ -137,7 +140,9 @@ class Zoo(ZooReader):
             return _registered_before(known, incoming)
         admission = self._admission(incoming)
         record = self._publish(incoming, admission)
-        return Registered(record, admission, self._aftermath(record, incoming.prepared))
+        evicted = self._aftermath(record, incoming.prepared)
+        state = EVICTED if record.id in evicted else record.state  # there may be no room beside better ones
+        return Registered(msgspec.structs.replace(record, state=state), admission, evicted)
 
     def _admission(self, incoming: "Incoming") -> Admission:
         """Judge a model that comes in; if it is refused, the log says so.
@@ -153,8 +158,7 @@ class Zoo(ZooReader):
             reason = f"its {size:,} bytes exceed the zoo's capacity of {capacity:,}"
             admission, advice = Admission("refused", reason), "Raise the setting `capacity`."
         if admission.verdict == "refused":
-            detail = f"{said.name}: {admission.reason}"
-            self.catalog.note(Event(at=time.time(), action=REFUSED, user=incoming.owner, detail=detail))
+            self.catalog.note(refusal(incoming.record(admission), size, admission.reason))
             raise ModelRefused(said.name, admission.reason, advice)
         return admission
 
@@ -171,13 +175,14 @@ class Zoo(ZooReader):
             with self.blobs.writing(draft.folder) as folder:
                 record = incoming.write(folder, draft, checksums)
                 folder.publish()
-            quality = incoming.registration.metric or "of unknown quality"
+            said = incoming.registration
+            quality = said.metric or "of unknown quality"
             action = REGISTERED if record.finished else REPORTED
             detail = f"{record.name}: {quality}; {admission.reason}"
             event = Event(at=record.created, action=action, model=record.id, user=record.owner, detail=detail)
-            added = self.catalog.add(
-                record, incoming.graph_json, incoming.prepared.to_bytes(), event, leased=True
-            )
+            curve, start = (said.curve, said.start) if self.settings.history else (None, "")
+            what = record, incoming.graph_json, incoming.prepared.to_bytes(), event
+            added = self.catalog.add(*what, leased=True, curve=curve, start=start)
         if added.folder != record.folder:  # another was first, or the training has ended since
             self._discard(record.folder)
         if added.id != record.id:
@@ -209,12 +214,14 @@ class Zoo(ZooReader):
         """Is somebody's model with this value far below its peers?"""
         if metric is None:
             return Admission("admitted", "how good it is, is not known")
-        owners, values = self.peers(task, data, metric.name)
+        followed, group = self.follower.followed(), (task, data, metric.name)
+        values, voices = followed.columns.peers(group)
         return admit(
             metric,
-            values,
-            owners,
-            owner=owner,
+            values.tolist(),
+            voices.tolist(),
+            owner=followed.columns.number(owner),
+            summary=followed.peerage.of(group, metric.lower_is_better),
             threshold=self.settings.admission_threshold,
             minimum_peers=max(1, self.settings.minimum_peers),
             mode=self.settings.admission,
@@ -222,11 +229,10 @@ class Zoo(ZooReader):
 
     def _find_twins(self, record: Record, prepared: "Prepared") -> None:
         """Remember which near-twins are better than others: that is what retention values."""
-        peers = self.catalog.keys(Filter(states=(ACTIVE,), task=record.task, data=record.data))
-        peers = peers[peers != record.key]
-        if not len(peers):
-            return
-        matches = self.index().search(prepared, floor=NEAR, among=peers).matches[:MOST_TWINS]
+        peers = Filter(states=(ACTIVE,), task=record.task, data=record.data)
+        index, _, mask = self.passing(peers)
+        mask[record.key] = False
+        matches = index.search(prepared, floor=NEAR, among=mask).matches[:MOST_TWINS]
         near = {match.key: match.similarity for match in matches}
         self.catalog.set_twins(better_twins(record, near, self.catalog.with_keys(near).values()))
 
@@ -237,8 +243,11 @@ class Zoo(ZooReader):
         """
         if record.value is None or not record.finished or not record.parents:
             return
-        owners, values = self.peers(record.task, record.data, record.metric, but=record.id)
-        peers = Peers.of(values, record.lower_is_better, owners)
+        from modelkeeper.policy.standings import peers_of
+
+        group = record.task, record.data, record.metric
+        others = self.follower.followed().columns.peers(group, but=record.key)
+        peers = peers_of(*others, record.lower_is_better)
         z = zscore(Metric(record.metric, record.value, record.lower_is_better), peers)
         if peers.number < max(1, self.settings.minimum_peers) or -1 <= z < 0:  # a little below: nobody knows
             return
@@ -265,8 +274,7 @@ class Zoo(ZooReader):
         Raises:
             QuotaExceeded: Its owner would have more than `most` pinned models.
         """
-        action = PINNED if pinned else UNPINNED
-        event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
+        event = done_to(record, PINNED if pinned else UNPINNED, user)
         self.freeing(lambda: self.catalog.pin(record, pinned, event, most))
 
     def publish(self, record: Record, published: bool, user: str = "") -> None:
@@ -278,8 +286,7 @@ class Zoo(ZooReader):
         if published and not record.licence:
             advice = "register it with one first, e.g. Apache-2.0"
             raise InvalidMeta("licence", "of the model not known", advice)
-        action = PUBLISHED if published else UNPUBLISHED
-        event = Event(at=time.time(), action=action, model=record.id, user=user, detail=record.name)
+        event = done_to(record, PUBLISHED if published else UNPUBLISHED, user)
         self.catalog.update(record.id, event, published=published)
 
     # -- going ----------------------------------------------------------------------------------
@@ -315,30 +322,37 @@ class Zoo(ZooReader):
         return act()
 
     def _drop_derived(self) -> None:
-        self.follower.drop_saved()
+        self.snapshots.drop()
         with contextlib.suppress(ZooUnusable):
             self.catalog.database.truncate_log()
 
     def make_room(self) -> tuple[str, ...]:
-        """Evict what is worth least if the zoo is over its capacity. Which models went?"""
+        """Evict what is worth least if the zoo is over its capacity. Which models went?
+
+        In a zoo of many models that means to choose among all of them. So that not every registration has to,
+        more goes then than must: see `MANY`.
+        """
         capacity = self.settings.capacity
         if capacity is None or self.catalog.bytes_stored() <= capacity:
             return ()
+        from modelkeeper.policy.retention import retain
+
         gone: list[str] = []
-        for _ in range(10):  # while others register, the picture may be old by the time it is drawn
-            clock = self.catalog.clock()
-            records = self.catalog.find(Filter(states=STORED))
-            valued = items(records, time.time(), self.outcomes.credits(records))
-            chosen = retain(valued, capacity, half_life=self.settings.half_life * DAY)
-            reasons = {eviction.id: eviction.reason for eviction in chosen.evicted}
-            pinned = {record.id for record in records if record.pinned}
-            retired = self.freeing(
-                partial(self.catalog.retire, reasons, EVICTED, clock=clock, pinned=pinned & reasons.keys())
-            )
+        for left in reversed(range(TRIES)):  # while others register, the picture may be old when it is drawn
+            clock, stock = self.catalog.clock(), self.catalog.stock()
+            valued = items(stock, time.time(), self.outcomes.found())
+            spare = capacity // SPARE if len(valued) > MANY else 0
+            chosen = retain(valued, capacity, half_life=self.settings.half_life * DAY, spare=spare)
+            reasons = {stock.ids[place]: chosen.reason(place) for place in chosen.evicted}
+            pinned = {stock.ids[place] for place in chosen.evicted if stock.pinned[place]}
+            over = None if left and not spare else capacity  # an old picture is better than none
+            retire = partial(self.catalog.retire, reasons, EVICTED, clock=clock, pinned=pinned, over=over)
+            retired = self.freeing(retire)
             if retired is not None:
                 self._discard(*(record.folder for record in retired))
-                gone = [record.id for record in retired]
-                break
+                gone += [record.id for record in retired]
+                if not reasons.keys() & self.catalog.damaged.keys():  # what is damaged stays: others go
+                    break
         return tuple(gone)
 
 

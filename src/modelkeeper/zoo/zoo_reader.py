@@ -11,6 +11,7 @@ Reading goes on where nothing can be written: what was to be recorded is then lo
 import hashlib
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from modelkeeper.errors import CorruptWeights, InvalidWeights, UnreadableWeights, ZooUnusable
@@ -20,17 +21,23 @@ from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.forks import renew_after_fork
 from modelkeeper.zoo.leases import Leases
 from modelkeeper.zoo.outcomes import Outcomes
-from modelkeeper.zoo.records import DAMAGED, Event, Record, Viewer
+from modelkeeper.zoo.records import DAMAGED, Event, Filter, Record
 from modelkeeper.zoo.reserve import Reserve
 from modelkeeper.zoo.rights import make_home
+from modelkeeper.zoo.starts import Start, Starts
 from modelkeeper.zoo.store_watch import StoreWatch
 from modelkeeper.zoo.unusable import zoo_unusable
 
 if TYPE_CHECKING:
-    from modelkeeper.matching import Index
+    from modelkeeper.matching import Searchable
     from modelkeeper.weights import Weights
     from modelkeeper.zoo.blobs import Blobs
-    from modelkeeper.zoo.index_sync import Follower
+    from modelkeeper.zoo.columns import Mask
+    from modelkeeper.zoo.index_snapshots import Snapshots
+    from modelkeeper.zoo.index_sync import Followed, Follower
+    from modelkeeper.zoo.parts import Parts
+    from modelkeeper.zoo.shards import SpreadIndex
+    from modelkeeper.zoo.shared_snapshots import SharedSnapshots
 
 ASIDE = 300.0  # seconds for which a model that could not be read is not tried again
 _log = logger()
@@ -50,10 +57,13 @@ class ZooReader:
                 text = problem.strerror or str(problem)
                 raise zoo_unusable(str(settings.folder), text, advice, problem) from problem
         self.catalog = Catalog(settings.catalog_place)
-        self.outcomes = Outcomes(self.catalog)
+        self.outcomes, self.starts = Outcomes(self.catalog), Starts(self.catalog.database)
         self._opening = threading.Lock()
         self._blobs: Blobs | None = None
         self._follower: Follower | None = None
+        self._following = threading.Lock()  # opening an index takes longer than others wait
+        self._shared: SharedSnapshots | None = None
+        self._spread: SpreadIndex | None = None
         self._verified: set[str] = set()
         self._verifying: dict[str, threading.Lock] = {}  # by model, so that a slow one holds up no other
         self._watch: StoreWatch | None = None
@@ -67,13 +77,15 @@ class ZooReader:
 
     def _renew(self) -> None:
         """In a forked child: threads that are not here may have held the locks, or been at the index."""
-        self._opening, self._verifying = threading.Lock(), {}
-        self._blobs = self._follower = self._watch = None
+        self._opening, self._following, self._verifying = threading.Lock(), threading.Lock(), {}
+        self._blobs = self._follower = self._spread = self._watch = self._shared = None
 
     def close(self) -> None:
         """Let go of the database."""
         if self._follower is not None:
             self._follower.close()
+        if self._spread is not None:
+            self._spread.close()
         self.catalog.close()
 
     # Whoever only counts or lists models needs neither blobs nor index, and should not wait for them.
@@ -89,19 +101,97 @@ class ZooReader:
             return self._blobs
 
     @property
+    def parts(self) -> "Parts | None":
+        """Files that are being sent, where the store is not a folder of this machine."""
+        from modelkeeper.zoo.parts import Parts
+
+        store = self.blobs.objects
+        return None if store is None else Parts(self.catalog.database, self.blobs, store)
+
+    @property
     def follower(self) -> "Follower":
         """What keeps the search index in step with the catalog."""
         from modelkeeper.zoo.index_sync import Follower
 
-        with self._opening:
+        with self._following:
             if self._follower is None:
-                folder = None if self.settings.in_memory else self.settings.folder / "index"
-                self._follower = Follower(self.catalog, folder, self.settings.threads)
+                if self.shared_snapshots is not None:
+                    self.shared_snapshots.bring(self.snapshots)
+                with_index = not self.settings.shards
+                self._follower = Follower(
+                    self.catalog, self.snapshots, self.settings.threads, index=with_index
+                )
             return self._follower
 
-    def index(self) -> "Index":
-        """The search index, with all that any process has registered up to now."""
-        return self.follower.index()
+    @property
+    def index_open(self) -> bool:
+        """Has this process opened the search index?"""
+        return self._follower is not None
+
+    @property
+    def shared_snapshots(self) -> "SharedSnapshots | None":
+        """Saved search indexes in the store; None: the store is in the home, or the index lies in shards."""
+        from modelkeeper.zoo.shared_snapshots import SharedSnapshots
+
+        if self._shared is None and not self._together and not self.settings.shards:
+            self._shared = SharedSnapshots(self.catalog, self.blobs)
+        return self._shared
+
+    def share_index(self) -> bool:
+        """Put the search index into the store, for replicas that begin, if enough has changed. Was it put?
+
+        Raises:
+            ZooUnusable: The store does not answer, or is not the one that the catalog belongs to.
+        """
+        if self.shared_snapshots is None:
+            return False
+        self.expect_own_store()
+        self.follower.save()
+        return self.shared_snapshots.put(self.snapshots)
+
+    @property
+    def snapshots(self) -> "Snapshots":
+        """The saved search indexes."""
+        from modelkeeper.zoo.index_snapshots import Snapshots
+
+        if self.settings.in_memory:
+            return Snapshots(None)
+        folder = self.settings.folder / "index"
+        return Snapshots(folder / "columns" if self.settings.shards else folder)
+
+    def index(self) -> "Searchable":
+        """The search index, with all that any process has registered up to now.
+
+        Raises:
+            ShardsUnreachable: It lies in shards, and what runs them does not answer at the start.
+        """
+        if not self.settings.shards:
+            return self.follower.index()
+        from modelkeeper.zoo.shards import SpreadIndex, open_shards
+
+        with self._opening:
+            if self._spread is None:
+                self._spread = SpreadIndex(open_shards(self.settings))
+            return self._spread
+
+    def expect_index(self) -> None:
+        """Return if the search index is there, with all that was registered up to now.
+
+        Raises:
+            NotReady: It lies in shards that have not read the catalog yet.
+            ShardsUnreachable: What runs them does not answer.
+        """
+        self.index()
+        if self._spread is not None:
+            self.follower.followed()
+            self._spread.expect()
+
+    def passing(self, wanted: Filter) -> "tuple[Searchable, Followed, Mask]":
+        """The index, what is followed of the catalog up to now, and by key which models pass a filter."""
+        bearers = self.catalog.names.bearers(wanted.restrictions)
+        followed = self.follower.followed()
+        index = self.index() if self.settings.shards else followed.index
+        return index, followed, followed.columns.mask(wanted, bearers)
 
     def expect_store(self) -> None:
         """Return if the store answers soon, and is the one that the catalog belongs to.
@@ -127,18 +217,14 @@ class ZooReader:
         """
         from modelkeeper.zoo.store_identity import expect_own
 
-        together = self.settings.in_memory or not (self.settings.catalog or self.settings.blobs)
-        if not together and (again or not self._own_store):
+        if not self._together and (again or not self._own_store):
             expect_own(self.catalog, self.blobs)
             self._own_store = True
 
-    def peers(
-        self, task: str, data: str, metric: str, viewer: Viewer | None = None, *, but: str = ""
-    ) -> tuple[list[str], list[float]]:
-        """What is claimed of the models of a task on a data set, and by whom, but for what was refuted."""
-        without = {*self.outcomes.refuted(task, data), but}
-        said = self.catalog.peers(task, data, metric, viewer, without=without)
-        return [whose for whose, _ in said], [value for _, value in said]
+    @property
+    def _together(self) -> bool:
+        """Do the catalog and the store lie in one folder, or in memory?"""
+        return self.settings.in_memory or not (self.settings.catalog or self.settings.blobs)
 
     # -- lending ---------------------------------------------------------------------------------
 
@@ -202,13 +288,23 @@ class ZooReader:
 
     def lent(self, model: str, event: Event) -> None:
         """Count that a model lent its weights; where nothing can be written, it lends all the same."""
+        self._recorded(lambda: self.catalog.lent(model, event.at, event))
+
+    def started(self, start: Start) -> bool:
+        """Note how a training starts, if that is set and can be written. Was it?"""
+        return self.settings.history and self._recorded(lambda: self.starts.add(start))
+
+    def _recorded(self, write: Callable[[], None]) -> bool:
+        """Write what no query fails for. Was it written?"""
         try:
-            self.catalog.lent(model, event.at, event)
-            self._unrecorded = False
+            write()
         except ZooUnusable as problem:
             if not self._unrecorded:
-                _log.warning("loans are not recorded: %s", problem)
+                _log.warning("starts and loans are not recorded: %s", problem)
             self._unrecorded = True
+            return False
+        self._unrecorded = False
+        return True
 
     def signature(self, record: Record) -> bytes | None:
         """The envelope that a model was registered with, or None: see `signatures`."""

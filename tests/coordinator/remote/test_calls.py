@@ -12,14 +12,16 @@ import msgspec
 import pytest
 
 from modelkeeper.coordinator.remote.calls import Calls
-from modelkeeper.coordinator.wire import to_problem
-from modelkeeper.errors import ModelKeeperError, QuotaExceeded, TooManyRequests
+from modelkeeper.coordinator.wire import Problem, to_problem
+from modelkeeper.errors import CoordinatorUnreachable, ModelKeeperError, QuotaExceeded, TooManyRequests
 
 
 @contextlib.contextmanager
-def answering(error: ModelKeeperError) -> Iterator[Calls]:
+def answering(error: ModelKeeperError | httpx.Response) -> Iterator[Calls]:
     """A line to a service that fails once, and then answers."""
-    replies = [httpx.Response(error.status, content=msgspec.json.encode(to_problem(error)))]
+    if isinstance(error, ModelKeeperError):
+        error = httpx.Response(error.status, content=msgspec.json.encode(to_problem(error)))
+    replies = [error]
 
     def reply(request: httpx.Request) -> httpx.Response:
         return replies.pop() if replies else httpx.Response(200, content=b"1")
@@ -35,6 +37,19 @@ def answering(error: ModelKeeperError) -> Iterator[Calls]:
 def test_who_asks_too_often_asks_again(seconds: str) -> None:
     with answering(TooManyRequests("more than 5 requests per second", "Wait.", seconds)) as line:
         assert line.ask("GET", "/count", int) == 1
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_what_a_proxy_says_of_a_service_that_died_is_no_answer(status: int) -> None:
+    with answering(httpx.Response(status, content=b"Internal Server Error")) as line:
+        assert line.ask("GET", "/count", int) == 1
+
+
+def test_what_a_service_says_of_itself_is_one() -> None:
+    failed = Problem(error="Internal", message="the coordinator failed", request="7")
+    reply = httpx.Response(500, content=msgspec.json.encode(failed))
+    with answering(reply) as line, pytest.raises(CoordinatorUnreachable, match="the coordinator failed"):
+        line.ask("GET", "/count", int)
 
 
 def test_who_keeps_too_much_does_not_ask_again() -> None:

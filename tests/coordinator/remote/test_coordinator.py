@@ -32,7 +32,7 @@ from modelkeeper.errors import (
 from modelkeeper.frontends.torch import describe
 from modelkeeper.meta import Query
 from modelkeeper.server.serve import serving
-from modelkeeper.server.upload_store import UploadStore
+from modelkeeper.server.upload_store import FolderUploads
 from modelkeeper.settings import ServiceSettings, Settings, is_address
 from tests.helpers.service import network, tensors, told
 
@@ -115,14 +115,14 @@ def remote(url: str, folder: Path, timeout: float = 10.0) -> Iterator[RemoteCoor
 
 def test_a_download_goes_on_where_the_line_broke(service: str, tmp_path: Path) -> None:
     def cut(number: int, sent: int, chunk: bytes) -> bytes:
-        if number in (2, 3) and sent > 30_000 * number:
+        if number == 2 and sent > 30_000:
             raise OSError("cut")
         return chunk
 
     with relay(service, down=cut) as line, remote(line.url, tmp_path) as coordinator:
         coordinator._calls.client.headers["connection"] = "close"
         lent = dict(coordinator.query(GRAPH, ASKED).weights())
-        assert line.connections >= 4
+        assert line.connections >= 3
     for name, array in tensors(GRAPH).items():
         np.testing.assert_array_equal(lent[name], array)
 
@@ -314,7 +314,7 @@ def test_a_full_disk_is_said_and_the_model_waits(
 
     with remote(service, tmp_path) as coordinator:
         with monkeypatch.context() as patch:
-            patch.setattr(UploadStore, "write", full)
+            patch.setattr(FolderUploads, "write", full)
             with pytest.raises(DiskFull, match="disk is full") as caught:
                 coordinator.register(GRAPH, told("later"), tensors(GRAPH).items())
         assert "/secret/path" not in str(caught.value)

@@ -245,7 +245,7 @@ def test_an_exact_parent_wins_over_a_more_similar_one() -> None:
 
 
 def test_what_is_expected_to_gain_nothing_is_not_taken() -> None:
-    pool = [candidate("far", 0.35, 0.9), candidate("farther", 0.31, 0.9)]
+    pool = [candidate("far", 0.35, 0.9, exact=False), candidate("farther", 0.31, 0.9)]
     choice = choose(pool, data="F", by="benefit", worth=0.33)
     assert choice.parent is None
     assert choice.reason == (
@@ -254,6 +254,7 @@ def test_what_is_expected_to_gain_nothing_is_not_taken() -> None:
     )
     assert [each.candidate.id for each in choice.runners_up] == ["far", "farther"]
     assert "below 0.33" in choice.runners_up[0].why_lost
+    assert choice.runners_up[1].why_lost.endswith("similarity 0.31, no plan was made)"), "nobody knows"
     asked: dict[str, Any] = {"by": "benefit", "worth": 0.33}
     for easier in ({"preferred": ["FAR"]}, {"worth": 0.2}, {"by": "buckets"}):
         assert choose(pool, data="F", **(asked | easier)).parent == pool[0]

@@ -13,6 +13,7 @@ def filters(wanted: Filter) -> dict[str, Any]:
     for each in wanted.restrictions:
         params |= {"owner": list(each.owners), "project": list(each.projects), "licence": list(each.licences)}
         params |= {"signed": True} if each.signed else {}
+    params |= {name: bound for name, bound in wanted.ranges.items() if bound is not None}
     return params | {"tag": list(wanted.tags), "state": list(wanted.states)}
 
 

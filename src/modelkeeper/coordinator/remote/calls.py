@@ -16,6 +16,7 @@ import httpx
 import msgspec
 
 from modelkeeper.coordinator.remote.allowance import Allowance
+from modelkeeper.coordinator.remote.direct import Direct
 from modelkeeper.coordinator.remote.replies import wrong_with
 from modelkeeper.coordinator.wire import PREFIX, Problem, to_error
 from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, TooManyRequests
@@ -30,7 +31,15 @@ MAX_REPLY = 64 * 2**20  # of JSON
 ADVICE = "Check that it runs and that its address is right."
 _making = threading.Lock()  # two threads that first read a type at the same time crash msgspec
 _decoders: dict[Any, Any] = {}
-_BUSY = frozenset({502, 503, 504})  # what proxies say while the service behind them restarts
+BUSY = frozenset({502, 503, 504})  # what proxies say while the service behind them restarts
+
+
+def busy(status: int, text: bytes) -> bool:
+    """Does a proxy say that the service behind it cannot answer just now?
+
+    Ray Serve's says 500 of one that died on the way; where a service itself says so, it gives a reason.
+    """
+    return status in BUSY or (status == 500 and not text.startswith(b"{"))
 
 
 def _decoder(kind: type[T]) -> "msgspec.json.Decoder[T]":
@@ -68,6 +77,14 @@ def address(uri: str) -> str:
     return f"http://{host}:{port or PORT}"
 
 
+class Busy(httpx.HTTPError):
+    """What says no now may say yes soon: a line that breaks, as far as a transfer is concerned."""
+
+    def __init__(self, problem: ModelKeeperError) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
 class Calls:
     """The line to one coordinator. Safe to use from several threads, and after a fork."""
 
@@ -79,8 +96,13 @@ class Calls:
         *,
         headers: Mapping[str, str] | None = None,
         pauses: Sequence[float] = PAUSES,
+        direct: bool = False,
     ) -> None:
-        """`headers` go with each request; after each of `pauses`, a line that broke is tried again."""
+        """`headers` go with each request; after each of `pauses`, a line that broke is tried again.
+
+        If `direct`, large files go past the coordinator where it says how.
+        """
+        self.direct = Direct(url, timeout, wanted=direct)
         self.url, self.timeout, self._pauses = url, timeout, tuple(pauses)
         self._headers = {**(headers or {}), **({"authorization": f"Bearer {token}"} if token else {})}
         self._client: httpx.Client | None = None
@@ -168,7 +190,7 @@ class Calls:
                 wait = 0.0
                 if isinstance(problem, TooManyRequests):
                     wait = problem.wait  # until it fills again
-                elif reply.status_code not in _BUSY:
+                elif not busy(reply.status_code, text):
                     raise problem
             except httpx.TimeoutException as late:
                 raise self.unreachable(f"it did not answer within {timeout:g} s") from late
@@ -189,6 +211,11 @@ class Calls:
             if time.monotonic() > deadline:
                 raise self.unreachable("its reply took too long")
         return bytes(text)
+
+    def broken(self, status: int, text: bytes) -> ModelKeeperError | Busy:
+        """The error that a reply in the middle of a transfer stands for; Busy: go on after a pause."""
+        problem = self.failure(status, text)
+        return Busy(problem) if busy(status, text) else problem
 
     def failure(self, status: int, text: bytes) -> ModelKeeperError:
         """The error that a reply stands for."""

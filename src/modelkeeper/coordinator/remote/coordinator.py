@@ -21,8 +21,9 @@ from modelkeeper.coordinator.base import Lineage, Progress
 from modelkeeper.coordinator.family import with_parent_ids
 from modelkeeper.coordinator.remote.allowance import Allowance
 from modelkeeper.coordinator.remote.asking import filters, with_advice
-from modelkeeper.coordinator.remote.calls import PAUSES, Calls
+from modelkeeper.coordinator.remote.calls import PAUSES, Busy, Calls
 from modelkeeper.coordinator.remote.downloads import Stream, download
+from modelkeeper.coordinator.remote.history import RemoteHistory
 from modelkeeper.coordinator.remote.loan import RemoteLoan
 from modelkeeper.coordinator.remote.spool import Entry, Spool
 from modelkeeper.coordinator.remote.trust import RemoteTrust
@@ -65,7 +66,7 @@ COMPLETING = 120.0  # seconds: the model is checked and flushed to the disk
 FINAL = (InvalidMeta, InvalidMetric, InvalidSignature, InvalidWeights, ModelRefused, TooLargeToMatch)
 
 
-class RemoteCoordinator(RemoteTrust):
+class RemoteCoordinator(RemoteHistory, RemoteTrust):
     """One zoo behind HTTP. Safe to use from several threads."""
 
     def __init__(
@@ -77,16 +78,19 @@ class RemoteCoordinator(RemoteTrust):
         spool: str | Path | None = None,
         deadline: float = 300.0,
         allowed: Restriction | None = None,
+        direct: bool = True,
     ) -> None:
         """`url` as `address` gives it; `spool` is where models wait that could not be sent.
 
         A step may take `timeout`, and all steps of a query or a registration `deadline`: see `allowance`.
-        Only models that are `allowed` may lend, whatever a query asks for.
+        Only models that are `allowed` may lend, whatever a query asks for. If `direct`, large files go to and
+        from the store itself where the coordinator says how.
         """
         self._allowed = allowed or Restriction()
         self.url = url
         self.spool = Spool.of(spool)
-        self._calls, self._token, self._deadline = Calls(url, token, timeout), token, deadline
+        self._calls = Calls(url, token, timeout, direct=direct)
+        self._token, self._deadline = token, deadline
 
     def close(self) -> None:
         """Hang up."""
@@ -203,10 +207,13 @@ class RemoteCoordinator(RemoteTrust):
             if state.registered is not None:
                 return state.registered
             failures, best = (failures + 1, best) if state.offset <= best else (0, state.offset)
+            wait = PAUSES[min(max(failures, 0), len(PAUSES) - 1)]
             try:
                 with allowance:
-                    self._put(entry, state.offset, allowance)
-                state = ask(f"/uploads/{request.id}/complete", UploadState, timeout=COMPLETING)
+                    if not self._put_directly(entry, state, allowance):
+                        self._put(entry, state.offset, allowance)
+                whole = {"checksum": request.checksum}
+                state = ask(f"/uploads/{request.id}/complete", UploadState, params=whole, timeout=COMPLETING)
                 if state.registered is None:
                     self._calls.refuse("a registration without a record")
                 return state.registered
@@ -215,11 +222,24 @@ class RemoteCoordinator(RemoteTrust):
                     best = -1  # all of it is sent again; what was there may have had to give way
                     failures += 1
                 if failures >= ATTEMPTS:
+                    if isinstance(problem, Busy):
+                        raise problem.problem from None
                     raise self._calls.unreachable(f"sending broke {failures} times: {problem}") from problem
                 if isinstance(problem, TooManyRequests):
-                    time.sleep(self._calls.within(allowance, max(problem.wait, PAUSES[0])))
+                    failures -= 1  # whoever waits their turn has not failed; the allowance ends it
+                    wait = max(wait, problem.wait)
+            with allowance:
+                time.sleep(self._calls.within(allowance, wait))
+
+    def _put_directly(self, entry: Entry, state: UploadState, allowance: Allowance) -> bool:
+        """Send the whole file to the store itself, if the coordinator says how. Is it there?"""
+        if not state.direct or not self._calls.direct.open:
+            return False
+        with entry.open() as file:
+            return self._calls.direct.send(state.direct, file, entry.waiting.request.size, allowance)
 
     def _put(self, entry: Entry, offset: int, allowance: Allowance) -> None:
+        """Send the bytes of a model from a place on."""
         size = entry.waiting.request.size
         if offset >= size:
             return
@@ -240,8 +260,10 @@ class RemoteCoordinator(RemoteTrust):
             ) as reply:
                 until = time.monotonic() + self._calls.within(allowance, self._calls.timeout)
                 text = self._calls.read(reply, until)
-        if not reply.is_success and reply.status_code != 409:  # 409: another piece is still being written
-            raise self._calls.failure(reply.status_code, text)
+        if reply.status_code == 409:  # what was sent before, there or elsewhere, is still being written
+            raise Busy(self._calls.unreachable("others send this model"))
+        if not reply.is_success:
+            raise self._calls.broken(reply.status_code, text)
 
     # -- the rest -------------------------------------------------------------------------------
 
@@ -342,6 +364,7 @@ class RemoteCoordinator(RemoteTrust):
         grace: float | None = None,
         verify: bool = False,
         progress: Progress | None = None,
+        user: str = "",
     ) -> Swept:
         """Sweep what was left behind. How far that is, is not told over HTTP."""
         params: dict[str, Any] = {"verify": verify} | ({} if grace is None else {"grace": grace})

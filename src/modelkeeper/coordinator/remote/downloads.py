@@ -2,24 +2,25 @@
 
 Nothing of what comes is believed: the tensors must be tensors of the model that asked, of its types and
 shapes, in just the bytes that were announced, and all bytes together must have the checksum that the
-coordinator computed while it sent them. The last of these is known at the end, so none is given out before.
+coordinator computed while it sent them. It comes behind them, so none is given out before.
 """
 
 import contextlib
 import re
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx
 import numpy as np
 
 from modelkeeper.coordinator.remote.allowance import Allowance
-from modelkeeper.coordinator.remote.calls import PAUSES, Calls
+from modelkeeper.coordinator.remote.calls import PAUSES, Busy, Calls
+from modelkeeper.coordinator.wire import DIRECT_BYTES, SEAL, SEAL_BYTES, Signed
 from modelkeeper.errors import CoordinatorUnreachable, InvalidWeights
 from modelkeeper.graph import Graph
-from modelkeeper.weights import MAX_HEADER, Array, Header, Weights, holds_nan, map_file
+from modelkeeper.weights import MAX_HEADER, Array, Header, holds_nan, map_file
 from modelkeeper.write_buffers import BackgroundWriter
 from modelkeeper.zoo.records import Record
 from modelkeeper.zoo.unusable import zoo_unusable
@@ -42,11 +43,21 @@ class Stream:
         most: int,
         start: int = 0,
         allowance: Allowance,
+        sealed: bool = False,
     ) -> None:
-        """`most` is the largest size that can be meant, `start` how much of it is there already."""
+        """`most` is the largest size that can be meant, `start` how much of it is there already.
+
+        If `sealed`, the SHA-256 of all is asked for behind it: `seal` at the end, "" from older services.
+        """
         self._calls, self._method, self._path, self._body = calls, method, path, body
         self._most, self.at, self._allowance = most, start, allowance
+        self._sealed, self._seal = sealed, bytearray()
         self.total, self.etag = -1, ""
+
+    @property
+    def seal(self) -> str:
+        """The SHA-256 that came behind all, in hexadecimal."""
+        return self._seal.hex()
 
     def __iter__(self) -> Iterator[bytes]:
         failures = 0
@@ -62,11 +73,15 @@ class Stream:
             except httpx.HTTPError as broken:
                 failures = failures + 1 if self.at == before else 1
                 if failures > len(PAUSES):
+                    if isinstance(broken, Busy):
+                        raise broken.problem from None
                     raise self._calls.unreachable(f"the line broke at byte {self.at:,}: {broken}") from broken
                 time.sleep(PAUSES[failures - 1])
 
     def _once(self) -> Iterator[bytes]:
         headers = {"content-type": "application/json"} if self._body is not None else {}
+        if self._sealed:
+            headers[SEAL] = "sha256"
         if self.at:
             headers["range"] = f"bytes={self.at}-"
             if self.etag:
@@ -77,13 +92,17 @@ class Stream:
         ) as reply:
             if not reply.is_success:
                 text = self._calls.read(reply, time.monotonic() + left)
-                raise self._calls.failure(reply.status_code, text)
-            self._understand(reply)
+                raise self._calls.broken(reply.status_code, text)
+            end = self._understand(reply)
             begun, first = time.monotonic(), self.at
             for chunk in reply.iter_raw():
+                body = max(0, end - self.at)  # of which the rest is the seal
                 self.at += len(chunk)
                 if self.at > self.total:
                     self._calls.refuse(f"more than the {self.total:,} bytes that it announced")
+                if len(chunk) > body:
+                    self._seal += chunk[body:]
+                    chunk = chunk[:body]
                 yield chunk
                 self._allowance.came(len(chunk))
                 self._calls.within(self._allowance, self._calls.timeout)
@@ -91,7 +110,8 @@ class Stream:
                 if spent > self._calls.timeout and self.at - first < spent * SLOWEST:
                     raise self._calls.unreachable(f"{self.at - first:,} bytes in {spent:.0f} s are too slow")
 
-    def _understand(self, reply: httpx.Response) -> None:
+    def _understand(self, reply: httpx.Response) -> int:
+        """Check what a reply says that it holds. Where does what is sealed end?"""
         try:
             length = int(reply.headers.get("content-length", ""))
         except ValueError:
@@ -103,9 +123,11 @@ class Stream:
                 raise self._calls.unreachable("the line broke, and what it would send now is something else")
         if self.total not in (-1, total) or self.etag not in ("", etag):
             raise self._calls.unreachable("the line broke, and what it would send now is something else")
-        if not 0 < total <= self._most or not re.fullmatch(r'"[0-9a-f]{64}"', etag):
+        seal = SEAL_BYTES if self._sealed and SEAL in reply.headers else 0
+        if not 0 < total - seal <= self._most or not re.fullmatch(r'"[0-9a-f]{64}"', etag):
             self._calls.refuse(f"weights of {total:,} bytes, named {etag[:80]!r}")
         self.total, self.etag = total, etag
+        return total - seal
 
 
 def receive(
@@ -123,12 +145,14 @@ def receive(
     known = {name: (dtype, shape) for name, dtype, shape in stored_tensors(graph)}
     most = MAX_HEADER + Header.of(stored_tensors(graph)).data_bytes
     allowance = allowance or Allowance()
-    stream = Stream(calls, "POST", "/weights", body, most=most, allowance=allowance)
+    stream = Stream(calls, "POST", "/weights", body, most=most, allowance=allowance, sealed=True)
     with _room(tempfile.gettempdir()), tempfile.TemporaryFile(prefix="modelkeeper-", buffering=0) as file:
         with BackgroundWriter(file, most) as writer:
             for chunk in stream:
                 writer.add(chunk)
-        _verify(calls, body, stream, writer.digest.hexdigest(), allowance)
+        seal = stream.seal or _asked_for(calls, stream, allowance)
+        if seal != writer.digest.hexdigest():
+            raise calls.unreachable("the weights were damaged on their way")
         try:
             weights = map_file(file, private=True)
         except InvalidWeights as problem:
@@ -136,11 +160,11 @@ def receive(
     for name, spec in weights.header.tensors.items():
         if known.get(name) != (spec.dtype, spec.shape):
             calls.refuse(f"the model has no tensor {name[:80]!r} of {spec.dtype} {spec.shape}")
-    _refuse_no_numbers(calls, graph, weights)
+    refuse_no_numbers(calls, graph, weights)
     yield from weights.items()
 
 
-def _refuse_no_numbers(calls: Calls, graph: Graph, weights: Weights) -> None:
+def refuse_no_numbers(calls: Calls, graph: Graph, weights: Mapping[str, Array]) -> None:
     """A model that holds NaN cannot be trained, nor one with infinite parameters; buffers may be masks."""
     for name, array in weights.items():
         endless = not graph.tensors[name].buffer and _holds_infinity(array)
@@ -156,18 +180,10 @@ def _holds_infinity(array: Array) -> bool:
     return any(bool(np.isinf(flat[at : at + PIECE]).any()) for at in range(0, flat.size, PIECE))
 
 
-def _verify(calls: Calls, body: bytes, stream: Stream, checksum: str, allowance: Allowance) -> None:
-    """Is it what was sent? A coordinator that has restarted since makes the weights again to tell."""
+def _asked_for(calls: Calls, stream: Stream, allowance: Allowance) -> str:
+    """The checksum of a stream from a service that sends none behind it."""
     path = f"/weights/{stream.etag.strip(chr(34))}/checksum"
-    try:
-        reply = calls.ask("GET", path, dict[str, str], allowance=allowance)
-    except CoordinatorUnreachable:
-        last = stream.total - 1
-        for _ in Stream(calls, "POST", "/weights", body, most=stream.total, start=last, allowance=allowance):
-            pass
-        reply = calls.ask("GET", path, dict[str, str], allowance=allowance)
-    if reply.get("checksum") != checksum:
-        raise calls.unreachable("the weights were damaged on their way")
+    return calls.ask("GET", path, dict[str, str], allowance=allowance).get("checksum", "")
 
 
 def download(calls: Calls, record: Record, path: Path, allowance: Allowance | None = None) -> None:
@@ -187,6 +203,10 @@ def download(calls: Calls, record: Record, path: Path, allowance: Allowance | No
             while piece := file.read(2**20):
                 writer.digest.update(piece)
             within = allowance or Allowance()
+            if url := direct_url(calls, record, within):
+                for chunk in calls.direct.fetch(url, start, record.bytes, within):
+                    start += len(chunk)
+                    writer.add(chunk)
             stream = Stream(calls, "GET", source, most=record.bytes, start=start, allowance=within)
             stream.total, stream.etag = record.bytes, f'"{record.checksum}"'
             for chunk in stream:
@@ -195,6 +215,16 @@ def download(calls: Calls, record: Record, path: Path, allowance: Allowance | No
         part.unlink()
         raise calls.unreachable("the weights were damaged on their way")
     part.replace(path)
+
+
+def direct_url(calls: Calls, record: Record, allowance: Allowance) -> str:
+    """Where the file of a model can be had from its store; "": the coordinator sends it."""
+    if record.bytes < DIRECT_BYTES or not calls.direct.open:
+        return ""
+    try:
+        return calls.ask("GET", f"/models/{record.id}/url", Signed, allowance=allowance).url
+    except CoordinatorUnreachable:  # an older one knows no such thing; another says so in the next request
+        return ""
 
 
 @contextlib.contextmanager

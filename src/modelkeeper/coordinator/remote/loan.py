@@ -13,20 +13,22 @@ from pathlib import Path
 
 import msgspec
 
+from modelkeeper.coordinator.candidates import same_task
+from modelkeeper.coordinator.planning import plan_from
 from modelkeeper.coordinator.remote.allowance import Allowance
 from modelkeeper.coordinator.remote.calls import Calls
-from modelkeeper.coordinator.remote.downloads import download, receive
-from modelkeeper.coordinator.search import plan_from
-from modelkeeper.coordinator.wire import WeightsRequest
+from modelkeeper.coordinator.remote.downloads import direct_url, download, receive, refuse_no_numbers
+from modelkeeper.coordinator.wire import DIRECT_BYTES, WeightsRequest
 from modelkeeper.errors import InvalidSignature
 from modelkeeper.graph import Graph, from_json, to_json
 from modelkeeper.layouts import Laid, Layout
 from modelkeeper.meta import Query
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.warmstart.lender import Lender
-from modelkeeper.weights import Array, open_file
+from modelkeeper.weights import MAX_HEADER, Array, Header, open_file
 from modelkeeper.zoo.records import Record
 from modelkeeper.zoo.signatures import signed_as_seen
+from modelkeeper.zoo.zoo import stored_tensors
 
 _ADVICE = "Ask whoever runs the coordinator."
 
@@ -47,15 +49,28 @@ class RemoteLoan:
             CoordinatorUnreachable: They do not come; or, at the very end, were damaged on their way.
         """
         if self.answer.parent is not None and not self.answer.dry_run:
-            if self._query.signed:  # what a coordinator makes of a parent is covered by no signature
+            # What a coordinator makes of a parent is covered by no signature.
+            if self._query.signed or self._is_the_parents_file():
                 yield from self._made_here()
                 return
             parents = [parent.id for parent in self.answer.parents]
             request = WeightsRequest.of(to_json(self._graph), self._query, parents)
             yield from receive(self._calls, msgspec.json.encode(request), self._graph, self._allowance)
 
+    def _is_the_parents_file(self) -> bool:
+        """Is what is lent as large as the parent's own file, and is that to be had from the store itself?
+
+        The same plan makes the same weights of it here, and the coordinator carries none of them.
+        """
+        needed = Header.of(stored_tensors(self._graph)).data_bytes
+        if len(self.answer.parents) > 1 or needed < DIRECT_BYTES or not self._calls.direct.open:
+            return False
+        record = self._calls.ask("GET", f"/models/{self.answer.parent}", Record, allowance=self._allowance)
+        same = record.fingerprint == self._graph.fingerprint and record.bytes <= needed + MAX_HEADER
+        return same and direct_url(self._calls, record, self._allowance) != ""
+
     def _made_here(self) -> Iterator[tuple[str, Array]]:
-        """The same from the parent's own file, which is what was signed."""
+        """The same from the parent's own file, which is what was registered, and perhaps signed."""
         from modelkeeper.transform import apply
 
         with self.lender() as lender:
@@ -88,8 +103,10 @@ class RemoteLoan:
         with tempfile.TemporaryDirectory(prefix="modelkeeper-") as folder:
             path = Path(folder) / "model.safetensors"
             download(self._calls, record, path, self._allowance)
-            plan = plan_from(record, parent_graph, self._graph, self._query)
-            yield Lender(plan, open_file(path), program)
+            plan = plan_from(parent_graph, self._graph, self._query, same=same_task(record, self._query))
+            weights = open_file(path)
+            refuse_no_numbers(self._calls, parent_graph, weights)
+            yield Lender(plan, weights, program)
 
     def _expect_signed(self, record: Record, graph: bytes, program: bytes | None) -> None:
         """Raise InvalidSignature if a parent that is said to be signed is not what was signed.

@@ -6,8 +6,11 @@ from typing import Any
 
 from modelkeeper.coordinator.base import Lineage
 from modelkeeper.coordinator.wire import UploadState
+from modelkeeper.errors import InvalidMeta
+from modelkeeper.policy.curves import Curve
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.records import MAX_PARENTS, Event, Record, is_id
+from modelkeeper.zoo.starts import Start
 
 _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 
@@ -36,6 +39,13 @@ def _wrong(reply: Any) -> Iterator[str]:
                 yield from _wrong(part)
         case Event():
             yield from _no_ids([reply.model] if reply.model else [])
+        case Start():
+            yield from _no_ids([reply.id, *reply.parents, *([reply.model] if reply.model else [])])
+        case Curve():
+            try:
+                reply.check()
+            except InvalidMeta as problem:
+                yield str(problem)
         case UploadState():
             yield from _no_ids([reply.id])
             if not 0 <= reply.offset <= reply.size:

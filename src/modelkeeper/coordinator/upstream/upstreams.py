@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from modelkeeper.coordinator.candidates import Request
+from modelkeeper.coordinator.clock import Clock
 from modelkeeper.coordinator.remote.calls import address
-from modelkeeper.coordinator.search import Clock
 from modelkeeper.coordinator.upstream.coarse import coarse_query, travelling
 from modelkeeper.coordinator.upstream.line import Line
 from modelkeeper.coordinator.upstream.taking import Taking, room, unwanted

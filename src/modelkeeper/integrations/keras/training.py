@@ -9,6 +9,7 @@ when the trial or the block around it ends.
 """
 
 import contextlib
+import time
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from modelkeeper.client import KeeperWarning, ModelKeeperClient
 from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.meta import read_training
+from modelkeeper.policy.curves import Drawing
 from modelkeeper.policy.objective import Objective, by_rule, numbers
 from modelkeeper.policy.quality import Metric
 from modelkeeper.text import first_line, one_line
@@ -43,10 +45,14 @@ class Training:
     why_not_registered: str = ""
     logs: dict[str, float] = field(default_factory=dict)  # of the best epoch
     weights: list[Any] | None = None  # of the best epoch, until they are registered
+    since: float = field(default_factory=time.perf_counter)
+    drawing: Drawing = field(default_factory=Drawing)
 
     def see(self, epoch: int, logs: Mapping[str, Any], objective: Objective | None) -> None:
         """Keep the weights of this epoch if it is the best so far."""
         measured = objective.measure(logs) if objective else None
+        if measured is not None:
+            self.drawing.add(measured, time.perf_counter() - self.since, epoch + 1)
         if measured is not None and self.worse_than(measured):
             self.metric, self.epoch, self.logs = measured, epoch, numbers(logs)
             self.weights = copies_of_weights(self.model)
@@ -188,8 +194,12 @@ class Session:
         with self.guard("The model was not registered"):
             model.set_weights(training.weights)
             try:
-                inputs = self._example_inputs
-                training.record = self.client.register_model(model, meta, example_inputs=inputs)
+                training.record = self.client.register_model(
+                    model,
+                    meta,
+                    example_inputs=self._example_inputs,
+                    curve=training.drawing.curve(measured.name),
+                )
             finally:
                 model.set_weights(last)
         training.let_go("" if training.record is not None else "the zoo did not take it")

@@ -47,10 +47,12 @@ class Benefit(Policy):
 
     def why_won(self, winner: Candidate, pool: Sequence[Candidate], data: str) -> str:
         """Its expected benefit and what that is made of."""
-        benefit = expected_benefit(winner, data)
-        return (
-            f"expected benefit {benefit:.3g}, the highest of {len(pool)} ({self.benefit_parts(winner, data)})"
-        )
+        return self.why_best_of(winner, len(pool), data)
+
+    def why_best_of(self, winner: Candidate, number: int, data: str) -> str:
+        """Likewise, of so many."""
+        benefit, parts = expected_benefit(winner, data), self.benefit_parts(winner, data)
+        return f"expected benefit {benefit:.3g}, the highest of {number} ({parts})"
 
     def why_lost(self, loser: Candidate, winner: Candidate, data: str) -> str:
         """By how much its expected benefit is less, and what it is made of."""
@@ -71,7 +73,11 @@ class Benefit(Policy):
         """Standing, fidelity, trust and data, in words."""
         measured = candidate.metric is not None
         parts = [f"standing {known_standing(candidate):.2f}" if measured else "quality unknown"]
-        parts.append("exact" if candidate.exact else f"similarity {candidate.similarity:.2f}, not exact")
+        if candidate.exact:
+            parts.append("exact")
+        else:  # of whom nobody made a plan, nobody knows
+            known = "not exact" if candidate.exact is False else "no plan was made"
+            parts.append(f"similarity {candidate.similarity:.2f}, {known}")
         if candidate.rewired > 0 and not candidate.exact:
             parts.append(f"{candidate.rewired:.0%} of the layers fed differently")
         if (candidate.gap or 0.0) > MEMORISED:
@@ -84,9 +90,13 @@ class Benefit(Policy):
 
 
 def expected_benefit(candidate: Candidate, data: str) -> float:
-    """What training is expected to gain from this parent, from 0 to 1: see the top of the file."""
+    """What training is expected to gain from this parent, from 0 to 1: see the top of the file.
+
+    `fields.benefits` says the same of many at once, number for number.
+    """
     place = UNKNOWN_STANDING if candidate.standing is None else candidate.standing
-    quality = min(1.0, place / POOR_STANDING) ** 2 * (0.8 + 0.2 * place)
+    good = min(1.0, place / POOR_STANDING)
+    quality = good * good * (0.8 + 0.2 * place)
     doubt = ((candidate.gap or 0.0) - MEMORISED) / (MEMORISED_FULLY - MEMORISED)
     trust = 1 - (1 - LEAST_TRUST) * max(0.0, min(1.0, doubt))
     believed = trust * candidate.credit
@@ -97,7 +107,8 @@ def fidelity(candidate: Candidate) -> float:
     """How much of what the parent computes the child is expected to begin with, from 0 to 1."""
     if candidate.exact:
         return 1.0
-    return float(INEXACT * candidate.similarity * (1 - candidate.rewired) ** (1 if candidate.normed else 2))
+    fed = 1 - candidate.rewired
+    return float(INEXACT * candidate.similarity * (fed if candidate.normed else fed * fed))
 
 
 BENEFIT = Benefit()

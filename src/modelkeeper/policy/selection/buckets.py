@@ -55,6 +55,11 @@ class Buckets(Policy):
         """Which bucket it is in, and what it is the best of there."""
         number = bucket(winner.similarity)
         rivals = sum(bucket(candidate.similarity) == number for candidate in pool)
+        return self.why_best_of(winner, rivals, data)
+
+    def why_best_of(self, winner: Candidate, rivals: int, data: str) -> str:
+        """Likewise, of so many in its bucket."""
+        number = bucket(winner.similarity)
         where = f"similarity {winner.similarity:.3g}, bucket {number + 1} of {BUCKETS}"
         if rivals == 1:
             return f"{where}: alone in it"

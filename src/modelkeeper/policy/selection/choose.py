@@ -12,7 +12,7 @@ What a user may not see, other tasks and tags are filtered before; excluded name
 search itself stops at the first bucket.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from modelkeeper.policy.selection.base import Candidate, Choice, Policy, RunnerUp, Terms
@@ -26,6 +26,8 @@ def select(
     data: str | None,
     terms: Terms | None = None,
     considered: int | None = None,
+    won: Callable[[Candidate], str] | None = None,
+    look: Callable[[Sequence[Candidate], Candidate], Sequence[Candidate]] | None = None,
 ) -> Choice:
     """Choose a parent among candidates by a policy.
 
@@ -35,6 +37,9 @@ def select(
         data: The data set that the child is trained on; None if it is not known.
         terms: What a parent must meet.
         considered: How many models the search looked at, if it left out those below the minimum.
+        won: Says why the winner won, where more competed than are given (see `fields`). Default: the policy.
+        look: Takes a closer look at those whom the policy ranked below the winner, for whoever wants to know
+            why they lost; the choice and the order are as they are.
     """
     data, terms = data or "", terms or Terms()
     groups = _Groups.of(candidates, terms)
@@ -46,8 +51,9 @@ def select(
     winner = ranking[0]
     if not groups.preferred and policy.benefit(winner, data) < terms.worth:
         return _not_worth_it(ranking, policy, data, terms.worth, out_of_question)
-    reason = policy.why_won(winner, pool, data)
-    losers = [RunnerUp(loser, policy.why_lost(loser, winner, data)) for loser in ranking[1:]]
+    reason = won(winner) if won is not None else policy.why_won(winner, pool, data)
+    beaten = look(ranking[1:], winner) if look is not None else ranking[1:]
+    losers = [RunnerUp(loser, policy.why_lost(loser, winner, data)) for loser in beaten]
     if groups.preferred:
         reason = f"preferred by name; {reason}"
         unnamed = policy.rank(groups.others, data) if groups.others else []

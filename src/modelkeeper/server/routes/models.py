@@ -4,18 +4,21 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from modelkeeper.coordinator.wire import MAX_LISTED, Told
+from modelkeeper.coordinator.base import Lineage
+from modelkeeper.coordinator.wire import MAX_LISTED, Signed, Told
 from modelkeeper.errors import InvalidMeta
-from modelkeeper.server.bodies import STREAMED, read_json, reply, stream_reply, takes, wanted_range
+from modelkeeper.policy.credit import Credit
+from modelkeeper.server.bodies import STREAMED, gives, read_json, reply, stream_reply, takes, wanted_range
 from modelkeeper.server.dependencies import Colleague, Id, Reader, TheService, Writer
 from modelkeeper.zoo.blobs import WEIGHTS
-from modelkeeper.zoo.records import SORTABLE, STORED, Filter, Record, checked_name
+from modelkeeper.zoo.records import SORTABLE, STATES, STORED, Filter, Record, checked_name
 from modelkeeper.zoo.restriction import Restriction
 
 router = APIRouter(tags=["models"])
 Name = Annotated[str, Query(max_length=200)]
 Several = Annotated[list[str] | None, Query(max_length=64)]
-_STATES = (*STORED, "evicted", "removed", "damaged")
+Size = Annotated[int, Query(ge=0, le=2**60)]
+Score = Annotated[float, Query(allow_inf_nan=False)]
 
 
 async def _filter(
@@ -29,10 +32,14 @@ async def _filter(
     licence: Several = None,
     tag: Several = None,
     state: Annotated[list[str] | None, Query(max_length=8)] = None,
+    least_bytes: Size | None = None,
+    most_bytes: Size | None = None,
+    least_value: Score | None = None,
+    most_value: Score | None = None,
 ) -> Filter:
     """Which models are wanted, of those that the caller may see."""
-    if unknown := set(state or ()) - set(_STATES):
-        raise InvalidMeta("state", repr(unknown.pop()[:40]), f"choose of {', '.join(_STATES)}")
+    if unknown := set(state or ()) - set(STATES):
+        raise InvalidMeta("state", repr(unknown.pop()[:40]), f"choose of {', '.join(STATES)}")
     return Filter(
         viewer=who.viewer,
         states=tuple(state) if state else STORED,
@@ -40,6 +47,10 @@ async def _filter(
         data=_name("data", data),
         text=_name("text", text),
         tags=_names("tag", tag),
+        least_bytes=least_bytes,
+        most_bytes=most_bytes,
+        least_value=least_value,
+        most_value=most_value,
         restrictions=(
             Restriction(
                 owners=_names("owner", owner),
@@ -62,7 +73,7 @@ def _name(what: str, text: str | None) -> str | None:
 Wanted = Annotated[Filter, Depends(_filter)]
 
 
-@router.get("/models")
+@router.get("/models", responses=gives(list[Record]))
 async def models(
     service: TheService,
     who: Reader,
@@ -81,13 +92,13 @@ async def models(
     return reply(records)
 
 
-@router.get("/count")
+@router.get("/count", responses=gives(int))
 async def count(service: TheService, who: Reader, wanted: Wanted) -> Response:
     """How many models that may be seen there are."""
     return reply(await service.read(who, lambda: service.coordinator.count(wanted)))
 
 
-@router.get("/find")
+@router.get("/find", responses=gives(Record))
 async def find(name: Name, service: TheService, who: Reader) -> Response:
     """The model with this id, the newest of this name, or the only one whose id begins so.
 
@@ -98,13 +109,13 @@ async def find(name: Name, service: TheService, who: Reader) -> Response:
     return reply(await service.read(who, lambda: service.coordinator.show(name, who.viewer)))
 
 
-@router.get("/models/{model}")
+@router.get("/models/{model}", responses=gives(Record))
 async def show(model: Id, service: TheService, who: Reader) -> Response:
     """One record."""
     return reply(await service.read(who, lambda: service.coordinator.show(model, who.viewer)))
 
 
-@router.get("/models/{model}/tree")
+@router.get("/models/{model}/tree", responses=gives(Lineage))
 async def tree(model: Id, service: TheService, who: Reader) -> Response:
     """A model with all that it descends from and all that descends from it."""
     return reply(await service.read(who, lambda: service.coordinator.tree(model, who.viewer)))
@@ -118,21 +129,21 @@ async def graph(model: Id, service: TheService, who: Reader) -> Response:
     return Response(text, media_type="application/json")
 
 
-@router.get("/models/{model}/program")
+@router.get("/models/{model}/program", responses=gives(bytes | None))
 async def program(model: Id, service: TheService, who: Reader) -> Response:
     """The program of a model in base64, or null: what it computes, as plain data."""
     coordinator = service.coordinator
     return reply(await service.read(who, lambda: coordinator.program(coordinator.show(model, who.viewer))))
 
 
-@router.get("/models/{model}/evidence")
+@router.get("/models/{model}/evidence", responses=gives(bytes | None))
 async def evidence(model: Id, service: TheService, who: Colleague) -> Response:
     """The evidence of a model in base64, or null: held-out examples to check it on."""
     coordinator = service.coordinator
     return reply(await service.read(who, lambda: coordinator.evidence(coordinator.show(model, who.viewer))))
 
 
-@router.get("/models/{model}/signature")
+@router.get("/models/{model}/signature", responses=gives(bytes | None))
 async def signature(model: Id, service: TheService, who: Reader) -> Response:
     """What somebody signed of a model, an envelope in base64, or null."""
     coordinator = service.coordinator
@@ -149,10 +160,17 @@ async def weights(model: Id, request: Request, service: TheService, who: Reader)
     start = wanted_range(request, record.bytes, etag)
     chunks = await service.read(who, lambda: service.coordinator.weights_bytes(record, start or 0))
     service.metrics.bytes.labels("out").inc(record.bytes - (start or 0))
-    return stream_reply(chunks, record.bytes, start, etag)
+    return stream_reply(service.storing, chunks, record.bytes, start, etag)
 
 
-@router.delete("/models/{model}")
+@router.get("/models/{model}/url", responses=gives(Signed))
+async def url(model: Id, service: TheService, who: Reader) -> Response:
+    """Where the weights of a model can be had from the store itself, for some minutes; "": only here."""
+    found = await service.read(who, lambda: service.weights_url(service.coordinator.show(model, who.viewer)))
+    return reply(Signed(url=found))
+
+
+@router.delete("/models/{model}", responses=gives(Record))
 async def remove(model: Id, service: TheService, who: Writer) -> Response:
     """Take a model out of the zoo. Its record stays, for those who descend from it."""
 
@@ -163,39 +181,39 @@ async def remove(model: Id, service: TheService, who: Writer) -> Response:
     return reply(await service.read(who, removed))
 
 
-@router.get("/models/{model}/credit")
+@router.get("/models/{model}/credit", responses=gives(Credit))
 async def credit(model: Id, service: TheService, who: Colleague) -> Response:
     """How far what is claimed of a model is believed: how many checked it, or started from it."""
     coordinator = service.coordinator
     return reply(await service.read(who, lambda: coordinator.credit(coordinator.show(model, who.viewer))))
 
 
-@router.post("/models/{model}/outcomes", openapi_extra=takes(Told))
+@router.post("/models/{model}/outcomes", openapi_extra=takes(Told), responses=gives(Credit))
 async def tell(model: Id, request: Request, service: TheService, who: Colleague) -> Response:
     """Say what came of a start from a model, or of checking it."""
     told = await read_json(request, Told)
     return reply(await service.read(who, lambda: service.tell(model, told, who)))
 
 
-@router.put("/models/{model}/pin")
+@router.put("/models/{model}/pin", responses=gives(Record))
 async def pin(model: Id, service: TheService, who: Writer) -> Response:
     """Keep a model whatever it is worth."""
     return reply(await service.read(who, lambda: service.pin(model, True, who)))
 
 
-@router.delete("/models/{model}/pin")
+@router.delete("/models/{model}/pin", responses=gives(Record))
 async def unpin(model: Id, service: TheService, who: Writer) -> Response:
     """Let retention decide about a model again."""
     return reply(await service.read(who, lambda: service.pin(model, False, who)))
 
 
-@router.put("/models/{model}/publish")
+@router.put("/models/{model}/publish", responses=gives(Record))
 async def publish(model: Id, service: TheService, who: Writer) -> Response:
     """Let partners of other organisations see a model; it must have a licence."""
     return reply(await service.read(who, lambda: service.publish(model, True, who)))
 
 
-@router.delete("/models/{model}/publish")
+@router.delete("/models/{model}/publish", responses=gives(Record))
 async def unpublish(model: Id, service: TheService, who: Writer) -> Response:
     """Let partners see a model no longer."""
     return reply(await service.read(who, lambda: service.publish(model, False, who)))

@@ -1,43 +1,58 @@
 """How is the service, and what happened in its zoo? Routes for operators, load balancers and Prometheus."""
 
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import anyio.to_thread
 from fastapi import APIRouter, Query, Response
 
 import modelkeeper
-from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX
-from modelkeeper.server.bodies import reply
+from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, Account, Counts
+from modelkeeper.server.bodies import gives, reply
 from modelkeeper.server.dependencies import Admin, Reader, Scraper, TheService
+from modelkeeper.zoo.gc import Swept
+from modelkeeper.zoo.records import Event
 
 run = anyio.to_thread.run_sync
 router = APIRouter(tags=["operations"])
 probes = APIRouter(tags=["operations"])  # without the prefix of the API
 
 
-@router.get("/stats")
+@router.get("/me", responses=gives(Account))
+async def me(service: TheService, who: Reader) -> Response:
+    """Who asks, what they may do, and how much they keep."""
+    return reply(await service.read(who, lambda: service.account(who)))
+
+
+@router.get("/stats", responses=gives(Counts))
 async def stats(service: TheService, who: Reader) -> Response:
     """Counts over all models that may be seen."""
     return reply(await service.read(who, lambda: service.coordinator.stats(viewer=who.viewer)))
 
 
-@router.get("/log")
+@router.get("/log", responses=gives(list[Event]))
 async def log(
     service: TheService,
     who: Reader,
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 50,
     model: Annotated[str | None, Query(pattern="^[0-9a-f]{16}$")] = None,
     action: Annotated[str | None, Query(pattern="^[a-z_]{1,40}$")] = None,
+    user: Annotated[str | None, Query(max_length=200)] = None,
+    before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
 ) -> Response:
-    """What happened, the newest first."""
-    coordinator = service.coordinator
-    events = await service.read(
-        who, lambda: coordinator.log(limit=limit, model=model, action=action, viewer=who.viewer)
-    )
-    return reply(events)
+    """What happened, the newest first; `before` the event of this number, to go on where a reply ended."""
+    chosen: dict[str, Any] = {
+        "limit": limit,
+        "model": model,
+        "action": action,
+        "user": user,
+        "before": before,
+    }
+    log = partial(service.coordinator.log, viewer=who.viewer, **chosen)
+    return reply(await service.read(who, log))
 
 
-@router.post("/gc")
+@router.post("/gc", responses=gives(Swept))
 async def gc(
     service: TheService,
     who: Admin,
@@ -45,7 +60,7 @@ async def gc(
     verify: bool = False,
 ) -> Response:
     """Sweep what was left behind."""
-    return reply(await run(lambda: service.gc(grace, verify)))
+    return reply(await run(lambda: service.gc(grace, verify, who.user.name)))
 
 
 @probes.get("/healthz")
@@ -56,8 +71,8 @@ async def healthz() -> Response:
 
 @probes.get("/readyz")
 async def readyz(service: TheService) -> Response:
-    """Do the catalog and the store answer?"""
-    await run(service.coordinator.ready, limiter=service.probing)
+    """Can it take requests: do the catalog and the store answer, is the search index there?"""
+    await run(service.readiness.expect, limiter=service.probing)
     return reply({"status": "ok"})
 
 

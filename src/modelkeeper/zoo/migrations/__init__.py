@@ -20,6 +20,8 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     if revision == "head":
         from modelkeeper.zoo.ledger import begin
         from modelkeeper.zoo.rows import seal_all
+        from modelkeeper.zoo.totals import count_anew
 
         seal_all(connection)
+        count_anew(connection)
         begin(connection)

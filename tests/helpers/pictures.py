@@ -1,0 +1,55 @@
+"""The pictures of docs/dashboard.md: a small zoo, a browser, and a window of each page.
+
+python -m tests.helpers.pictures        writes docs/images/dashboard-*.png (`make pictures`)
+"""
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+from modelkeeper.coordinator.local import LocalCoordinator
+from modelkeeper.meta import Query
+from modelkeeper.server.serve import serving
+from modelkeeper.settings import ServiceSettings, Settings
+from tests.helpers.browsers import launched, tab
+from tests.helpers.dashboards import fill_family
+from tests.helpers.generated import resnet
+from tests.helpers.vendored import ROOT
+from tests.helpers.zoos import register
+
+IMAGES = ROOT / "docs" / "images"
+WINDOW = {"width": 1100, "height": 640}
+
+
+def main() -> None:
+    """Make the pictures."""
+    with contextlib.ExitStack() as stack:
+        home = stack.enter_context(tempfile.TemporaryDirectory())
+        local = LocalCoordinator(
+            Settings(home=str(Path(home) / "zoo"), capacity=12_000_000, minimum_peers=99)
+        )
+        stack.callback(local.close)
+        family = fill_family(local, 30)
+        deep = register(local, resnet((12, 12), 8), "resnet-deep", 0.91, owner="ada", owner_id="a")
+        deeper = resnet((18, 18), 12)
+        child = register(local, deeper, "resnet-deeper", 0.94, owner="ada", owner_id="a", parent=deep.id)
+        local.query(resnet((2, 2), 40), Query(task="classification", data="fashion-mnist"))
+        url = stack.enter_context(serving(local, ServiceSettings(port=0, auth=False)))
+        browser = stack.enter_context(launched())
+        kin = max(family, key=lambda record: len(local.tree(record.id).ancestors) * bool(record.more_parents))
+        pages = {
+            "zoo": "/ui/models?order=-value",
+            "model": f"/ui/models/{kin.id}",
+            "diff": f"/ui/diff?parent={deep.id}&child={child.id}",
+            "what-if": f"/ui/what-if?model={child.id}",
+        }
+        for name, address in pages.items():
+            light = "dark" if name == "diff" else "light"
+            with tab(browser, url, viewport=WINDOW, color_scheme=light) as page:
+                page.goto(address)
+                page.wait_for_load_state("networkidle")
+                page.screenshot(path=IMAGES / f"dashboard-{name}.png")
+
+
+if __name__ == "__main__":
+    main()
