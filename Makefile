@@ -7,11 +7,11 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := torch,keras,onnx,ray,lightning,huggingface,optuna,mlflow,skorch,server,postgresql,evaluation,test,lint
+EXTRAS := zoo,torch,keras,onnx,ray,ray-serve,lightning,huggingface,optuna,mlflow,skorch,server,postgresql,evaluation,test,lint,docs
 
 KERAS_VENV := .venv-keras
 KERAS_READY := $(KERAS_VENV)/.ready
-KERAS_EXTRAS := autokeras,tensorflow,jax,onnx,server
+KERAS_EXTRAS := zoo,autokeras,tensorflow,jax,onnx,server
 KERAS_TEST := hypothesis pytest pytest-xdist scikit-learn
 KERAS_SUITES := tests/frontends/keras tests/integrations/keras tests/across_files tests/test_dependencies.py
 # What PyTorch models lend to the tests where there is no PyTorch.
@@ -79,6 +79,11 @@ check: $(READY) ## formatting, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+docs: $(READY) ## build the documentation as a site, in build/site: warnings are errors, links are followed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	$(BIN)/python -m docsite.check build/site
+	@echo "Open build/site/index.html"
+
 format: $(READY) ## format the code, fix what lint can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -89,6 +94,7 @@ bench: $(READY) ## how fast describing is, against a plain forward; and transfor
 	$(BIN)/python -m benchmarks.loading
 	$(BIN)/python -m benchmarks.first_query
 	$(BIN)/python -m benchmarks.reporting
+	$(BIN)/python -m benchmarks.recording
 	KERAS_BACKEND=torch $(BIN)/python -m benchmarks.keras_describe
 
 large: $(READY) ## a model of 1 B parameters: how fast it comes and goes, in how much memory (needs 8 GB)
@@ -111,7 +117,31 @@ keeper: $(READY) ## how long commands take over a zoo of 10,000 models
 service: $(READY) ## what HTTP adds to a query, how fast weights travel, how much memory a service takes
 	$(BIN)/python -m benchmarks.service $(ARGS)
 
-soak: $(READY) ## kill and attack a service while honest clients use it, for five minutes
+scale: $(READY) ## how a query grows with the zoo: 10,000 to 1,000,000 models on SQLite and PostgreSQL (ARGS='--records 100000')
+	$(BIN)/python -m benchmarks.scale $(ARGS)
+
+pages: $(READY) ## how long each page of the dashboard takes at 100,000 models, on SQLite and PostgreSQL
+	$(BIN)/python -m benchmarks.pages $(ARGS)
+
+shards: $(READY) ## alignments, exactness and recovery of searches in shards; ARGS=--ray kills real actors, too
+	$(BIN)/python -m benchmarks.shards $(ARGS)
+
+ray-serve: $(READY) ## a service behind Ray Serve's proxy, beside one of uvicorn alone
+	$(BIN)/python -m benchmarks.ray_serve $(ARGS)
+
+keeping: $(READY) ## what totals, retention and columns cost over catalogs of 10,000 to 1,000,000 models: half an hour
+	$(BIN)/python -m benchmarks.keeping $(ARGS)
+
+scale-page: $(READY) ## make the tables of docs/scale.md anew from what has been run
+	$(BIN)/python -m benchmarks.scale_page
+
+simulate: $(READY) ## a year of a zoo, by who is evicted: 100,000 models in minutes (ARGS='--models 10000000' for hours)
+	$(BIN)/python -m benchmarks.simulate $(ARGS)
+
+starting: $(READY) ## how soon a new replica of 100,000 models is ready, with a snapshot of the index and without
+	$(BIN)/python -m benchmarks.starting $(ARGS)
+
+soak: $(READY) ## kill and attack a service while honest clients use it, for five minutes; ARGS=--replicas: three behind nginx
 	$(BIN)/python -m benchmarks.soak $(ARGS)
 
 kills: $(READY) ## kill processes that register, remove, sweep, query and back up, 5,000 times: 20 minutes; goes on where it was stopped
@@ -199,6 +229,12 @@ hashes: ## write deploy/requirements.txt anew: the pins of what a container inst
 	} > build/requirements.txt
 	@mv build/requirements.txt deploy/requirements.txt
 
+vendor: $(READY) ## fetch the files of others that are kept in the repository anew, by version and checksum
+	$(BIN)/python -m tests.helpers.vendored
+
+pictures: $(READY) ## make the pictures of docs/dashboard.md anew
+	$(BIN)/python -m tests.helpers.pictures
+
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) $(KERAS_VENV) $(HUB_VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
@@ -224,7 +260,7 @@ $(HUB_READY): $(DECIDES)
 	@mkdir -p build && sed '/^keras==/d' constraints.txt > build/hub-constraints.txt
 	@$(call PIP,$(HUB_VENV)) -c build/hub-constraints.txt $(BUILD_TOOLS)
 	@$(call PIP,$(HUB_VENV)) -c build/hub-constraints.txt --no-build-isolation -C build-dir=build/$(HUB_VENV) \
-	  -e '.[jax]' $(HUB)
+	  -e '.[zoo,jax]' $(HUB)
 	@touch $@
 
 $(KERAS_READY): $(DECIDES)

@@ -32,7 +32,7 @@ from modelkeeper import _native
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.graph import Axis, Edge, Fixed, Graph, Layer, Tensor
 from modelkeeper.matching import Index, Prepared, Snapshot, align, prepare
-from modelkeeper.matching.search import _Search
+from modelkeeper.matching.search import Running
 from modelkeeper.matching.segments import Segment
 from modelkeeper.matching.similarity import BUCKETS, KNOBS
 
@@ -214,7 +214,7 @@ def needed(snapshot: Snapshot, children: list[Prepared]) -> dict[str, float]:
     """
     made = unavoidable = 0
     for child in children:
-        run = _Search(snapshot, child, 1, 0.0, 1)
+        run = Running(snapshot, child, 1, 0.0, 1)
         run.collect(None)
         run.align(None, None)
         made += run.aligned

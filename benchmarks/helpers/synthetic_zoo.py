@@ -4,7 +4,8 @@ import hashlib
 import random
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from benchmarks.helpers.corpus import IMAGENET, cifar, graphs, repeats
 from modelkeeper.errors import InvalidGraph, TooLargeToMatch
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Layer, Product, Space, to_json
 from modelkeeper.matching import prepare
-from modelkeeper.zoo.catalog import Catalog, _tick
+from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.changes import tick
 from modelkeeper.zoo.records import Event, Record, new_id
 from modelkeeper.zoo.rows import event_row, record_row
-from modelkeeper.zoo.schema import events, models, tags
+from modelkeeper.zoo.schema import CHANGES, clock, events, models, tags
 from modelkeeper.zoo.schema import graphs as graphs_table
+from modelkeeper.zoo.seals import seal_of_bytes
+from modelkeeper.zoo.totals import count_anew
 
 HELD_OUT = ("densenet", "xdensenet", "dla", "hrnet", "darts", "nasnet", "pnasnet", "inception", "fractalnet")
 SETS = (
@@ -27,44 +31,78 @@ SETS = (
 )
 
 
-def make_zoo(home: Path, records: int, architectures: int) -> None:
-    """A catalog of records, and two graphs to ask for."""
+@dataclass(frozen=True)
+class Architectures:
+    """Graphs to make a zoo from, and graphs to ask for."""
+
+    known: dict[str, tuple[Graph, bytes]]  # by digest, with their JSON
+    relative: Graph
+    strangers: tuple[Graph, ...]
+
+
+def make_zoo(home: Path, records: int, architectures: int, place: str = "") -> None:
+    """A catalog of records, in a home or at another place, and two graphs to ask for."""
     (home / "zoo").mkdir(parents=True, exist_ok=True)
+    made = make_architectures(architectures)
+    (home / "relative.json").write_bytes(to_json(made.relative))
+    (home / "stranger.json").write_bytes(to_json(made.strangers[0]))
+    fill(place or f"sqlite:///{home / 'zoo' / 'catalog.db'}", made, records)
+
+
+def make_architectures(number: int) -> Architectures:
+    """So many different graphs: real ones, with other depths and widths."""
     rng = random.Random(0)
     real = graphs([*cifar(), *IMAGENET])
-    strangers = [graph for name, graph in real.items() if name.startswith(HELD_OUT)]
-    known = [graph for name, graph in real.items() if not name.startswith(HELD_OUT)]
-    made = varied(known, rng)
-    (home / "relative.json").write_bytes(to_json(resized(real["resnet56_cifar10"], 1.3, rng)))
-    (home / "stranger.json").write_bytes(to_json(strangers[0]))
-    catalog = Catalog(f"sqlite:///{home / 'zoo' / 'catalog.db'}")
+    made = varied([graph for name, graph in real.items() if not name.startswith(HELD_OUT)], rng)
+    relative = resized(real["resnet56_cifar10"], 1.3, rng)
     chosen: dict[str, tuple[Graph, bytes]] = {}
-    rows = []
-    while len(chosen) < architectures:
+    while len(chosen) < number:
         graph = next(made)
         text = to_json(graph)
-        digest = hashlib.sha256(text).hexdigest()
-        if digest not in chosen:
-            chosen[digest] = graph, text
-            packed = {"graph": zlib.compress(text), "prepared": prepare(graph).to_bytes()}
-            rows.append({"digest": digest, **packed})
+        chosen.setdefault(hashlib.sha256(text).hexdigest(), (graph, text))
+    strangers = (graph for name, graph in real.items() if name.startswith(HELD_OUT))
+    return Architectures(chosen, relative, tuple(strangers))
+
+
+def fill(place: str | Path, made: Architectures, records: int) -> None:
+    """Write records into a catalog, in bulk, as if they had been registered one after another."""
+    catalog, rng, now = Catalog(place), random.Random(0), time.time()
+    digests = list(made.known)
     with catalog.database.writing() as connection:
-        connection.execute(graphs_table.insert(), rows)
-        digests, now = list(chosen), time.time()
-        found = [record(chosen, rng.choice(digests), rng, now - 60 * age) for age in range(records)]
-        connection.execute(
-            models.insert(), [record_row(each) | {"changed": _tick(connection)} for each in found]
-        )
-        keys = dict(connection.execute(models.select().with_only_columns(models.c.id, models.c.key)).all())
-        connection.execute(
-            tags.insert(), [{"key": keys[each.id], "tag": tag} for each in found for tag in each.tags]
-        )
-        noted = [
-            Event(at=each.created, action="registered", model=each.id, user="ann", detail=each.name)
-            for each in found
-        ]
-        connection.execute(events.insert(), [event_row(each) for each in noted])
+        for batch in _lots(digests, 200):
+            rows = []
+            for digest in batch:
+                graph, text = made.known[digest]
+                prepared = prepare(graph).to_bytes()
+                seal = seal_of_bytes(prepared)
+                packed = {"graph": zlib.compress(text), "prepared": prepared, "seal": seal}
+                rows.append({"digest": digest, **packed})
+            connection.execute(graphs_table.insert(), rows)
+        first = tick(connection)
+        for ages in _lots(range(records), 5_000):
+            some = [record(made.known, rng.choice(digests), rng, now - 60 * age) for age in ages]
+            numbered = zip(ages, some, strict=True)
+            connection.execute(
+                models.insert(), [record_row(each) | {"changed": first + 1 + age} for age, each in numbered]
+            )
+            noted = [
+                Event(at=each.created, action="registered", model=each.id, user="ann", detail=each.name)
+                for each in some
+            ]
+            connection.execute(events.insert(), [event_row(each) for each in noted])
+        counted = clock.update().where(clock.c.name == CHANGES)
+        connection.execute(counted.values(value=first + records))  # one by one takes minutes
+        named = models.select().with_only_columns(models.c.key, models.c.tags)
+        tagged = [{"key": key, "tag": tag} for key, said in connection.execute(named) for tag in said]
+        for lot in _lots(tagged, 20_000):
+            connection.execute(tags.insert(), lot)
+        count_anew(connection)
     catalog.close()
+
+
+def _lots(values: Sequence[Any], size: int) -> Iterator[Any]:
+    for at in range(0, len(values), size):
+        yield values[at : at + size]
 
 
 def record(chosen: dict[str, tuple[Graph, bytes]], digest: str, rng: random.Random, created: float) -> Record:
