@@ -1,0 +1,1 @@
+"""Reference pages, each made from what it describes: one module for each kind."""
