@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from modelkeeper.coordinator.local import LocalCoordinator
-from modelkeeper.errors import ModelRefused, UnknownModel, ZooUnusable
+from modelkeeper.errors import ModelRefused, ZooUnusable
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.catalog import Catalog
@@ -148,9 +148,11 @@ def test_what_was_evicted_is_a_parent_no_more_but_still_an_ancestor(tmp_path: Pa
     coordinator.remove("first")
     assert coordinator.query(SMALL[0], Query()).answer.parent == child.id
     assert [record.name for record in coordinator.tree("child").ancestors] == ["first"]
-    with pytest.raises(UnknownModel):
-        coordinator.show("first")  # by name only what is stored; by id everything
+    assert coordinator.show("first").id == first.id  # by name what is gone, too, if nothing else is called so
     assert coordinator.show(first.id).state == "removed"
+    again = zoos.register(coordinator, SMALL[0], "first", 0.5)
+    assert coordinator.show("first").id == again.id
+    coordinator.remove("first")
     coordinator.gc(grace=0)
     assert coordinator.query(SMALL[0], Query()).answer.parent == child.id
     coordinator.close()

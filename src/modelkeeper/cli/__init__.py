@@ -40,7 +40,8 @@ _CODES = {
 class _Failed(click.ClickException):
     def __init__(self, error: ModelKeeperError) -> None:
         super().__init__(str(error))
-        self.exit_code = _CODES.get(type(error), 1)  # type: ignore[misc]  # click reads it from instances
+        found = (code for kind, code in _CODES.items() if isinstance(error, kind))
+        self.exit_code = next(found, 1)  # type: ignore[misc]  # click reads it from instances
         self.more = f"More on {error.code}: {error.page()}, or: modelkeeper error {error.code}"
 
     def show(self, file: IO[Any] | None = None) -> None:
