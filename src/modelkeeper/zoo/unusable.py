@@ -14,6 +14,9 @@ CORRUPT_ADVICE = (
     "Run `modelkeeper verify` to see what is damaged, and restore it from a backup (`modelkeeper restore`)."
 )
 _POSTGRESQL_DISK_FULL, _POSTGRESQL_CORRUPTED = "53100", ("XX001", "XX002")  # SQLSTATEs
+# What SQLite and Python's module say of a file in which the schema, or letters, are no longer what was written:
+# tables and columns that every catalog of a known version has, text that was written as UTF-8.
+_NO_LONGER_THERE = ("no such table", "no such column", "no such index", "has no column", "could not decode to utf-8")
 
 
 def zoo_unusable(where: str, text: str, advice: str, cause: BaseException) -> ZooUnusable:
@@ -55,5 +58,7 @@ def _is_corrupt(cause: BaseException) -> bool:
     """Does the database itself say that its bytes are not what it wrote?"""
     below = _below(cause)
     if isinstance(below, sqlite3.Error):
-        return _code(below) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        if _code(below) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return True
+        return any(words in str(below).lower() for words in _NO_LONGER_THERE)
     return getattr(below, "sqlstate", "") in _POSTGRESQL_CORRUPTED
