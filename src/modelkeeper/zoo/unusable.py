@@ -14,9 +14,15 @@ CORRUPT_ADVICE = (
     "Run `modelkeeper verify` to see what is damaged, and restore it from a backup (`modelkeeper restore`)."
 )
 _POSTGRESQL_DISK_FULL, _POSTGRESQL_CORRUPTED = "53100", ("XX001", "XX002")  # SQLSTATEs
-# What SQLite and Python's module say of a file in which the schema, or letters, are no longer what was written:
+# What SQLite and Python's module say of a file in which the schema, or letters, are not what was written:
 # tables and columns that every catalog of a known version has, text that was written as UTF-8.
-_NO_LONGER_THERE = ("no such table", "no such column", "no such index", "has no column", "could not decode to utf-8")
+_NO_LONGER_THERE = (
+    "no such table",
+    "no such column",
+    "no such index",
+    "has no column",
+    "could not decode to utf-8",
+)
 
 
 def zoo_unusable(where: str, text: str, advice: str, cause: BaseException) -> ZooUnusable:

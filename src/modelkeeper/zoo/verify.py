@@ -23,6 +23,7 @@ from modelkeeper.errors import (
 )
 from modelkeeper.zoo.blobs import PROGRAM
 from modelkeeper.zoo.records import KEPT, STORED, Filter, Record
+from modelkeeper.zoo.schema import metadata
 from modelkeeper.zoo.zoo_reader import ZooReader
 
 Progress = Callable[[float, float], None]
@@ -122,7 +123,7 @@ class _Looking:
         )
 
     def at_catalog(self) -> None:
-        """What does SQLite say of its own pages and indexes? Others look after theirs."""
+        """What does SQLite say of its pages and indexes (others look after theirs)? Is each table there?"""
         try:
             with self._zoo.catalog.database.reading() as connection:
                 if connection.dialect.name == "sqlite":
@@ -131,6 +132,12 @@ class _Looking:
                     self.problems += [line for line in said if line != "ok"]
         except CorruptCatalog as problem:
             self.problems.append(problem.problem)
+        for table in metadata.sorted_tables:
+            try:
+                with self._zoo.catalog.database.reading() as connection:
+                    connection.execute(sa.select(table).limit(1)).all()
+            except CorruptCatalog as problem:
+                self.problems.append(f"table {table.name}: {problem.problem}")
 
     def at_graphs(self, digests: set[str]) -> None:
         """Is each graph what its digest says, and what was made of it what was written?"""
