@@ -16,6 +16,7 @@ PACKAGE = ROOT / "src" / "modelkeeper"
 ORDER = (
     "errors",
     "text",
+    "drawings",
     "logs",
     "faults",
     "patience",

@@ -1,1 +1,1 @@
-"""Graphs, plans and comparisons for people: tables in a terminal."""
+"""Graphs, plans and comparisons for people: tables in a terminal, and in a notebook."""

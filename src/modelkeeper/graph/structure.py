@@ -23,6 +23,7 @@ from modelkeeper.graph.expressions import Expression, Space
 from modelkeeper.lasting import cached_property
 
 Attribute = bool | int | float | str | tuple[int, ...]
+MOST_SHOWN = 200  # layers in a notebook
 
 
 class Axis(Struct, frozen=True):
@@ -130,6 +131,29 @@ class Graph(Struct, frozen=True, dict=True):
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: its layers, and what they are made of."""
+        from modelkeeper.drawings import table
+
+        free = sum(space.free for space in self.spaces)
+        said = f"{self.framework}: {len(self.layers):,} layers, {self.parameters:,} parameters, "
+        said += f"{len(self.spaces):,} spaces ({free:,} free), fingerprint {self.fingerprint[:16]}"
+        rows = [
+            (
+                number,
+                layer.name,
+                layer.kind,
+                ", ".join(
+                    f"{tensor.role} {'×'.join(map(str, tensor.shape)) or '1'}" for tensor in layer.tensors
+                ),
+                ", ".join(str(edge.source) for edge in layer.inputs),
+            )
+            for number, layer in enumerate(self.layers[:MOST_SHOWN])
+        ]
+        left_out = len(self.layers) - len(rows)
+        rows += [("", f"and {left_out:,} more", "", "", "")] if left_out else []
+        return table(("#", "layer", "kind", "tensors", "fed by"), rows, said)
 
 
 def consumers(graph: Graph) -> tuple[tuple[int, ...], ...]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeeper import _native
+from modelkeeper.drawings import table
 from modelkeeper.graph import Graph
 from modelkeeper.matching.prepare import Prepared, prepare
 from modelkeeper.matching.similarity import KNOBS, similarity
@@ -36,6 +37,16 @@ class Alignment:
     child_total: int
     skipped_parent: tuple[int, ...]  # layers that lend to none
     skipped_child: tuple[int, ...]  # layers that receive from none
+
+    def _repr_html_(self) -> str:
+        """In a notebook: how similar, and how much of both is matched."""
+        said = f"similarity {self.similarity:.3f}: {len(self.pairs):,} pairs of layers"
+        sides = (
+            ("parent", self.parent_total, self.skipped_parent, [pair[0] for pair in self.pairs]),
+            ("child", self.child_total, self.skipped_child, [pair[1] for pair in self.pairs]),
+        )
+        rows = [(name, len(matched), len(skipped), total) for name, total, skipped, matched in sides]
+        return table(("", "layers matched", "layers skipped", "score against itself"), rows, said)
 
 
 def align(parent: Graph | Prepared, child: Graph | Prepared) -> Alignment:

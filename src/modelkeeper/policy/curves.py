@@ -3,16 +3,19 @@
     drawing.add(metric, seconds, step)      after each report
     drawing.curve("accuracy")               what is kept: the first, the last, the best, the others evenly
     curve.reaches(0.9)                      the first point that is so good, or None
+    curve.plot({"cold": other})             a picture, beside others
     resumed(before, after)                  of a training that went on in another process: one curve
 
 Nothing here has a clock: who draws says how many seconds have passed.
 """
 
 import math
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
 
+from modelkeeper.drawings import Drawing, lines
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.quality import Metric
 
@@ -65,6 +68,22 @@ class Curve(Struct, frozen=True, kw_only=True):
         """The first point that is at least so good; None: it never was."""
         wanted = -score if self.lower_is_better else score
         return next((point for point in self.points if self.goodness(point) >= wanted), None)
+
+    def plot(
+        self, beside: "Mapping[str, Curve] | None" = None, *, by: str = "step", name: str = "this"
+    ) -> Drawing:
+        """A picture of it, beside others by name; `by` step or seconds. An SVG; see `Drawing`."""
+        if by not in ("step", "seconds"):
+            raise InvalidMeta("by", repr(by)[:80], "give step or seconds")
+        both = {name: self, **(beside or {})}
+        drawn = {
+            label: [(getattr(point, by), point.score) for point in curve.points]
+            for label, curve in both.items()
+        }
+        return lines(drawn, by, self.metric, dashed=beside or ())
+
+    def _repr_svg_(self) -> str:
+        return self.plot().svg
 
 
 class _Line:

@@ -7,6 +7,7 @@
     plan.coverage   which fraction of the child's numbers comes from the parent
     plan.summary()  how many layers and parameters each action covers, and how much of all that is
     plan.report()   all of it as plain data; plan.to_json() as bytes, for logs and for the wire
+    plan.plot()     a picture: who lends to whom
 
 A plan holds decisions, not numbers: `apply` carries it out.
 """
@@ -17,7 +18,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.graph import Graph
+from modelkeeper.drawings import COLOURS, Box, Drawing, Wire, links, table
+from modelkeeper.graph import Graph, Layer
 from modelkeeper.transform.compose import Composite
 from modelkeeper.transform.epsilon import OtherEpsilon
 from modelkeeper.transform.maps import Maps
@@ -107,6 +109,17 @@ class Decisions(Struct, frozen=True, dict=True, kw_only=True):
         """The report as JSON, in bytes."""
         return msgspec.json.encode(self.report())
 
+    def verdict(self) -> str:
+        """Whether it is exact, and how much is lent, in a sentence."""
+        how = "exact" if self.exact else f"approximate ({self.doubts[0]})"
+        return f"{100 * self.coverage:.1f} % of the numbers are lent; {how}"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what each action covers."""
+        names = ("layers", "tensors", "parameters", "percent")
+        cells = [(action, *(row[name] for name in names)) for action, row in self.summary().items()]
+        return table(("action", *names), cells, self.verdict())
+
 
 class Plan(Decisions, frozen=True, dict=True, kw_only=True):
     """For each tensor of the child where its values come from; exact: it computes what its parent does."""
@@ -121,6 +134,42 @@ class Plan(Decisions, frozen=True, dict=True, kw_only=True):
     frozen: frozenset[str] = frozenset()  # tensors of the child that keep their values, as its user wants it
     doubled: frozenset[str] = frozenset()  # tensors of the child that make up for a gate that is half open
     rewired: float = 0.0  # which fraction of the child's layers is fed with something else than in the parent
+
+    def plot(self) -> Drawing:
+        """Both models as a picture: which layer lends to which, and how. An SVG; see `Drawing`."""
+        lenders = [layer for layer in self.parent.layers if layer.tensors]
+        takers = [layer for layer in self.child.layers if layer.tensors]
+        owner = {tensor.name: number for number, layer in enumerate(lenders) for tensor in layer.tensors}
+        at = {layer.name: number for number, layer in enumerate(takers)}
+        parameters: dict[str, Counter[str]] = {}
+        from_whom: dict[tuple[int, int], None] = {}
+        for entry in self.entries:
+            parameters.setdefault(entry.layer, Counter())[entry.action] += entry.parameters
+            source = entry.source or (self._source(entry.like) if entry.like else "")
+            if source in owner and entry.layer in at:
+                from_whom[owner[source], at[entry.layer]] = None
+        actions = [_main_action(parameters.get(layer.name, Counter(kept=0))) for layer in takers]
+        wires = [Wire(left, right, COLOURS[actions[right]]) for left, right in from_whom]
+        lent = {left for left, _ in from_whom}
+        left = [
+            Box(layer.name, _widths(layer) if number in lent else "not lent", COLOURS["kept"])
+            for number, layer in enumerate(lenders)
+        ]
+        right = [
+            Box(layer.name, f"{action} {_widths(layer)}", COLOURS[action])
+            for layer, action in zip(takers, actions, strict=True)
+        ]
+        return links(("lends", "borrows"), left, right, wires, self.verdict())
+
+    def _source(self, tensor: str) -> str:
+        """The parent's tensor that a tensor of the child is gathered from; "": none."""
+        return next((entry.source for entry in self.entries if entry.tensor == tensor), "")
+
+
+def _widths(layer: Layer) -> str:
+    """The shape of the largest tensor of a layer."""
+    largest = max(layer.tensors, key=lambda tensor: tensor.size)
+    return "×".join(map(str, largest.shape))
 
 
 def _main_action(parameters: Counter[str]) -> str:

@@ -7,7 +7,6 @@ meta.calibration, meta.probe                         objects; as meta["probe"] t
 print(meta)                                          a readable report
 """
 
-import html
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -185,7 +184,10 @@ class Answer(Struct, frozen=True, kw_only=True):
         return as_text(report(self)).rstrip()
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        from modelkeeper.display.notebooks import as_html
+        from modelkeeper.warmstart.report import report
+
+        return as_html(report(self))
 
 
 _KEYS = (*Answer.__struct_fields__, "cold", "accuracy", "claims")

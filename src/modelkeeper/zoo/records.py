@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from modelkeeper.drawings import table
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.curves import Curve
 from modelkeeper.policy.quality import Metric
@@ -122,6 +123,13 @@ class Record(Struct, frozen=True, kw_only=True):
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
         return {name: getattr(self, name) for name in self.__struct_fields__ if name not in _INTERNAL}
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what is known of it."""
+        told = {name: value for name, value in self.to_dict().items() if value not in ("", None, (), [], {})}
+        return table(
+            ("", ""), [(name.replace("_", " "), value) for name, value in told.items()], self.full_name
+        )
 
 
 KEPT_FIELDS = tuple(name for name in Record.__struct_fields__ if name != "notes")
