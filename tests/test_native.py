@@ -111,3 +111,27 @@ def test_clear_groups_have_a_medoid_each() -> None:
 def test_distances_that_are_none_are_refused(distances: NDArray[np.float64], count: int) -> None:
     with pytest.raises(ValueError, match=r"square|medoid|distance"):
         _native.medoids(distances, count)
+
+
+@pytest.mark.parametrize(
+    ("worth", "size", "ahead", "room", "most", "fewest"),
+    [
+        ([1.0], [1, 2], [1.0, 0.0], 3, 10, 1),
+        ([1.0], [1], [1.0], 3, 10, 1),
+        ([1.0], [1], [1.0, 0.0], -1, 10, 1),
+        ([1.0], [1], [1.0, 0.0], 2**61, 10, 1),
+        ([1.0], [-1], [1.0, 0.0], 3, 10, 1),
+        ([1.0], [2**61], [1.0, 0.0], 3, 10, 1),
+        ([-1.0], [1], [1.0, 0.0], 3, 10, 1),
+        ([np.nan], [1], [1.0, 0.0], 3, 10, 1),
+        ([1.0], [1], [1.0, 0.0], 3, -1, 1),
+        ([1.0], [1], [1.0, 0.0], 3, 10, 0),
+        ([1.0], [1], [1.0, 0.0], 3, 2**40, 1),
+    ],
+)
+def test_things_that_are_none_are_refused(
+    worth: list[float], size: list[int], ahead: list[float], room: int, most: int, fewest: int
+) -> None:
+    given = np.array(worth), np.array(size, np.int64), np.array(ahead)
+    with pytest.raises(ValueError, match=r"same things|room|choices|thing 0"):
+        _native.pack_core(*given, room, 0.1, 0.0, 0.0, most, fewest)

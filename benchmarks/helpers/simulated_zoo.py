@@ -11,21 +11,21 @@ how far apart they are, and the same variant is the same architecture. Most grou
 one for some weeks, and on half of them again, months later. All else is what the service does, by
 its own policies: `policy.selection.benefit` says whom a training starts from, `policy.admission` whether it
 is let in, `policy.standings` and `policy.retention` who goes. They are computed for a day at a time: what
-comes on a day can be lent from the next day on.
+comes on a day can be lent from the next day on, and peers are summed up for admission once a week.
 """
 
 import time
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeeper.policy.admission import MINIMUM_PEERS, THRESHOLD
-from modelkeeper.policy.quality import POINT, Peers
+from modelkeeper.policy.admission import least_standing
+from modelkeeper.policy.admissions import ManyPeers, outliers
 from modelkeeper.policy.retention import Items, fair_shares, retain
 from modelkeeper.policy.selection.base import Candidate
-from modelkeeper.policy.selection.benefit import POOR_STANDING, fidelity
+from modelkeeper.policy.selection.benefit import fidelity
+from modelkeeper.policy.selection.fields import qualities
 from modelkeeper.policy.standings import standings
 from modelkeeper.settings import DAY, Settings
 from modelkeeper.zoo.zoo import MANY, NEAR, SPARE
@@ -41,7 +41,6 @@ FAILED = 0.03  # of trainings diverge, or are on shuffled labels
 WARM = 0.002  # accuracy that a warm start adds, at a benefit of 1
 PINNED, PINS = 0.01, 10  # of models are pinned by their owner, but no more of one owner
 FLOOD = 0.1  # of all models are one owner's, who registers whatever there is
-SAMPLE = 2_000  # peers of a group that admission looks at, of those that are there
 
 
 class World:
@@ -115,12 +114,6 @@ def fidelities() -> Floats:
     return np.array(said)
 
 
-def quality(standing: Floats) -> Floats:
-    """What the standing of a parent counts in `benefit.expected_benefit`, for arrays; a test compares."""
-    counts: Floats = np.minimum(1.0, standing / POOR_STANDING) ** 2 * (0.8 + 0.2 * standing)
-    return counts
-
-
 class SimulatedZoo:
     """One zoo, and one way to decide who goes."""
 
@@ -129,8 +122,10 @@ class SimulatedZoo:
         first = world.day(0)
         self.models = {name: column[:0] for name, column in first.items()}
         self._fidelity, self._near = fidelities(), np.where(similarities() >= NEAR, similarities(), 0.0)
-        self._least = Settings().minimum_benefit
-        self._summary = np.zeros((3, world.groups))  # number, middle and deviation of each group's peers
+        settings = Settings()
+        self._least, self._poor = settings.minimum_benefit, least_standing(settings.admission)
+        nobody = np.zeros(0, np.int64)
+        self._peers = ManyPeers.of(nobody, np.zeros(0), nobody, world.groups)
         self._standing: Floats = np.zeros(0)
         self._pinned = np.zeros(world.owners, np.int64)
         self.counted: dict[str, float] = dict.fromkeys(
@@ -162,7 +157,7 @@ class SimulatedZoo:
         coming = self.world.day(day)
         self._start(coming, day)
         if day % 7 == 0:
-            self._sum_up(day)
+            self._sum_up()
         self._admit(coming)
         self.models = {name: np.concatenate((column, coming[name])) for name, column in self.models.items()}
         self._standing = np.concatenate((self._standing, np.full(len(coming["group"]), 0.5)))
@@ -175,12 +170,12 @@ class SimulatedZoo:
 
     def _start(self, coming: dict[str, Any], day: int) -> None:
         """Each training starts from whom most is expected of; what it reaches is a little better then."""
-        kinds = self.world.groups * FAMILIES * VARIANTS
-        best, who = np.zeros(kinds), np.full(kinds, -1)
-        order = np.argsort(self._standing, kind="stable")
-        who[self.models["kind"][order]] = order  # of many of a kind the last, and so the best, stays
-        there = who >= 0
-        best[there] = quality(self._standing[who[there]])
+        kinds, kind = self.world.groups * FAMILIES * VARIANTS, self.models["kind"]
+        highest, who = np.zeros(kinds), np.full(kinds, -1)
+        np.maximum.at(highest, kind, self._standing)
+        first = np.flatnonzero(self._standing == highest[kind])
+        who[kind[first]] = first  # of equals the last
+        best = np.where((who >= 0) & (highest >= self._poor), qualities(highest), 0.0)
         family, variant = np.divmod(coming["kind"].astype(np.int64), VARIANTS)
         others = family[:, None] * VARIANTS + np.arange(VARIANTS)
         expected = self._fidelity[variant] * best[others]
@@ -198,24 +193,16 @@ class SimulatedZoo:
 
     # -- coming ---------------------------------------------------------------------------------
 
-    def _sum_up(self, day: int) -> None:
-        """What the peers of each group are like, by `Peers.of` of a sample of them."""
-        rng = np.random.default_rng([self.world.seed, day, 1])
-        order = np.argsort(self.models["group"], kind="stable")
-        cuts = np.searchsorted(self.models["group"][order], np.arange(self.world.groups + 1))
-        for group, (begin, end) in enumerate(pairwise(cuts)):
-            chosen = order[begin:end]
-            if len(chosen) > SAMPLE:
-                chosen = rng.choice(chosen, SAMPLE, replace=False)
-            owners = self.models["owner"][chosen].tolist()
-            peers = Peers.of(self.models["value"][chosen].tolist(), False, owners)
-            self._summary[:, group] = peers.number, peers.middle, peers.deviation
+    def _sum_up(self) -> None:
+        """What the peers of each group are like."""
+        group, owner = (self.models[name].astype(np.int64) for name in ("group", "owner"))
+        self._peers = ManyPeers.of(group, self.models["value"], owner, self.world.groups)
 
     def _admit(self, coming: dict[str, Any]) -> None:
-        """Leave out whom `admit` would refuse: a test compares."""
-        number, middle, deviation = self._summary[:, coming["group"]]
-        z = (coming["value"] - middle) / np.maximum(1.4826 * deviation, POINT)
-        refused = (number >= MINIMUM_PEERS) & (z < -THRESHOLD)
+        """Leave out who is refused."""
+        refused = outliers(
+            coming["group"], coming["value"], coming["owner"].astype(np.int64), self._peers, fraction=True
+        )
         self.counted["refused"] += int(refused.sum())
         for name in coming:
             coming[name] = coming[name][~refused]
@@ -255,11 +242,13 @@ class SimulatedZoo:
         kind, value = self.models["kind"].astype(np.int64), self.models["value"]
         best = np.full(self.world.groups * FAMILIES * VARIANTS, -1.0)
         np.maximum.at(best, kind, value)
-        family, variant = np.divmod(kind, VARIANTS)
-        covered = np.zeros(len(kind))
-        for other in range(VARIANTS):
-            near = np.where(best[family * VARIANTS + other] > value, self._near[variant, other], 0.0)
-            np.maximum(covered, near, out=covered)
+        variant, covered = kind % VARIANTS, np.zeros(len(kind))
+        for away in range(1 - VARIANTS, VARIANTS):
+            alike = float(self._near[0, abs(away)])
+            if alike:  # the same variant is as much alike as can be
+                there = (variant + away >= 0) & (variant + away < VARIANTS)
+                better = there & (best[np.where(there, kind + away, kind)] > value)
+                np.maximum(covered, alike, out=covered, where=better)
         return Items(
             bytes=self.models["bytes"],
             standing=self._standing,

@@ -111,6 +111,24 @@ def gather(
 def holds_nan(data: NDArray[np.uint8], kind: Literal["float16", "bfloat16", "float32", "float64"]) -> bool:
     """Is any of the numbers in these bytes NaN?"""
 
+def pack_core(
+    worth: NDArray[np.float64],
+    size: NDArray[np.int64],
+    ahead: NDArray[np.float64],
+    room: int,
+    price: float,
+    enough: float,
+    least: float,
+    most: int,
+    fewest: int,
+) -> tuple[NDArray[np.uint8], float]:
+    """The choice of things worth most within the room, and a bound on every choice, `least` or more.
+
+    Things are decided in the order given; `ahead[n]` is what those from n on add to a choice at most, beyond
+    the price of their room. Choices that cannot reach `enough` are left out; if none can, nothing is
+    taken. In all about `most` choices are looked at, but `fewest` for each thing.
+    """
+
 def copy(sources: Sequence[NDArray[np.uint8]], outs: Sequence[NDArray[np.uint8]], threads: int = 0) -> None:
     """Copy the bytes of each source to its place. None may overlap another; all lengths are checked first."""
 

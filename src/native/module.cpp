@@ -12,6 +12,7 @@
 #include "confine.hpp"
 #include "matching.hpp"
 #include "gather.hpp"
+#include "knapsack.hpp"
 #include "memory.hpp"
 
 namespace nb = nanobind;
@@ -172,6 +173,27 @@ static void copy(const std::vector<Bytes> &sources, const std::vector<Space> &ou
     modelkeeper::move_all(moves, chosen(threads));
 }
 
+static std::tuple<modelkeeper::Out<uint8_t>, double> pack_core(In<double> worth, In<int64_t> size, In<double> ahead,
+                                                               int64_t room, double price, double enough, double least,
+                                                               int64_t most, int64_t fewest) {
+    const size_t n = worth.size();
+    if (size.size() != n || ahead.size() != n + 1) refuse("worths, sizes and what lies ahead are not of the same things");
+    constexpr int64_t largest = modelkeeper::Knapsack::BEYOND / 2;
+    if (room < 0 || room >= largest) refuse("the room is negative, or larger than all rooms");
+    if (most < 0 || most > int64_t(1) << 30 || fewest < 1 || fewest > int64_t(1) << 20)
+        refuse("a number of choices to look at is out of range");
+    for (size_t i = 0; i < n; ++i)
+        if (size.data()[i] < 0 || size.data()[i] >= largest || !(worth.data()[i] >= 0 && worth.data()[i] <= 1e300))
+            refuse("thing " + std::to_string(i) + " has no size or no worth");
+    modelkeeper::Knapsack knapsack(worth.data(), size.data(), ahead.data(), n, room, price, enough, least);
+    std::vector<uint8_t> chosen;
+    {
+        nb::gil_scoped_release release;
+        chosen = knapsack.find(most, fewest);
+    }
+    return {modelkeeper::give(chosen), knapsack.at_most()};
+}
+
 NB_MODULE(_native, m) {
     m.def("colours", &colours, nb::arg("nodes"), nb::arg("offsets"), nb::arg("sources"), nb::arg("edges"),
           nb::arg("budget"));
@@ -181,5 +203,7 @@ NB_MODULE(_native, m) {
           nb::arg("threads") = 0);
     m.def("holds_nan", &holds_nan, nb::arg("data"), nb::arg("kind"));
     m.def("confine", &modelkeeper::confine);
+    m.def("pack_core", &pack_core, nb::arg("worth"), nb::arg("size"), nb::arg("ahead"), nb::arg("room"),
+          nb::arg("price"), nb::arg("enough"), nb::arg("least"), nb::arg("most"), nb::arg("fewest"));
     m.def("copy", &copy, nb::arg("sources"), nb::arg("outs"), nb::arg("threads") = 0);
 }

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from modelkeeper.policy import knapsack
 
@@ -106,6 +107,64 @@ def test_thousands_of_models_exactly() -> None:
     assert gap == 0
     assert fits(chosen, sizes, sum(sizes) * 2 // 3)
     assert value(chosen, worths) > greedy(worths, sizes, sum(sizes) * 2 // 3)
+
+
+def searched(
+    worth: NDArray[np.float64], size: NDArray[np.int64], room: int, price: float, least: float
+) -> tuple[NDArray[np.bool_], float]:
+    """What `_searched` says, by arrays instead of the native merge."""
+    surplus = worth - price * size
+    order = np.argsort(-np.abs(surplus), kind="stable")
+    ahead = np.append(np.cumsum(np.maximum(surplus[order], 0)[::-1])[::-1], 0.0)
+    enough = least - knapsack.ROUNDING * (price * room + ahead[0])
+    choices: list[tuple[int, float, tuple[int, ...]]] = [(0, 0.0, ())]  # room, worth, which
+    at_most, looked_at = least, 0
+    for step, index in enumerate(order.tolist()):
+        more = [
+            (used + int(size[index]), got + float(worth[index]), (*which, index))
+            for used, got, which in choices
+            if used + size[index] <= room
+        ]
+        kept, highest = [], -1.0
+        for choice in sorted([*choices, *more], key=lambda each: (each[0], -each[1])):
+            hope = choice[1] + price * (room - choice[0]) + float(ahead[step + 1])
+            if choice[1] > highest and hope >= enough:
+                kept.append((hope, choice))
+            highest = max(highest, choice[1])
+        allowed = max(knapsack.FEWEST_CHOICES, (knapsack.MOST_CHOICES - looked_at) // (len(order) - step))
+        ranked = sorted(kept, key=lambda each: -each[0])
+        at_most = max([at_most, *(hope for hope, _ in ranked[allowed:])])
+        choices = sorted((choice for _, choice in ranked[:allowed]), key=lambda each: each[0])
+        looked_at += len(choices)
+        if not choices:
+            return np.zeros(len(worth), np.bool_), at_most
+    best = max(choices, key=lambda each: each[1])
+    chosen = np.zeros(len(worth), np.bool_)
+    chosen[list(best[2])] = True
+    return chosen, max(at_most, best[1])
+
+
+@given(
+    st.lists(st.tuples(worths, sizes), min_size=1, max_size=24),
+    st.floats(0, 1.1),
+    st.floats(0, 1.2),
+    st.sampled_from([(knapsack.MOST_CHOICES, knapsack.FEWEST_CHOICES), (40, 2), (1, 1)]),
+)
+def test_the_native_search_chooses_as_one_over_lists(
+    things: list[tuple[float, int]], share: float, hope: float, work: tuple[int, int]
+) -> None:
+    """Number for number, also where the work is bounded so that choices are given up."""
+    worth, size = np.array([each[0] for each in things]), np.array([each[1] for each in things], np.int64)
+    room = int(size.sum() * share)
+    price = float(worth.sum()) / max(1, int(size.sum()))
+    least = hope * share * float(worth.sum())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(knapsack, "MOST_CHOICES", work[0])
+        patched.setattr(knapsack, "FEWEST_CHOICES", work[1])
+        found, at_most = knapsack._searched(worth, size, room, price, least)
+        expected, bound = searched(worth, size, room, price, least)
+    assert found.tolist() == expected.tolist()
+    assert at_most == bound
 
 
 @given(things, st.floats(0, 1.1), st.randoms())

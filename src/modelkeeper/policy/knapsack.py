@@ -8,7 +8,7 @@
    difference. Where it costs more than greed falls short of the bound, the thing is decided. Of 10,000
    models a few hundred stay open.
 3. Those, one after the other, by dynamic programming over choices that are not dominated (no other is
-   worth as much in as little room) and that may still beat greed by the bound.
+   worth as much in as little room) and that may still beat greed by the bound (`src/native/knapsack.hpp`).
 
 Sizes are counted in whole bytes, so that what fits, fits; worths are floats, compared to a relative 1e-9.
 Work is bounded by a number of choices, not by a clock: the same things always give the same answer, in
@@ -21,6 +21,8 @@ some releases prints to standard output, which would spoil the JSON that command
 
 import numpy as np
 from numpy.typing import NDArray
+
+from modelkeeper import _native
 
 LARGEST_CORE = 5_000  # open things that are searched; the others are decided by their price
 MOST_CHOICES = 6_000_000  # looked at in all ...
@@ -87,37 +89,10 @@ def _searched(
     surplus = worth - price * size
     order = np.argsort(-np.abs(surplus), kind="stable")  # what costs most decides most: first
     ahead = np.append(np.cumsum(np.maximum(surplus[order], 0)[::-1])[::-1], 0.0)
-    enough = least - ROUNDING * (price * room + ahead[0])
-    used, got = np.zeros(1, np.int64), np.zeros(1)  # the choices so far, by the room they use
-    steps: list[tuple[NDArray[np.int32], int]] = []  # for each choice the one it came from
-    at_most, looked_at = least, 0
-    for step, index in enumerate(order):
-        before = len(used)
-        fits = int(np.searchsorted(used, room - size[index], side="right"))
-        use = np.concatenate((used, used[:fits] + size[index]))
-        get = np.concatenate((got, got[:fits] + worth[index]))
-        by_use = np.lexsort((-get, use))
-        use, get = use[by_use], get[by_use]
-        most = np.maximum.accumulate(get)
-        undominated = np.append(True, get[1:] > most[:-1])
-        hope = get + price * (room - use) + ahead[step + 1]
-        keep = np.flatnonzero(undominated & (hope >= enough))
-        allowed = max(FEWEST_CHOICES, (MOST_CHOICES - looked_at) // (len(order) - step))
-        if len(keep) > allowed:
-            ranked = np.argpartition(-hope[keep], allowed)
-            at_most = max(at_most, float(hope[keep[ranked[allowed:]]].max()))
-            keep = np.sort(keep[ranked[:allowed]])
-        if not len(keep):
-            return np.zeros(len(worth), np.bool_), at_most
-        looked_at += len(keep)
-        steps.append((by_use[keep].astype(np.int32), before))
-        used, got = use[keep], get[keep]
-    place = int(np.argmax(got))
-    at_most = max(at_most, float(got[place]))
+    enough = float(least - ROUNDING * (price * room + ahead[0]))
+    found, at_most = _native.pack_core(
+        worth[order], size[order], ahead, room, price, enough, least, MOST_CHOICES, FEWEST_CHOICES
+    )
     chosen = np.zeros(len(worth), np.bool_)
-    for index, (origin, before) in zip(order[::-1], steps[::-1], strict=True):
-        # Places from `before` on are the choices of before with this thing added.
-        place = int(origin[place])
-        chosen[index] = place >= before
-        place -= before if chosen[index] else 0
+    chosen[order] = found.astype(np.bool_)
     return chosen, at_most

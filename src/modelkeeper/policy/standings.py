@@ -3,6 +3,7 @@
     standings(group, value, voice, counts, lower, fraction)      one number for each model
     peers_of(value, voice, lower)            `Peers.of`: what many values of one metric are like, each owner's
     standing_of(value, metric, lower, peers) where many values stand among these
+    middles(group, value, voice, groups)     how many peers each group has, their median and their deviation
 
 Groups of about the same size are laid side by side, one in each row, sorted and summed up together: each row
 is what `quality.Peers.of` makes of its group, number for number.
@@ -49,13 +50,21 @@ def peers_of(value: Floats, voice: Ints, lower: bool) -> Peers:
     """What `Peers.of` says of values, if it is known by a number whose each is."""
     if not len(value):
         return Peers(0)
-    value = np.clip(value, -HUGE, HUGE)
     group = np.zeros(len(value), np.int64)
-    number, reached, spread = (float(each[0]) for each in _summed_up(group, value, voice, np.array([lower])))
-    _, owner, owned = np.unique(voice, return_inverse=True, return_counts=True)
-    weight = 1 / owned[owner]
-    middle = _middle(value, weight)
-    return Peers(int(number), middle, _middle(np.abs(value - middle), weight), reached, spread)
+    reached, spread = _summed_up(group, np.clip(value, -HUGE, HUGE), voice, np.array([lower]))[1:]
+    number, middle, deviation = (each[0] for each in middles(group, value, voice, 1))
+    return Peers(int(number), float(middle), float(deviation), float(reached[0]), float(spread[0]))
+
+
+def middles(group: Ints, value: Floats, voice: Ints, groups: int) -> tuple[Ints, Floats, Floats]:
+    """Of each group what `Peers` calls number, middle and deviation; 0 of those without a value."""
+    number = np.zeros(groups, np.int64)
+    middle, deviation = np.zeros(groups), np.zeros(groups)
+    for chosen, values, weights in _side_by_side(group, np.clip(value, -HUGE, HUGE), voice, groups):
+        number[chosen] = _voices(np.cumsum(weights, axis=1)[:, -1], weights)
+        middle[chosen] = at = _middles(values, weights)
+        deviation[chosen] = _middles(np.abs(values - at[:, None]), weights)
+    return number, middle, deviation
 
 
 def standing_of(value: Floats, metric: str, lower: bool, peers: Peers) -> Floats:
@@ -72,15 +81,23 @@ def standing_of(value: Floats, metric: str, lower: bool, peers: Peers) -> Floats
     return standing
 
 
-def _middle(values: Floats, weights: Floats) -> float:
-    """As `voices.middle`."""
-    order = np.lexsort((weights, values))
-    so_far = np.cumsum(weights[order])
-    half = float(np.cumsum(weights)[-1]) / 2
+def _middles(values: Floats, weights: Floats) -> Floats:
+    """Of each row, as `voices.middle`; NaN, which fills rows up, weighs nothing."""
+    order = np.lexsort((weights, values), axis=1)
+    values = np.take_along_axis(values, order, axis=1)
+    so_far = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
+    half = so_far[:, -1:] / 2
     even = np.abs(so_far - half) <= EVEN * half
-    at = int(np.argmax(even | (so_far > half)))
-    value = float(values[order[at]])
-    return (value + float(values[order[at + 1]])) / 2 if even[at] and at + 1 < len(values) else value
+    at = np.argmax(even | (so_far > half), axis=1)
+    rows, after = np.arange(len(values)), np.minimum(at + 1, values.shape[1] - 1)
+    middle: Floats = np.where(even[rows, at], (values[rows, at] + values[rows, after]) / 2, values[rows, at])
+    return middle
+
+
+def _voices(whole: Floats, weights: Floats) -> Ints:
+    """Of each row, as `voices.effective`."""
+    number: Ints = (whole**2 / np.cumsum(weights * weights, axis=1)[:, -1] + 0.5).astype(np.int64)
+    return number
 
 
 def _summed_up(group: Ints, value: Floats, voice: Ints, lower: Bools) -> tuple[Ints, Floats, Floats]:
@@ -95,8 +112,7 @@ def _summed_up(group: Ints, value: Floats, voice: Ints, lower: Bools) -> tuple[I
         values, weights = (np.take_along_axis(each, order, axis=1) for each in (values, weights))
         so_far = np.cumsum(weights, axis=1)
         whole = so_far[:, -1:]
-        squares = np.cumsum(weights * weights, axis=1)[:, -1]
-        number[groups] = (whole[:, 0] ** 2 / squares + 0.5).astype(np.int64)
+        number[groups] = _voices(whole[:, 0], weights)
         top = [np.argmax(so_far > share * whole * (1 + EVEN), axis=1) for share in (1 / 4, 1 / 2)]
         reached[groups] = at = values[rows, top[0]]
         half = np.maximum(1, top[1])

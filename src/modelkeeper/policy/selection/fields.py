@@ -110,9 +110,7 @@ def first(most: int, *keys: Floats) -> Ints:
 
 def benefits(field: Field) -> Floats:
     """`benefit.expected_benefit` of each candidate."""
-    place = np.where(np.isnan(field.standing), UNKNOWN_STANDING, field.standing)
-    good = np.minimum(1.0, place / POOR_STANDING)
-    quality = good * good * (0.8 + 0.2 * place)
+    quality = qualities(field.standing)
     doubt = (np.nan_to_num(field.gap) - MEMORISED) / (MEMORISED_FULLY - MEMORISED)
     trust = 1 - (1 - LEAST_TRUST) * np.maximum(0.0, np.minimum(1.0, doubt))
     believed = trust * field.credit
@@ -122,6 +120,14 @@ def benefits(field: Field) -> Floats:
     )
     expected: Floats = fidelity * quality * believed * np.where(field.same_data, 1.0, OTHER_DATA)
     return expected
+
+
+def qualities(standing: Floats) -> Floats:
+    """What the standing of each parent counts in that; NaN: it is not known."""
+    place = np.where(np.isnan(standing), UNKNOWN_STANDING, standing)
+    good = np.minimum(1.0, place / POOR_STANDING)
+    quality: Floats = good * good * (0.8 + 0.2 * place)
+    return quality
 
 
 class _Benefit:
