@@ -1,7 +1,7 @@
 """Lineage as people read it: with one parent or several, above and below a model."""
 
 from modelkeeper.cli.tables import lineage, record
-from modelkeeper.coordinator.base import Lineage
+from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.policy.credit import Credit
 from modelkeeper.zoo.records import Record
 from tests.display.test_tables import printed

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from modelkeeper.coordinator.base import Lineage
+from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
 from modelkeeper.policy.credit import Credit
 from modelkeeper.policy.curves import Curve
@@ -132,7 +132,9 @@ def lineage(family: Lineage) -> RenderableType:
             _descendants(branch, family)
         elif not here and not again:
             waiting += [(branch, member.id, child) for child in reversed(children[member.id])]
-    return Group(*trees)
+    more = {"ancestors": family.more_ancestors, "descendants": family.more_descendants}
+    left = [f"At least {number:,} more {whom} are left out." for whom, number in more.items() if number]
+    return Group(*trees, *map(Text, left))
 
 
 def _descendants(at: Tree, family: Lineage) -> None:

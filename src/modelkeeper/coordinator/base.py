@@ -13,9 +13,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
-
 from modelkeeper.coordinator.history import History, ServedHistory
+from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.coordinator.listing import ServedListing
 from modelkeeper.warmstart.loan import Loan
 from modelkeeper.zoo.records import Record
@@ -39,24 +38,6 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.zoo import Registered
 
 Progress = Callable[[float, float], None]  # is told how much of how much is done
-
-
-class Lineage(Struct, frozen=True):
-    """A model, its ancestors (each once, the nearest generation first) and its descendants."""
-
-    record: Record
-    ancestors: tuple[Record, ...]
-    descendants: tuple["Lineage", ...]
-    again: bool = False  # its descendants stand below another of its parents
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, as `--json` prints it."""
-        return {
-            "record": self.record.to_dict(),
-            "ancestors": [ancestor.to_dict() for ancestor in self.ancestors],
-            "descendants": [descendant.to_dict() for descendant in self.descendants],
-            "again": self.again,
-        }
 
 
 class Coordinator(History, Protocol):

@@ -2,7 +2,7 @@
 
 A model may have several parents, so its descendants are no tree: a model stands below each of its parents,
 but with its own descendants only where the walk met it first. What is told grows with the lines there are,
-not with the ways along them.
+not with the ways along them, up to a bound: the nearest generations, and of the last one the newest models.
 """
 
 from collections.abc import Callable
@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from modelkeeper.coordinator.base import Lineage
+from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.zoo.records import Record, Registration, Viewer, is_id
+from modelkeeper.zoo.relatives import Relatives
 
 if TYPE_CHECKING:
     from modelkeeper.zoo.catalog_reader import CatalogReader
 
-MOST_GENERATIONS = 200  # of descendants; whoever wants more asks for a descendant's
+MOST_GENERATIONS = 200  # each way; whoever wants more asks for a relative's
+MOST_RELATIVES = 500  # of which at most half are ancestors
+MOST_LINES = 2_000  # each way that are looked at
 
 
 def with_parent_ids(registration: Registration, show: Callable[[str], Record]) -> Registration:
@@ -29,11 +32,78 @@ def with_parent_ids(registration: Registration, show: Callable[[str], Record]) -
 
 
 def family(catalog: "CatalogReader", record: Record, viewer: Viewer | None) -> Lineage:
-    """A model with all that it descends from and all that descends from it, as far as it may be seen.
+    """A model with what it descends from and what descends from it, as far as it may be seen.
 
-    Descendants of more than MOST_GENERATIONS are left out: nested so deep, no JSON can be read.
+    At most MOST_GENERATIONS each way, since nested deeper no JSON can be read, and MOST_RELATIVES in all.
     """
-    generations = _generations(catalog, record, viewer)
+    with catalog.database.reading() as connection:
+        kin = Relatives(connection, viewer, catalog.damaged)
+        above, more_ancestors = _generations(kin, record, MOST_RELATIVES // 2, up=True)
+        room = MOST_RELATIVES - sum(map(len, above))
+        below, more_descendants = _generations(kin, record, room, up=False)
+        known = kin.records(sorted({key for keys in (*above, *below) for key in keys}))
+    known[record.key] = record
+    return Lineage(
+        record,
+        _nearest_first(record, {known[key].id: known[key] for keys in above for key in keys if key in known}),
+        _descendants(record, [[known[key] for key in keys if key in known] for keys in below]),
+        more_ancestors=more_ancestors,
+        more_descendants=more_descendants,
+    )
+
+
+def _generations(kin: Relatives, record: Record, most: int, *, up: bool) -> tuple[list[list[int]], int]:
+    """The keys of parents, their parents, and so on, or of children, and how many more there are at least.
+
+    Of each model once, as soon as it can be; of the last generation that has room the newest.
+    """
+    wide = not up and kin.count_children([record.id]) > most
+    lines = [] if wide else kin.lines(record.key, up=up, most=MOST_LINES)
+    if wide or (len(lines) == MOST_LINES and not up):
+        return _by_generation(kin, record, most)
+    further: dict[int, list[int]] = {}
+    for near, far in lines:
+        further.setdefault(near, []).append(far)
+    generations: list[list[int]] = []
+    last, seen, left = [record.key], {record.key}, 0
+    while last := sorted({far for near in last for far in further.get(near, ())} - seen):
+        seen.update(last)
+        kept = last[-most:] if most and len(generations) < MOST_GENERATIONS else []
+        if kept:
+            generations.append(kept)
+        most, left = most - len(kept), left + len(last) - len(kept)
+        if left:  # none of the next generation has room
+            most = 0
+    return generations, left
+
+
+def _by_generation(kin: Relatives, record: Record, most: int) -> tuple[list[list[int]], int]:
+    """The same of a model with so many descendants that only the newest of a generation are looked at."""
+    generations: list[list[int]] = []
+    last, known, left = {record.key: record.id}, {record.key}, 0
+    while last and not left:
+        room = most + 1 - len(known) if len(generations) < MOST_GENERATIONS else 0
+        of, last = list(last.values()), kin.children(list(last.values()), most=room, but=known)
+        if len(last) == room:
+            left = kin.count_children(of, but=known) - len(last)
+        known.update(last)
+        generations.append(sorted(last))
+    return generations, left
+
+
+def _nearest_first(record: Record, ancestors: dict[str, Record]) -> tuple[Record, ...]:
+    """Ancestors, in the order in which each generation names its parents."""
+    order, generation = {record.id: record}, [record]
+    while generation:
+        named = dict.fromkeys(parent for member in generation for parent in member.parents)
+        generation = [ancestors[each] for each in named if each in ancestors and each not in order]
+        order |= {member.id: member for member in generation}
+    return tuple(order.values())[1:]
+
+
+def _descendants(record: Record, generations: list[list[Record]]) -> tuple[Lineage, ...]:
+    """What descends from a model, each generation below the one before."""
+    generations = [[record], *generations]
     children: dict[str, list[Record]] = {}
     for child in sorted((each for later in generations[1:] for each in later), key=lambda each: each.key):
         for parent in dict.fromkeys(child.parents):
@@ -51,27 +121,4 @@ def family(catalog: "CatalogReader", record: Record, viewer: Viewer | None) -> L
                 for child in children.get(member.id, ())
             )
             whole[member.id] = Lineage(member, (), tuple(below))
-    return Lineage(record, _ancestors(catalog, record, viewer), whole[record.id].descendants)
-
-
-def _ancestors(catalog: "CatalogReader", record: Record, viewer: Viewer | None) -> tuple[Record, ...]:
-    """The models that a model descends from, each once: its parents, theirs, and so on; as far as seen."""
-    ancestors: dict[str, Record] = {}
-    generation, seen = [record], {record.id}
-    while generation:
-        named = list(dict.fromkeys(parent for member in generation for parent in member.parents))
-        known = catalog.with_ids([parent for parent in named if parent not in seen], viewer)
-        seen.update(named)
-        generation = [known[parent] for parent in named if parent in known]
-        ancestors |= {member.id: member for member in generation}
-    return tuple(ancestors.values())
-
-
-def _generations(catalog: "CatalogReader", record: Record, viewer: Viewer | None) -> list[list[Record]]:
-    """A model, its children, their children, and so on; of each model once, as soon as it can be."""
-    generations, seen = [[record]], {record.id}
-    while generations[-1] and len(generations) <= MOST_GENERATIONS:
-        children = catalog.children([member.id for member in generations[-1]], viewer)
-        generations.append([child for child in children if child.id not in seen])
-        seen |= {child.id for child in children}
-    return generations
+    return whole[record.id].descendants

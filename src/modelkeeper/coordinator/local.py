@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from modelkeeper.coordinator.base import Lineage, Progress
+from modelkeeper.coordinator.base import Progress
 from modelkeeper.coordinator.claims import LocalClaims
 from modelkeeper.coordinator.family import family, with_parent_ids
+from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.coordinator.local_history import LocalHistory
 from modelkeeper.coordinator.local_listing import LocalListing
 from modelkeeper.coordinator.local_loan import LocalLoan

@@ -9,6 +9,7 @@ The same models make the same bytes, so a bundle that was begun is compared with
 file, and written from there on.
 """
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from typing import BinaryIO
 import msgspec
 
 from modelkeeper.coordinator.base import Coordinator
+from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.errors import CorruptWeights, UnknownModel
 from modelkeeper.sharing.bundle import FIRST, Bundle, File, Item, told
 from modelkeeper.sharing.tar import BLOCK, END, PIECE, header, padding
@@ -71,7 +73,7 @@ class Export:
             if lineage.record.state not in STORED:
                 raise UnknownModel(name)
             chosen[lineage.record.id] = lineage.record
-            above.update((record.id, record) for record in lineage.ancestors)
+            above |= _ancestors(coordinator, lineage)
         if ancestors:
             chosen |= {key: record for key, record in above.items() if record.state in STORED}
         self._records = dict(sorted(chosen.items()))
@@ -195,3 +197,19 @@ def _stands(file: BinaryIO, member: Member) -> bool:
         left -= len(piece)
     behind = padding(member.size)
     return digest.hexdigest() == member.sha256 and file.read(len(behind)) == behind
+
+
+def _ancestors(coordinator: Coordinator, lineage: Lineage) -> dict[str, Record]:
+    """All ancestors of a model by id, also where a lineage has left some out."""
+    above = {record.id: record for record in lineage.ancestors}
+    asked = {lineage.record.id}
+    while lineage.more_ancestors:
+        named = {parent for record in above.values() for parent in record.parents}
+        missing = named - above.keys() - asked
+        if not missing:
+            break
+        asked.add(parent := min(missing))
+        with contextlib.suppress(UnknownModel):  # then nobody knows more of it
+            further = coordinator.tree(parent)
+            above |= {record.id: record for record in (further.record, *further.ancestors)}
+    return above

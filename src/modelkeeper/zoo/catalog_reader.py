@@ -22,6 +22,7 @@ from modelkeeper.errors import CorruptCatalog, InvalidGraph, UnknownModel
 from modelkeeper.graph import Graph, from_json
 from modelkeeper.graph.wire import MAX_BYTES
 from modelkeeper.logs import logger
+from modelkeeper.settings import CatalogLimits
 from modelkeeper.zoo import totals
 from modelkeeper.zoo.changes import Changes, changes_counted, changes_since
 from modelkeeper.zoo.database import Database
@@ -60,13 +61,13 @@ NEWEST = 2_000  # models whose names are compared with one that is not there
 class CatalogReader:
     """The records of a zoo, to be read. Safe to use from several threads."""
 
-    def __init__(self, place: str | Path) -> None:
+    def __init__(self, place: str | Path, limits: CatalogLimits | None = None) -> None:
         """Open a SQLite file, or a database by its SQLAlchemy URL, and bring its schema up to date.
 
         Raises:
             ZooUnusable: It cannot be reached, or a newer modelkeeper made it.
         """
-        self.database = Database(place)
+        self.database = Database(place, limits)
         self.names = Names(self.database)
         self._graphs: Recent[str, Graph] = Recent(MOST_GRAPHS, MOST_GRAPH_BYTES)
         self.damaged: dict[str, float] = {}  # records that are not what was written, and when that was seen
@@ -221,17 +222,6 @@ class CatalogReader:
         chosen = sa.select(leaking.union(heirs).c.key)
         with self.database.reading() as connection:
             return np.array(list(connection.execute(chosen).scalars()), np.int64)
-
-    def children(self, of: Collection[str], viewer: Viewer | None = None) -> list[Record]:
-        """The models that started from any of these, the oldest first, of those that the viewer may see."""
-        by_key: dict[int, Record] = {}
-        with self.database.reading() as connection:
-            for batch in batches(list(of)):
-                started = sa.select(parents.c.key).where(parents.c.parent.in_(batch))
-                chosen = sa.select(*FIELDS).where(models.c.key.in_(started), *visible(viewer))
-                records = shown(connection, self._records(connection.execute(chosen)), viewer)
-                by_key.update((record.key, record) for record in records)
-        return [by_key[key] for key in sorted(by_key)]
 
     def expect_gone(self, without_graph: Collection[int], without_state: Collection[int]) -> None:
         """Note as damaged what of these keys is not gone: models without a graph, or in no known state."""

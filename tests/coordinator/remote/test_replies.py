@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from modelkeeper.coordinator.base import Lineage
+from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.coordinator.remote.replies import wrong_with
 from modelkeeper.coordinator.wire import UploadState
 from modelkeeper.warmstart.answer import Answer, Parent, Rival

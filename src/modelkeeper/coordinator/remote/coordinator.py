@@ -17,8 +17,9 @@ from typing import Any
 import httpx
 import msgspec
 
-from modelkeeper.coordinator.base import Lineage, Progress
+from modelkeeper.coordinator.base import Progress
 from modelkeeper.coordinator.family import with_parent_ids
+from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.coordinator.remote.allowance import Allowance
 from modelkeeper.coordinator.remote.asking import filters, with_advice
 from modelkeeper.coordinator.remote.calls import PAUSES, Busy, Calls

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from modelkeeper.coordinator.base import Lineage
+from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.coordinator.wire import UploadState
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.curves import Curve

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from modelkeeper.coordinator.base import Lineage
+from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.coordinator.wire import MAX_LISTED, Signed, Told
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.credit import Credit

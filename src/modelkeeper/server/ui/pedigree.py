@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from modelkeeper.coordinator.base import Lineage
+from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.server.ui.lanes import Row, draw
 from modelkeeper.zoo.children import gain
 from modelkeeper.zoo.records import Record
@@ -22,7 +22,7 @@ class Kin(Struct, frozen=True):
 
 
 def pedigree(tree: Lineage) -> tuple[list[Kin], int]:
-    """The rows of a lineage, and how many models had to be left out of it."""
+    """The rows of a lineage, and how many models, at least, had to be left out of it."""
     later = {record.id: record for record in _descendants(tree)}
     ancestors = {record.id: record for record in reversed(tree.ancestors)}
     near = {record.id: record for record in tree.ancestors[: MOST // 2]}  # the nearest generations
@@ -43,14 +43,15 @@ def pedigree(tree: Lineage) -> tuple[list[Kin], int]:
         )
         for row in drawn
     ]
-    return kin, len(ancestors.keys() | later.keys()) + 1 - len(kin)
+    more = tree.more_ancestors + tree.more_descendants
+    return kin, len(ancestors.keys() | later.keys() | {tree.record.id}) - len(kin) + more
 
 
 def _descendants(tree: Lineage) -> Iterator[Record]:
-    """All descendants, one generation after the other."""
+    """All descendants, one generation after the other, of each the newest first."""
     generation = tree.descendants
     while generation:
-        yield from (member.record for member in generation)
+        yield from sorted((member.record for member in generation), key=lambda record: -record.key)
         generation = tuple(child for member in generation for child in member.descendants)
 
 
