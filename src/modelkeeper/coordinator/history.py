@@ -77,6 +77,13 @@ class History(Protocol):
             InvalidMeta: These are more steps than one reply has, or `step` is no number of minutes.
         """
 
+    def foresee(self, capacity: int, most: int) -> "Foreseen":
+        """Which models would go if the zoo had this capacity; at most so many by name. Nothing is done.
+
+        Raises:
+            InvalidSetting: No capacity can be so.
+        """
+
     def savings(self, by: str = "week", wanted: "StartFilter | None" = None) -> "Savings":
         """What warm starts saved, in three kinds that are never added up, and what that cost.
 
@@ -134,13 +141,6 @@ class ServedHistory(History, Protocol):
         self, by: str = "week", wanted: "StartFilter | None" = None, *, viewer: "Viewer | None" = None
     ) -> "Savings":
         """What the starts saved that may be seen."""
-
-    def foresee(self, capacity: int, most: int) -> "Foreseen":
-        """Which models would go if the zoo had this capacity; at most so many by name. Nothing is done.
-
-        Raises:
-            InvalidSetting: No capacity can be so.
-        """
 
     def add_samples(self, minute: int, values: "Mapping[str, float]") -> None:
         """Add to what the services of the zoo have counted in a minute."""

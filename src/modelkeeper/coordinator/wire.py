@@ -140,6 +140,12 @@ class Signed(Struct, frozen=True, kw_only=True):
     url: str  # "": it cannot
 
 
+class Checksum(Struct, frozen=True, kw_only=True):
+    """What a stream of weights was, from its beginning to its end."""
+
+    checksum: str  # SHA-256
+
+
 class Counted(TypedDict):
     """How many models of one task and data set there are."""
 

@@ -71,7 +71,9 @@ class _Axis(Struct, array_like=True):
     degrees: tuple[tuple[int, int], ...] = ()
 
 
-class _Document(Struct, forbid_unknown_fields=True):
+class Document(Struct, forbid_unknown_fields=True):
+    """A graph as it is written."""
+
     format: str
     version: int
     framework: str
@@ -91,7 +93,7 @@ class _Head(Struct):
 
 
 # Made while this is imported: two threads that first read a type at the same time crash msgspec.
-_heads, _documents = msgspec.json.Decoder(_Head), msgspec.json.Decoder(_Document)
+_heads, _documents = msgspec.json.Decoder(_Head), msgspec.json.Decoder(Document)
 
 
 def to_json(graph: Graph) -> bytes:
@@ -266,7 +268,7 @@ def _earlier(part: int | str, number: int) -> bool:
     return isinstance(part, int) and 0 <= part < number
 
 
-def _unpack_layer(layer: _Layer, document: _Document, axes: list[Axis], used: list[Tensor]) -> Layer:
+def _unpack_layer(layer: _Layer, document: Document, axes: list[Axis], used: list[Tensor]) -> Layer:
     inputs = []
     for edge in layer.inputs:
         source, via = (

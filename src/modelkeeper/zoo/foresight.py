@@ -4,13 +4,15 @@ foresee(zoo, 20 * 10**9, most=50).leaving      what would go first, with why, co
 """
 
 import time
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from modelkeeper.settings import DAY
 from modelkeeper.zoo.records import Record
-from modelkeeper.zoo.valuation import items
-from modelkeeper.zoo.zoo import Zoo
+
+if TYPE_CHECKING:
+    from modelkeeper.zoo.zoo import Zoo
 
 
 class Foreseen(Struct, frozen=True, kw_only=True):
@@ -21,13 +23,14 @@ class Foreseen(Struct, frozen=True, kw_only=True):
     leaving: tuple[tuple[Record, str], ...]  # the first of them, each with why
 
 
-def foresee(zoo: Zoo, capacity: int, most: int) -> Foreseen:
+def foresee(zoo: "Zoo", capacity: int, most: int) -> Foreseen:
     """What would go of a zoo with this capacity, in bytes; at most so many by name.
 
     Raises:
         InvalidSetting: No capacity can be so.
     """
     from modelkeeper.policy.retention import retain
+    from modelkeeper.zoo.valuation import items
 
     stock = zoo.catalog.stock()
     valued = items(stock, time.time(), zoo.outcomes.found())

@@ -278,15 +278,19 @@ class RemoteCoordinator(RemoteHistory, RemoteTrust):
     ) -> list[Record]:
         """Records, the newest first unless another order is asked for."""
         params = filters(wanted or Filter()) | {"order": order}
-        records: list[Record] = []
+        records: dict[str, Record] = {}
+        where: dict[str, Any] = {"offset": offset}
         while limit is None or len(records) < limit:
             most = MAX_LISTED if limit is None else min(MAX_LISTED, limit - len(records))
-            where = params | {"limit": most, "offset": offset + len(records)}
-            page = self._calls.ask("GET", "/models", list[Record], params=where)
-            records += page
+            asked = params | where | {"limit": most}
+            page = self._calls.ask("GET", "/models", list[Record], params=asked)
+            if not records.keys().isdisjoint(record.id for record in page):
+                self._calls.refuse("models again that it had listed before")
+            records |= {record.id: record for record in page}
             if len(page) < most:
                 break
-        return records
+            where = {"after": page[-1].id}
+        return list(records.values())
 
     def count(self, wanted: Filter | None = None) -> int:
         """How many records there are."""

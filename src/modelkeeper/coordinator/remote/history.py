@@ -11,6 +11,7 @@ from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.curves import Curve
 from modelkeeper.warmstart.race.rules import Race
 from modelkeeper.zoo.children import Child
+from modelkeeper.zoo.foresight import Foreseen
 from modelkeeper.zoo.past_loans import PastLoan
 from modelkeeper.zoo.records import Record, is_id
 from modelkeeper.zoo.samples import Sample
@@ -63,6 +64,11 @@ class RemoteHistory:
         """How busy the services of the zoo were, the oldest first: see `History.samples`."""
         params = _given(since=since, until=until, step=step)
         return self._calls.ask("GET", "/samples", list[Sample], params=params)
+
+    def foresee(self, capacity: int, most: int) -> Foreseen:
+        """Which models would go if the zoo had this capacity: see `History.foresee`."""
+        params = {"capacity": capacity, "limit": max(1, min(most, MAX_LISTED))}
+        return self._calls.ask("GET", "/foresee", Foreseen, params=params)
 
     def savings(self, by: str = "week", wanted: StartFilter | None = None) -> Savings:
         """What warm starts saved, and what that cost: see `History.savings`."""

@@ -9,6 +9,7 @@ from modelkeeper.coordinator.wire import UploadState
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.curves import Curve
 from modelkeeper.warmstart.answer import Answer
+from modelkeeper.zoo.foresight import Foreseen
 from modelkeeper.zoo.records import MAX_PARENTS, Event, Record, is_id
 from modelkeeper.zoo.starts import Start
 
@@ -37,6 +38,9 @@ def _wrong(reply: Any) -> Iterator[str]:
         case Lineage():
             for part in (reply.record, *reply.ancestors, *reply.descendants):
                 yield from _wrong(part)
+        case Foreseen():
+            for record, _ in reply.leaving:
+                yield from _wrong(record)
         case Event():
             yield from _no_ids([reply.model] if reply.model else [])
         case Start():

@@ -3,10 +3,12 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.coordinator.wire import MAX_LISTED, Signed, Told
 from modelkeeper.errors import InvalidMeta
+from modelkeeper.graph.wire import Document
 from modelkeeper.policy.credit import Credit
 from modelkeeper.server.bodies import STREAMED, gives, read_json, reply, stream_reply, takes, wanted_range
 from modelkeeper.server.dependencies import Colleague, Id, Reader, TheService, Writer
@@ -19,6 +21,7 @@ Name = Annotated[str, Query(max_length=200)]
 Several = Annotated[list[str] | None, Query(max_length=64)]
 Size = Annotated[int, Query(ge=0, le=2**60)]
 Score = Annotated[float, Query(allow_inf_nan=False)]
+Place = Annotated[str, Query(pattern="^([0-9a-f]{16})?$")]  # the id of a model
 
 
 async def _filter(
@@ -81,15 +84,26 @@ async def models(
     order: Annotated[str, Query(max_length=40)] = "-created",
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+    after: Place = "",
+    before: Place = "",
 ) -> Response:
-    """Records of models that may be seen."""
+    """Records of models that may be seen; those that follow the model `after` or come right `before` it.
+
+    To go on where a reply ended, give the id of its last model as `after`: each page costs the same, and none
+    is left out or comes twice when others come meanwhile. `offset` is for clients that know nothing else.
+    """
     if order.removeprefix("-") not in SORTABLE:
         raise InvalidMeta("order", repr(order), "give a field of a record, - in front for descending")
+    if bool(after) + bool(before) + bool(offset) > 1:
+        raise InvalidMeta("after, before, offset", "several", "give one of them")
     coordinator = service.coordinator
-    records = await service.read(
-        who, lambda: coordinator.models(wanted, order=order, limit=limit, offset=offset)
-    )
-    return reply(records)
+
+    def find() -> list[Record]:
+        if after or before:
+            return coordinator.page(wanted, order=order, limit=limit, after=after, before=before).records
+        return coordinator.models(wanted, order=order, limit=limit, offset=offset)
+
+    return reply(await service.read(who, find))
 
 
 @router.get("/count", responses=gives(int))
@@ -121,7 +135,7 @@ async def tree(model: Id, service: TheService, who: Reader) -> Response:
     return reply(await service.read(who, lambda: service.coordinator.tree(model, who.viewer)))
 
 
-@router.get("/models/{model}/graph")
+@router.get("/models/{model}/graph", responses=gives(Document))
 async def graph(model: Id, service: TheService, who: Reader) -> Response:
     """The graph of a model."""
     coordinator = service.coordinator
@@ -150,7 +164,7 @@ async def signature(model: Id, service: TheService, who: Reader) -> Response:
     return reply(await service.read(who, lambda: coordinator.signature(coordinator.show(model, who.viewer))))
 
 
-@router.get("/models/{model}/" + WEIGHTS, responses=STREAMED)
+@router.get("/models/{model}/" + WEIGHTS, responses=STREAMED, response_class=StreamingResponse)
 async def weights(model: Id, request: Request, service: TheService, who: Reader) -> Response:
     """The weights of a model as they were registered. The ETag is their SHA-256."""
     record = await service.read(who, lambda: service.coordinator.show(model, who.viewer))

@@ -5,17 +5,33 @@ from typing import Annotated, Any
 
 import anyio.to_thread
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import PlainTextResponse
+from msgspec import Struct
 
 import modelkeeper
 from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, Account, Counts
 from modelkeeper.server.bodies import gives, reply
 from modelkeeper.server.dependencies import Admin, Reader, Scraper, TheService
+from modelkeeper.zoo.foresight import Foreseen
 from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import Event
 
 run = anyio.to_thread.run_sync
 router = APIRouter(tags=["operations"])
 probes = APIRouter(tags=["operations"])  # without the prefix of the API
+
+
+class Status(Struct, frozen=True):
+    """It is there."""
+
+    status: str = "ok"
+
+
+class Version(Struct, frozen=True):
+    """Which modelkeeper answers."""
+
+    version: str
+    api: str  # what the paths of its routes begin with
 
 
 @router.get("/me", responses=gives(Account))
@@ -63,26 +79,39 @@ async def gc(
     return reply(await run(lambda: service.gc(grace, verify, who.user.name)))
 
 
-@probes.get("/healthz")
+@router.get("/foresee", responses=gives(Foreseen))
+async def foresee(
+    service: TheService,
+    who: Admin,
+    capacity: Annotated[int, Query(ge=1, le=2**60)],
+    limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 50,
+) -> Response:
+    """Which models would go if the zoo had this capacity, in bytes; the first of them, each with why."""
+    coordinator = service.coordinator
+    found = await service.matching.run(who.user.name, lambda: coordinator.foresee(capacity, limit))
+    return reply(found)
+
+
+@probes.get("/healthz", responses=gives(Status))
 async def healthz() -> Response:
     """Is the process there?"""
-    return reply({"status": "ok"})
+    return reply(Status())
 
 
-@probes.get("/readyz")
+@probes.get("/readyz", responses=gives(Status))
 async def readyz(service: TheService) -> Response:
     """Can it take requests: do the catalog and the store answer, is the search index there?"""
     await run(service.readiness.expect, limiter=service.probing)
-    return reply({"status": "ok"})
+    return reply(Status())
 
 
-@probes.get("/version")
+@probes.get("/version", responses=gives(Version))
 async def version() -> Response:
     """Which modelkeeper is it?"""
-    return reply({"version": modelkeeper.__version__, "api": PREFIX})
+    return reply(Version(version=modelkeeper.__version__, api=PREFIX))
 
 
-@probes.get("/metrics")
+@probes.get("/metrics", response_class=PlainTextResponse)
 async def metrics(service: TheService, who: Scraper) -> Response:
     """Numbers for Prometheus: over all models, whoever may see them, so they need a right of their own."""
     text = await service.read(who, service.metrics.text)

@@ -4,9 +4,10 @@ from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, HTTPException, Path, Request, Response
+from fastapi.responses import StreamingResponse
 
 from modelkeeper.coordinator.base import ServedLoan
-from modelkeeper.coordinator.wire import SEAL, SEAL_BYTES, VIA, QueryRequest, WeightsRequest
+from modelkeeper.coordinator.wire import SEAL, SEAL_BYTES, VIA, Checksum, QueryRequest, WeightsRequest
 from modelkeeper.meta import Query, read_query
 from modelkeeper.server.bodies import STREAMED, gives, read_json, reply, stream_reply, takes, wanted_range
 from modelkeeper.server.dependencies import Reader, TheService
@@ -41,7 +42,9 @@ async def query(request: Request, service: TheService, who: Reader) -> Response:
     return reply(loan.answer)
 
 
-@router.post("/weights", openapi_extra=takes(WeightsRequest), responses=STREAMED)
+@router.post(
+    "/weights", openapi_extra=takes(WeightsRequest), responses=STREAMED, response_class=StreamingResponse
+)
 async def weights(request: Request, service: TheService, who: Reader) -> Response:
     """The weights that parents lend to a model, as safetensors, made tensor by tensor.
 
@@ -65,7 +68,7 @@ async def weights(request: Request, service: TheService, who: Reader) -> Respons
     return stream_reply(service.storing, chunks, total, start, etag, headers)
 
 
-@router.get("/weights/{key}/checksum")
+@router.get("/weights/{key}/checksum", responses=gives(Checksum))
 async def checksum(
     key: Annotated[str, Path(pattern="^[0-9a-f]{64}$")], service: TheService, who: Reader
 ) -> Response:
@@ -76,7 +79,7 @@ async def checksum(
     known = service.loans.checksum(key)
     if known is None:
         raise HTTPException(404, "no such stream has ended here")
-    return reply({"checksum": known})
+    return reply(Checksum(checksum=known))
 
 
 def _via(request: Request) -> tuple[str, ...]:
