@@ -84,6 +84,9 @@ docs: $(READY) ## build the documentation as a site, in build/site: warnings are
 	$(BIN)/python -m docsite.check build/site
 	@echo "Open build/site/index.html"
 
+notebooks: $(READY) ## run the notebooks of the documentation, and write them into build/notebooks as .ipynb files
+	$(BIN)/python -m docsite.notebooks build/notebooks
+
 format: $(READY) ## format the code, fix what lint can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .

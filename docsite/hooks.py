@@ -4,7 +4,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docsite import repository
+from docsite import notebooks, repository
 from docsite.reference import commands, http, python, settings
 from docsite.repository import DOCS, ROOT
 
@@ -21,6 +21,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is made from the code, and what pages link to outside of docs/."""
     made = {place: page() for place, page in REFERENCE.items()}
     made |= {f"reference/python/{name}": text for name, text in python.pages().items()}
+    made |= {f"notebooks/{path.stem}.md": notebooks.page(path) for path in notebooks.paths()}
     pages = [f"{DOCS}/{file.src_uri}" for file in files.documentation_pages()]
     linked = repository.outside([*pages, *LINKED_BY_THE_NAVIGATION])
     linked |= {repository.home(path): path for path in LINKED_BY_THE_NAVIGATION}
