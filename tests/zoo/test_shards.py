@@ -4,6 +4,7 @@ import contextlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,8 @@ from modelkeeper.matching import prepare
 from modelkeeper.matching.sharded import Asked, Told, Turn
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
-from modelkeeper.zoo import index_sync, shards
+from modelkeeper.zoo import index_sync, shards, shared_snapshots
+from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.changes import Changes
 from modelkeeper.zoo.shards import SHARDS, CatalogShare, Shard, Shards, Spread
 from tests.helpers import zoos
@@ -147,6 +149,72 @@ def test_a_shard_comes_back_from_what_it_saved(tmp_path: Path, monkeypatch: pyte
         with contextlib.closing(Shard(settings, number, 2)) as again:
             assert again.follow() == shares[number]
     assert sum(read) == shares[0]  # what the other one needs, it has saved
+
+
+@pytest.fixture(params=["folder", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a store that all machines see."""
+    return str(request.getfixturevalue("bucket")) if request.param == "s3" else f"file://{tmp_path}/store"
+
+
+def test_a_shard_comes_back_on_another_machine_from_what_is_in_the_store(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch, opened: list[InThisProcess]
+) -> None:
+    """Its home is empty there: what was saved it brings, and reads what came since; so do the columns."""
+    monkeypatch.setattr(index_sync, "SAVE_AFTER", 1)
+    monkeypatch.setattr(shared_snapshots, "WORTH", 0)
+
+    def at(machine: str, shards: str = "") -> Settings:
+        catalog = f"sqlite:///{tmp_path / 'catalog.db'}"
+        return Settings(home=str(tmp_path / machine), catalog=catalog, blobs=store, shards=shards)
+
+    with contextlib.closing(LocalCoordinator(at("first", "here://?shards=2"))) as leader:
+        for number in range(8):
+            zoos.register(leader, zoos.net(4 + number), f"net{number}")
+        leader.zoo.index()
+        shares = [shard.follow() for shard in opened[0].shards]
+        assert (sum(shares), min(shares) > 1) == (8, True)
+        assert [shard.share() for shard in opened[0].shards] == [True, True]
+        assert [shard.share() for shard in opened[0].shards] == [False, False], "the store has them"
+        assert leader.zoo.share_index(), "the columns, which the coordinator has"
+        zoos.register(leader, zoos.net(30), "late")
+        assert leader.gc(grace=0).folders == (), "they are no folders of models"
+    read: list[int] = []
+    changes = Catalog.changes
+
+    def counted(self: Catalog, since: int, *of: Any) -> Changes:
+        found = changes(self, since, *of)
+        read.append(len(found.rows))
+        return found
+
+    monkeypatch.setattr(Catalog, "changes", counted)
+    again = 0
+    for number in range(2):
+        with contextlib.closing(Shard(at("second"), number, 2)) as shard:
+            again += shard.follow()
+    assert (again, sum(read)) == (9, 1)
+    read.clear()
+    with contextlib.closing(LocalCoordinator(at("third", "here://?shards=2"))) as other:
+        assert len(other.zoo.follower.followed().columns) > 9  # one for each key; those begin with 1
+    assert sum(read) == 1
+
+
+def test_a_store_that_is_not_the_zoos_gets_no_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(index_sync, "SAVE_AFTER", 1)
+    homes = [
+        Settings(home=str(tmp_path / "a"), blobs=f"file://{tmp_path}/{name}") for name in ("own", "wrong")
+    ]
+    with contextlib.closing(LocalCoordinator(homes[0])) as plain:
+        for number in range(4):
+            zoos.register(plain, zoos.net(4 + number), f"net{number}")
+    with contextlib.closing(Shard(homes[1], 0, 1)) as shard:
+        assert shard.follow() == 4
+        assert not shard.share()
+    assert "not the one that the catalog belongs to" in caplog.text
+    with contextlib.closing(Shard(Settings(home=str(tmp_path / "a")), 0, 1)) as shard:
+        assert not shard.share(), "there is no store that others see"
 
 
 def test_a_shard_forgets_searches_whose_callers_are_gone(tmp_path: Path) -> None:

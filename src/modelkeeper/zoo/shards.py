@@ -6,7 +6,8 @@
 
 A shard has all models of some architectures, by ranges of their fingerprints: so each architecture lies in
 one shard, and is aligned there once. It reads them from the catalog, as every process of a zoo does, and
-saves its index beside the zoo, from where it comes back. Who starts shards and carries calls to them is no
+saves its index beside the zoo and, where that has one, in its object store: from there it comes back on
+another machine, too. Who starts shards and carries calls to them is no
 matter of ours: an engine does (`SHARDS`), of which Ray is built in.
 """
 
@@ -21,22 +22,27 @@ from urllib.parse import parse_qsl, urlsplit
 
 import sqlalchemy as sa
 
-from modelkeeper.errors import InvalidSetting, NotReady
+from modelkeeper.errors import InvalidSetting, ModelKeeperError, NotReady
+from modelkeeper.logs import logger
 from modelkeeper.matching import Found, Prepared
 from modelkeeper.matching.search import Wanted
 from modelkeeper.matching.sharded import Asked, Packed, Scatter, ShardSearch, Told, Turn, ends_of, gather
 from modelkeeper.plugins import Registry
 from modelkeeper.settings import Settings
+from modelkeeper.zoo.blobs import Blobs
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.changes import Changes
 from modelkeeper.zoo.index_snapshots import Snapshots
 from modelkeeper.zoo.index_sync import Follower
 from modelkeeper.zoo.schema import models
+from modelkeeper.zoo.shared_snapshots import SharedSnapshots
+from modelkeeper.zoo.store_identity import expect_own
 
 SHARDS = Registry("shards", "modelkeeper.shards", {"ray": "modelkeeper.integrations.ray.shards:open_shards"})
 COUNT, MOST_SHARDS, MOST_REPLICAS = 4, 1024, 8
 UNDER_WAY = 64  # searches that a shard remembers: one whose caller has died is dropped for newer ones
 ADVICE = "give e.g. ray://head:10001?shards=4&replicas=2"
+_log = logger()
 
 
 @dataclass(frozen=True)
@@ -154,6 +160,9 @@ class Shard:
         self._settings, self._number, self._count = settings, number, count
         self._opening, self._turn = threading.Lock(), threading.Lock()
         self._follower: Follower | None = None
+        self._catalog: CatalogShare | None = None
+        folder = settings.folder / "index" / f"shard-{number}-of-{count}"
+        self._snapshots, self._shared = Snapshots(folder), _Shared(settings, f"{number}-of-{count}")
         self._searches: dict[str, ShardSearch] = {}  # by name, those that were asked last behind
 
     def follow(self) -> int:
@@ -184,6 +193,19 @@ class Shard:
         with self._turn:
             self._searches.pop(search, None)
 
+    def share(self) -> bool:
+        """Put the index into the store, for whoever comes back elsewhere, if enough has changed. Was it put?
+
+        Raises:
+            ZooUnusable: The store does not answer.
+        """
+        follower = self._opened()
+        shared = self._shared.of(self._catalog, own=True) if self._catalog is not None else None
+        if shared is None:
+            return False
+        follower.save()
+        return shared.put(self._snapshots)
+
     def close(self) -> None:
         """Let go of the catalog."""
         with self._opening:
@@ -199,6 +221,34 @@ class Shard:
             if self._follower is None:
                 settings = self._settings
                 catalog = CatalogShare(settings.catalog_place, self._number, self._count)
-                folder = settings.folder / "index" / f"shard-{self._number}-of-{self._count}"
-                self._follower = Follower(catalog, Snapshots(folder), settings.threads, columns=False)
+                if (shared := self._shared.of(catalog)) is not None:
+                    shared.bring(self._snapshots)
+                self._follower = Follower(catalog, self._snapshots, settings.threads, columns=False)
+                self._catalog = catalog
             return self._follower
+
+
+class _Shared:
+    """The saved indexes of a shard in the store of its zoo, if that is one that other machines see."""
+
+    def __init__(self, settings: Settings, part: str) -> None:
+        self._place, self._part = settings.blobs, part
+        self._made: tuple[SharedSnapshots, Blobs] | None = None
+
+    def of(self, catalog: Catalog, *, own: bool = False) -> SharedSnapshots | None:
+        """Where they are; None: there are none, since the store is a folder, or cannot be used now.
+
+        With `own` it is looked whether the store is the one that the catalog belongs to.
+        """
+        if "://" not in self._place:
+            return None
+        try:
+            if self._made is None:
+                blobs = Blobs(self._place)
+                self._made = SharedSnapshots(catalog, blobs, self._part), blobs
+            if own:
+                expect_own(catalog, self._made[1])
+        except ModelKeeperError as problem:
+            _log.warning("no index of a shard can be saved in the store: %s", problem)
+            return None
+        return self._made[0]

@@ -1,6 +1,7 @@
 """Where does a replica with an empty home get a search index from? Snapshots in the store.
 
-    shared = SharedSnapshots(catalog, blobs)
+    shared = SharedSnapshots(catalog, blobs)                 of the whole index
+    shared = SharedSnapshots(catalog, blobs, "1-of-4")       of a part of it: a shard, the columns
     shared.put(snapshots)       by the leader: the newest of this machine's; old ones are swept
     shared.bring(snapshots)     the newest of the store, to this machine's, if it spares enough
 
@@ -55,8 +56,10 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class SharedSnapshots:
     """The snapshots of one zoo in its store. One process at a time puts; many may bring."""
 
-    def __init__(self, catalog: Catalog, blobs: Blobs) -> None:
+    def __init__(self, catalog: Catalog, blobs: Blobs, part: str = "") -> None:
+        """`part` is of which part of the index: each has folders of its own, which no other sweeps."""
         self._catalog, self._blobs = catalog, blobs
+        self._folder = f"{FOLDER}-{part}" if part else FOLDER
         self._put = -1  # how many changes the one held that was put last
 
     def put(self, snapshots: Snapshots) -> bool:
@@ -87,7 +90,7 @@ class SharedSnapshots:
             digest=last.digest,
             files=files,
         )
-        with self._blobs.writing(f"{FOLDER}/at-{clock}-{secrets.token_hex(4)}") as new:
+        with self._blobs.writing(f"{self._folder}/at-{clock}-{secrets.token_hex(4)}") as new:
             new.write(MANIFEST, [msgspec.json.encode(manifest)])
             new.publish()
         self._put = clock
@@ -116,7 +119,7 @@ class SharedSnapshots:
 
     def _manifests(self) -> list[str]:
         """The folders of manifests, the newest first."""
-        folders = [folder for folder, _ in self._blobs.folders(FOLDER) if _clock(folder) >= 0]
+        folders = [folder for folder, _ in self._blobs.folders(self._folder) if _clock(folder) >= 0]
         return sorted(folders, key=lambda folder: (_clock(folder), folder), reverse=True)
 
     def _read(self, folder: str) -> Manifest:
@@ -150,17 +153,17 @@ class SharedSnapshots:
         for name, digest in manifest.files.items():
             found = hashlib.sha256()
             with open(folder / name, "xb", opener=as_its_folder) as file:
-                for piece in self._blobs.chunks(f"{FOLDER}/{digest}/{DATA}"):
+                for piece in self._blobs.chunks(f"{self._folder}/{digest}/{DATA}"):
                     found.update(piece)
                     file.write(piece)
             if found.hexdigest() != digest:
-                raise InvalidIndex(f"{FOLDER}/{digest}", "its content is not what was put")
+                raise InvalidIndex(f"{self._folder}/{digest}", "its content is not what was put")
 
     def _put_file(self, path: Path) -> str:
         """Put a file where its content says, unless it is there; its SHA-256."""
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        folder = f"{FOLDER}/{digest}"
+        folder = f"{self._folder}/{digest}"
         if DATA not in self._blobs.names(folder):
             with self._blobs.writing(folder) as new, path.open("rb") as file:
                 new.write(DATA, iter(lambda: file.read(CHUNK), b""))
@@ -176,7 +179,7 @@ class SharedSnapshots:
         for folder in names[:KEPT]:
             with contextlib.suppress(InvalidIndex, FileNotFoundError):
                 named.update(self._read(folder).files.values())
-        for folder, written in self._blobs.folders(FOLDER):
+        for folder, written in self._blobs.folders(self._folder):
             if _clock(folder) < 0 and folder.rpartition("/")[2] not in named and written < before:
                 self._blobs.delete(folder)
 

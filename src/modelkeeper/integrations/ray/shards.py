@@ -24,7 +24,7 @@ import ray
 from ray.exceptions import ActorDiedError
 
 import modelkeeper
-from modelkeeper.errors import ShardsUnreachable
+from modelkeeper.errors import ModelKeeperError, ShardsUnreachable
 from modelkeeper.integrations.ray.sharing import NAMESPACE, expect_shared, nodes
 from modelkeeper.logs import logger
 from modelkeeper.matching.sharded import Asked, Told, Turn
@@ -41,6 +41,7 @@ DOWN = 5.0  # seconds for which a copy that failed is not asked
 KEEP = 10.0  # seconds between two calls that keep shards alive
 IDLE = 900.0  # seconds without a call after which a shard ends
 SLICE = 0.05  # seconds between two looks at the clock
+SHARING = 60.0  # seconds between two looks whether enough has changed to save it in the store
 CALLS = 32  # to Ray at a time, at least
 _log = logger()
 
@@ -48,8 +49,8 @@ _log = logger()
 class ShardActor:
     """One copy of one shard, in a process of its own."""
 
-    def __init__(self, settings: Settings, number: int, count: int) -> None:
-        self._shard = Shard(settings, number, count)
+    def __init__(self, settings: Settings, number: int, count: int, copy: int) -> None:
+        self._shard, self._copy = Shard(settings, number, count), copy
         self._called = time.monotonic()
         threading.Thread(target=self._live, name="modelkeeper-shard", daemon=True).start()
 
@@ -72,11 +73,16 @@ class ShardActor:
         return os.getpid()
 
     def _live(self) -> None:
-        """Open what was saved before anybody asks; end when nobody has asked for long."""
+        """Open what was saved before anybody asks; save; end when nobody has asked for long."""
         with contextlib.suppress(Exception):  # whoever asks hears of it
             self._shard.follow()
         while time.monotonic() - self._called < IDLE:
-            time.sleep(min(IDLE / 4, 60.0))
+            if not self._copy:  # one saves for all
+                try:
+                    self._shard.share()
+                except ModelKeeperError as problem:
+                    _log.warning("the index of a shard could not be saved in the store: %s", problem)
+            time.sleep(min(IDLE / 4, SHARING))
         ray.kill(ray.get_runtime_context().current_actor)
 
 
@@ -170,7 +176,7 @@ class RayShards:
                     scheduling_strategy="SPREAD",
                 )
                 settings = _of_shard(self._settings)
-                known = self._actors[(number, copy)] = made.remote(settings, number, self.count)
+                known = self._actors[(number, copy)] = made.remote(settings, number, self.count, copy)
             return known
 
     def copies(self, number: int) -> list[int]:
@@ -285,7 +291,12 @@ class RayScatter:
 
 def _of_shard(settings: Settings) -> Settings:
     """What a shard needs to know of a zoo."""
-    return Settings(home=str(settings.folder.absolute()), catalog=settings.catalog, threads=settings.threads)
+    return Settings(
+        home=str(settings.folder.absolute()),
+        catalog=settings.catalog,
+        blobs=settings.blobs if "://" in settings.blobs else "",
+        threads=settings.threads,
+    )
 
 
 def _first_line(problem: Exception) -> str:
