@@ -130,11 +130,12 @@ class ZooReader:
 
     @property
     def shared_snapshots(self) -> "SharedSnapshots | None":
-        """Saved search indexes in the store; None: the store is in the home, or the index lies in shards."""
+        """Saved search indexes in the store, of columns where shards have the rest; None: it is in the home."""
         from modelkeeper.zoo.shared_snapshots import SharedSnapshots
 
-        if self._shared is None and not self._together and not self.settings.shards:
-            self._shared = SharedSnapshots(self.catalog, self.blobs)
+        if self._shared is None and not self._together:
+            part = "columns" if self.settings.shards else ""
+            self._shared = SharedSnapshots(self.catalog, self.blobs, part)
         return self._shared
 
     def share_index(self) -> bool:
