@@ -2,6 +2,7 @@
 
     python -m benchmarks.simulate                       100,000 models: minutes, on one core
     python -m benchmarks.simulate --models 10000000     hours: see the page for how many
+    python -m benchmarks.simulate --minutes 30          the first way ends there, the others where it did
 
 A year of trainings arrives (see `benchmarks.helpers.simulated_zoo`), each starts from the stored model that
 most is expected of, is admitted or not, and what the capacity does not hold is evicted: by what it is worth
@@ -13,6 +14,7 @@ costs a day. Writes benchmarks/results/simulate.json and simulate.md; sizes that
 
 import argparse
 import json
+import math
 import resource
 import sys
 import time
@@ -31,6 +33,7 @@ ROWS = {
     "share of what is kept that lent": "{:.1%}",
     "age, days: median": "{:.0f}",
     "age, days: 90th percentile": "{:.0f}",
+    "days": "{:,}",
     "models": "{:,}",
     "bytes": "{:.3g}",
     "evicted a day": "{:,.0f}",
@@ -44,17 +47,18 @@ ROWS = {
 }
 
 
-def simulate(world: World, way: str, days: int, *, told: bool = True) -> dict[str, Any]:
-    """One way to keep, for so many days."""
+def simulate(world: World, way: str, days: int, *, minutes: float = math.inf) -> dict[str, Any]:
+    """One way to keep, for so many days, or as many as it takes so many minutes to simulate."""
     zoo = SimulatedZoo(world, way)
-    began = time.process_time()
-    for day in range(days):
-        zoo.live(day)
-        if told and sys.stderr.isatty():
-            print(f"\r{WAYS[way]}: day {day + 1} of {days}", end="", file=sys.stderr, flush=True)
-    result = zoo.report(days - 1)
-    if told and sys.stderr.isatty():
-        print(file=sys.stderr)
+    began, end, lived = time.process_time(), time.monotonic() + 60 * minutes, 0
+    while lived < days and (not lived or time.monotonic() < end):
+        zoo.live(lived)
+        lived += 1
+        if sys.stderr.isatty() or lived % 10 == 0:
+            last = "\r" if sys.stderr.isatty() and lived < days else "\n"
+            spent = time.process_time() - began
+            print(f"{WAYS[way]}: day {lived} of {days}, {spent:.0f} s", end=last, file=sys.stderr, flush=True)
+    result = zoo.report(lived - 1) | {"days": lived}
     # What a registration over capacity frees besides is what the next ones find.
     models = max(1, result["models"])
     per_choice = max(1.0, models / SPARE) if models > MANY else 1.0
@@ -90,13 +94,16 @@ def page(runs: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def run(models: int, days: int, seed: int, turnover: float, ways: list[str]) -> dict[str, Any]:
+def run(
+    models: int, days: int, seed: int, turnover: float, ways: list[str], minutes: float = math.inf
+) -> dict[str, Any]:
     """All ways on the same trainings."""
     world = World(models, seed, turnover=turnover)
     began = time.process_time()
     results = []
     for way in ways:
-        results.append(simulate(world, way, days))
+        results.append(simulate(world, way, days, minutes=minutes))
+        days, minutes = results[0]["days"], math.inf
         print(json.dumps(results[-1]), flush=True)
     return {
         "models": models,
@@ -124,8 +131,9 @@ def main() -> None:
     parser.add_argument("--turnover", type=float, default=100, help="days of trainings that fill the zoo")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for simulate.json and simulate.md")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="for the first way")
     options = parser.parse_args()
-    found = run(options.models, options.days, options.seed, options.turnover, options.ways)
+    found = run(options.models, options.days, options.seed, options.turnover, options.ways, options.minutes)
     file = options.out / "simulate.json"
     before = json.loads(file.read_text())["runs"] if file.exists() else []
     same = found["models"], found["turnover"]
