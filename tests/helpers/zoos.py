@@ -6,6 +6,7 @@ what a training script would say. Nothing here imports a framework: processes th
 
 import hashlib
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.graph import Graph
 from modelkeeper.meta import read_registration
 from modelkeeper.weights import Array, Header, dtype_of, stream
-from modelkeeper.zoo.records import Record, Registration
+from modelkeeper.zoo.catalog_reader import CatalogReader
+from modelkeeper.zoo.records import Record, Registration, Viewer
+from modelkeeper.zoo.relatives import Relatives
 from modelkeeper.zoo.zoo import stored_tensors
 from tests.helpers.generated import vgg
 
@@ -66,3 +69,11 @@ def register(
     return coordinator.register(
         graph, registration, tensors, owner=owner, model_id=model_id, owner_id=owner_id or owner
     ).record
+
+
+def children(catalog: CatalogReader, of: Sequence[str], viewer: Viewer | None = None) -> list[Record]:
+    """What started from any of these models, the oldest first."""
+    with catalog.database.reading() as connection:
+        kin = Relatives(connection, viewer, catalog.damaged)
+        found = kin.records(list(kin.children(of, most=100)))
+    return [found[key] for key in sorted(found)]

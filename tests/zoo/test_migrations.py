@@ -33,6 +33,7 @@ from modelkeeper.zoo.bounds import kept
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.records import Filter
 from modelkeeper.zoo.rows import record_row
+from tests.helpers import zoos
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -241,7 +242,7 @@ def test_an_old_catalog_in_postgresql_is_migrated(old_zoo: Path, postgres_url: s
         records = catalog.find(Filter())
         assert len(records) == 3
         [child] = [record for record in records if record.parent]
-        assert catalog.children([child.parent]) == [child]
+        assert zoos.children(catalog, [child.parent]) == [child]
         for record in records:
             assert catalog.graph(record.graph).fingerprint == record.fingerprint
 
@@ -263,7 +264,7 @@ def test_lines_of_a_catalog_with_one_parent_are_followed(old_zoo: Path, url: str
     engine.dispose()
     with closing(Catalog(url)) as catalog:
         assert {record.name: record for record in catalog.find(Filter())} == made
-        assert catalog.children([made["net8"].id]) == [made["net12"]]
+        assert zoos.children(catalog, [made["net8"].id]) == [made["net12"]]
         assert made["net12"].parents == (made["net8"].id,)
 
 
