@@ -15,7 +15,7 @@ from modelkeeper import _native
 from modelkeeper.matching.prepare import Prepared
 from modelkeeper.matching.search import Clusters, Part, Snapshot
 from modelkeeper.matching.segments import Segment
-from modelkeeper.matching.similarity import full_score
+from modelkeeper.matching.similarity import full_score, mutual_distances
 
 
 def cluster(
@@ -90,14 +90,12 @@ def _distances(models: list[Prepared], threads: int, stop: threading.Event) -> N
     rows = [store.add(key, model) for key, model in enumerate(models)]
     which = np.array([store.columns["kinds"][row] for row in rows], np.int32)
     totals = np.array([model.total for model in models], np.float64)
-    similarity = np.ones((len(models), len(models)))
+    distances = np.zeros((len(models), len(models)))
     for i, model in enumerate(models):
         if stop.is_set():
             break
         scan = store.scan(model, store.architectures, store.tokens, threads)
         scores = scan.scores(which[i + 1 :])
-        lent, received = full_score(totals[i + 1 :], model.total), full_score(model.total, totals[i + 1 :])
-        mean = (scores / np.maximum(lent, 1) + scores / np.maximum(received, 1)) / 2
-        similarity[i, i + 1 :] = similarity[i + 1 :, i] = np.minimum(mean, 1.0)
-    distances: NDArray[np.float64] = 1.0 - similarity
+        row = mutual_distances(scores, totals[i + 1 :], model.total)
+        distances[i, i + 1 :] = distances[i + 1 :, i] = row
     return distances

@@ -100,6 +100,14 @@ def similarities(scores: NDArray[np.int64], parent_totals: Totals, child_total: 
     return shares
 
 
+def mutual_distances(scores: NDArray[np.int64], totals: Totals, total: int) -> NDArray[np.float64]:
+    """One minus the similarity of a model with many others, the mean of both ways round."""
+    lent, received = full_score(totals, total), full_score(total, totals)
+    mean = (scores / np.maximum(lent, 1) + scores / np.maximum(received, 1)) / 2
+    distances: NDArray[np.float64] = 1.0 - np.minimum(mean, 1.0)
+    return distances
+
+
 def bucket(value: float) -> int:
     """Which tenth a similarity falls in: 0 to 9."""
     return min(int(value * BUCKETS), BUCKETS - 1)
