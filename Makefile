@@ -235,7 +235,8 @@ hashes: ## write deploy/requirements.txt anew: the pins of what a container inst
 vendor: $(READY) ## fetch the files of others that are kept in the repository anew, by version and checksum
 	$(BIN)/python -m tests.helpers.vendored
 
-pictures: $(READY) ## make the pictures of docs/dashboard.md anew
+pictures: $(READY) ## make the pictures of docs/dashboard.md and the drawings of docs/concepts anew
+	$(BIN)/python -m docsite.drawings
 	$(BIN)/python -m tests.helpers.pictures
 
 clean: ## remove the environment and everything built

@@ -25,6 +25,7 @@ RUN = ["README.md"]
 RUN += [
     f"docs/{page}.md"
     for page in (
+        *("concepts/alignment", "concepts/graph", "concepts/growth", "concepts/plan", "concepts/selection"),
         *("describing", "frameworks", "importing", "index", "integrations/README", "recovery", "sharing"),
         *("start", "transfer"),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docsite import check, repository
+from docsite import check, drawings, repository
 from docsite.reference import commands, errors, http, python, settings
 from modelkeeper.cli import main
 from modelkeeper.settings import ServiceSettings, Settings
@@ -98,3 +98,8 @@ def test_what_is_wrong_with_a_site_is_found(tmp_path: Path) -> None:
         "index.html loads gone.png, which is not there",
         "index.html loads https://example.org/x.js from another host",
     ]
+
+
+def test_the_drawings_of_concepts_are_what_the_code_draws() -> None:
+    for name, draw in drawings.DRAWINGS.items():
+        assert (drawings.IMAGES / name).read_text() == draw().svg, f"{name}: make pictures"

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from modelkeeper.text import printable
 
-INK, DIM, FAINT = "#808890", "#808890", "#80889066"
+INK, DIM, FAINT = "#6a7480", "#808890", "#80889066"
 COLOURS = {
     "copied": "#2f9e6e",
     "widened": "#3f8fd6",
@@ -120,7 +120,7 @@ def _box(x: float, y: float, step: float, box: Box) -> str:
     drawn = f'{shape} fill="{box.colour}" fill-opacity="0.22" stroke="{box.colour}" stroke-width="0.6"/>'
     if step >= 20:
         room = max(8, LONGEST - len(box.note[:24]))
-        drawn += _text(x + 6, y + 12.5, box.name, "currentColor", longest=room)
+        drawn += _text(x + 6, y + 12.5, box.name, INK, longest=room)
         drawn += _text(x + BOX - 6, y + 12.5, box.note, DIM, anchor="end", longest=24)
     return f"<g>{hint}{drawn}</g>"
 
@@ -192,7 +192,7 @@ def rows(tree: Sequence[TreeRow], caption: str) -> Drawing:
         colour = LINES[0] if row.meant else INK
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{5 if row.meant else 4}" fill="{colour}"/>')
         parts.append(
-            f'<text x="{x + 10:.1f}" y="{y + 4:.1f}" {FONT} font-size="12" fill="currentColor">'
+            f'<text x="{x + 10:.1f}" y="{y + 4:.1f}" {FONT} font-size="12" fill=INK>'
             f'{escaped(row.name, 48)}<tspan fill="{DIM}" dx="8">{escaped(row.note, 60)}</tspan></text>'
         )
     return _drawing(WIDTH, 18 + step * len(tree), parts, caption)
@@ -217,7 +217,7 @@ def _text(
     x: float,
     y: float,
     text: str,
-    colour: str = "currentColor",
+    colour: str = INK,
     *,
     anchor: str = "start",
     weight: bool = False,
