@@ -40,6 +40,7 @@ EXAMPLES = [
     errors.DiskFull("zoo/", "no space left", "Free some room."),
     errors.WrongStore("s3://b/zoo", "it is another", "Give the right one."),
     errors.ShardsUnreachable("ray://head:10001", "there is no Ray", "Check it."),
+    errors.CatalogSilent("postgresql://db/zoo", "it has not answered for 5 s", "Check it."),
     errors.StoreSilent("s3://b/zoo", "it has not answered for 3 s", "Check it."),
     errors.ReadOnlyZoo("zoo/", "it may only be read", "Ask its owner."),
     errors.CorruptCatalog("zoo/", "the record of 0123 is damaged", "Restore it."),
@@ -67,7 +68,7 @@ def test_every_error_has_an_example_here_and_a_line_in_the_tree() -> None:
 # What programs and links go by: a code may be added, none may change.
 CODES = """
     account_conflict cannot_calibrate cannot_describe cannot_gather cannot_load_factory cannot_materialise
-    cannot_probe cannot_share coordinator_unreachable corrupt_catalog corrupt_weights disk_full
+    cannot_probe cannot_share catalog_silent coordinator_unreachable corrupt_catalog corrupt_weights disk_full
     invalid_backup invalid_bundle invalid_graph invalid_index invalid_key invalid_meta invalid_metric
     invalid_model_file invalid_pairs invalid_program invalid_setting invalid_signature invalid_weights
     model_refused no_program not_allowed not_authenticated not_finite not_installed not_ready quota_exceeded

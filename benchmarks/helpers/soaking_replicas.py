@@ -23,7 +23,7 @@ from benchmarks.helpers.soaking import Fault, Honest, Tally, lost, users
 from benchmarks.helpers.topology import Replica, Topology
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.settings import Settings
-from tests.helpers.parts import wait_until
+from tests.helpers.parts import ObjectStore, Postgres, wait_until
 
 T = TypeVar("T")
 PROCESSES = 4  # that the clients are threads of
@@ -131,7 +131,7 @@ def _supervised(replicas: list[Replica]) -> Iterator[None]:
 def _faults(topology: Topology, seconds: float, every: float, dice: random.Random, tally: Tally) -> None:
     """Every so many seconds a coordinator is killed, or told to stop; half-way between, what is behind it."""
     signs = cycle((signal.SIGKILL, signal.SIGTERM))
-    behind = cycle(("postgres restarted", "s3 restarted", "s3 hangs"))
+    behind = cycle(("postgres restarted", "s3 restarted", "postgres hangs", "s3 hangs"))
     order: list[Replica] = []
     start = time.monotonic()
     for turn in range(1, int(2 * seconds / every)):
@@ -151,11 +151,11 @@ def _faults(topology: Topology, seconds: float, every: float, dice: random.Rando
 
 def _disturb(topology: Topology, what: str, seconds: float) -> None:
     """Take the catalog or the store away for a while."""
-    if what == "s3 hangs":
-        with topology.store.frozen():
+    part: Postgres | ObjectStore = topology.postgres if what.startswith("postgres") else topology.store
+    if what.endswith("hangs"):
+        with part.frozen():
             time.sleep(seconds)
     else:
-        part = topology.postgres if what.startswith("postgres") else topology.store
         part.stop()
         time.sleep(seconds)
         part.start()

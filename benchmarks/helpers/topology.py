@@ -41,6 +41,7 @@ from tests.helpers.parts import (
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 PROXY = (DEPLOY / "nginx-replicas.conf").read_text()
+STORE_PROXY = (DEPLOY / "nginx-store.conf").read_text()
 HOST = "localhost"  # the name that the service has here
 
 
@@ -108,11 +109,24 @@ class Replica(Server):
             self.process.wait(120)
 
 
+def store_blocks(front: int, store: int, certificates: Path) -> str:
+    """The configuration of nginx before the store, for clients that go to port `front` of this machine."""
+    return replaced(
+        STORE_PROXY,
+        **{
+            "s3:8333": f"{LOOPBACK}:{store}",
+            "listen 443 ssl": f"listen {LOOPBACK}:{front} ssl",
+            "store.example.org": HOST,
+            "/etc/ssl/keeper": str(certificates),
+        },
+    )
+
+
 class Topology(Server):
     """All of it. `url` is where clients go, and `trust` the file of the certificate that they trust."""
 
     def __init__(self, folder: Path, replicas: int = 3) -> None:
-        self._folder, (front, database, store, *ports) = folder, free_ports(3 + replicas)
+        self._folder, (front, store_front, database, store, *ports) = folder, free_ports(4 + replicas)
         services = COMPOSE["services"]
         self.url, self.trust = f"https://{HOST}:{front}", str(folder / "keeper.pem")
         given = environment_of_compose(services["postgres"])
@@ -126,14 +140,17 @@ class Topology(Server):
             name: value.replace("@postgres:5432", f"@{LOOPBACK}:{database}").replace(
                 "//s3:8333", f"//{LOOPBACK}:{store}"
             )
-            for name, value in environment_of_compose(services["keeper-1"], KEEPER_HOSTS=HOST).items()
+            for name, value in environment_of_compose(
+                services["keeper-1"], KEEPER_HOSTS=HOST, STORE_HOST=f"{HOST}:{store_front}"
+            ).items()
         }
         self.replicas = [
             Replica(folder / f"keeper-{number}", port, self.environment)
             for number, port in enumerate(ports, start=1)
         ]
         certificate(folder)
-        self.proxy = Proxy(self._blocks(front, ports), folder / "nginx")
+        blocks = self._blocks(front, ports) + store_blocks(store_front, store, folder)
+        self.proxy = Proxy(blocks, folder / "nginx")
 
     def _blocks(self, front: int, ports: list[int]) -> str:
         """The configuration of nginx as it is, with the addresses that there are here."""

@@ -80,12 +80,28 @@ class _Read(Struct, frozen=True, kw_only=True):
         return cls(**values)
 
 
+class CatalogLimits(Struct, frozen=True, kw_only=True):
+    """What a zoo asks of PostgreSQL at most; other databases are as they are. `zoo.postgres` says more."""
+
+    patience: float = 5.0  # seconds for which it may be silent
+    statement: float = 60.0  # seconds for a statement; 0: any
+    lock: float = 30.0  # seconds to wait for a lock; 0: any
+    connections: int = 15  # of one process
+
+
 class Settings(_Read, frozen=True, kw_only=True):
     """How one zoo is kept."""
 
     home: str = ""  # a folder, or ":memory:"; "" is ~/.modelkeeper
     catalog: str = ""  # a SQLAlchemy URL for the records; "" is a SQLite file in the home
+    catalog_patience: float = 5.0  # seconds for which PostgreSQL may be silent before requests are told so
+    catalog_statement: float = (
+        60.0  # seconds for a statement of PostgreSQL; 0: any. Not of gc, verify, backup
+    )
+    catalog_lock: float = 30.0  # seconds that a statement of PostgreSQL waits for others; 0: any
+    catalog_connections: int = 15  # to PostgreSQL, of one process
     blobs: str = ""  # a folder or a URL (`s3://...`) for the weights; "" is the home
+    blobs_public: str = ""  # an S3 as clients reach it, `https://host`; "": as it is reached here
     capacity: int | None = None  # bytes of weights to keep; None: all
     policy: str = "benefit"  # how a parent is chosen: `benefit`, or the paper's `buckets`
     minimum_similarity: float = 0.3  # a match below this is a cold start
@@ -133,6 +149,9 @@ class Settings(_Read, frozen=True, kw_only=True):
         if self.admission not in ADMISSIONS:
             raise InvalidSetting("admission", repr(self.admission), f"choose one of {', '.join(ADMISSIONS)}")
         _expect_direct(self.direct)
+        if re.fullmatch(r"(https?://[A-Za-z0-9._-]+(:[0-9]+)?)?", self.blobs_public) is None:
+            advice = "give https://host or https://host:port; a path would not be passed on as it was signed"
+            raise InvalidSetting("blobs_public", repr(self.blobs_public), advice)
         if self.sandbox not in SANDBOXES:
             raise InvalidSetting("sandbox", repr(self.sandbox), f"choose one of {', '.join(SANDBOXES)}")
         for name in ("minimum_similarity", "minimum_benefit", "upstream_below"):
@@ -143,12 +162,15 @@ class Settings(_Read, frozen=True, kw_only=True):
             raise InvalidSetting("upstream_privacy", repr(self.upstream_privacy), advice)
         for name in (
             *("half_life", "admission_threshold", "timeout", "deadline", "patience"),
-            *("upstream_timeout", "upstream_pause"),
+            *("upstream_timeout", "upstream_pause", "catalog_patience", "catalog_connections"),
         ):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise InvalidSetting(name, str(value), "give a number above 0")
-        for name in ("grace", "keep_starts", "threads", "budget", "minimum_peers"):
+        for name in (
+            *("grace", "keep_starts", "threads", "budget", "minimum_peers"),
+            *("catalog_statement", "catalog_lock"),
+        ):
             if not getattr(self, name) >= 0:
                 raise InvalidSetting(name, str(getattr(self, name)), "give 0 or more")
 
@@ -168,6 +190,12 @@ class Settings(_Read, frozen=True, kw_only=True):
         if self.catalog:
             return self.catalog
         return "sqlite://" if self.in_memory else self.folder.absolute() / "catalog.db"
+
+    @property
+    def catalog_limits(self) -> CatalogLimits:
+        """What is asked of the database of the catalog at most."""
+        names = CatalogLimits.__struct_fields__
+        return CatalogLimits(**{name: getattr(self, f"catalog_{name}") for name in names})
 
     @property
     def blobs_url(self) -> str:
@@ -285,7 +313,7 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
     **dict.fromkeys(
         (
             *("threads", "budget", "minimum_peers", "port"),
-            *("quota_models", "quota_pins", "workers", "connections"),
+            *("quota_models", "quota_pins", "workers", "connections", "catalog_connections"),
         ),
         _count,
     ),
@@ -306,6 +334,9 @@ _READERS: dict[str, Callable[[str, str], Any]] = {
             "upstream_below",
             "upstream_timeout",
             "upstream_pause",
+            "catalog_patience",
+            "catalog_statement",
+            "catalog_lock",
         ),
         _number,
     ),

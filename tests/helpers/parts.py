@@ -152,6 +152,20 @@ class Postgres(Server):
             at = ("-h", LOOPBACK, "-p", str(self._port)) if self._port else ("-h", str(self.folder))
             self._run("createdb", *at, "-U", self._user, self._database)
 
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """For a block it takes connections, and answers nobody."""
+        first = int((Path(self._data) / "postmaster.pid").read_text().split()[0])
+        os.kill(first, signal.SIGSTOP)  # first: it makes no others then
+        everyone = [first, *_children(first)]
+        for process in everyone:
+            _signal(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in reversed(everyone):
+                _signal(process, signal.SIGCONT)
+
     def stop(self) -> None:
         """Kill all its processes; the next start recovers from its log."""
         with contextlib.suppress(subprocess.CalledProcessError):  # it does not run
@@ -161,6 +175,21 @@ class Postgres(Server):
         """Stop, and leave nothing behind."""
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _children(parent: int) -> list[int]:
+    """The processes that a process has made, by /proc."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if int(status.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(status.parent.name))
+    return found
+
+
+def _signal(process: int, sign: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+        os.kill(process, sign)
 
 
 class ObjectStore(Server):

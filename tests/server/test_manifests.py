@@ -17,7 +17,7 @@ import pytest
 import yaml
 from obstore.store import S3Store
 
-from benchmarks.helpers.topology import COMPOSE, DEPLOY, PROXY, environment_of_compose
+from benchmarks.helpers.topology import COMPOSE, DEPLOY, PROXY, STORE_PROXY, environment_of_compose
 from modelkeeper.cli import main
 from modelkeeper.settings import PORT, PREFIX, ServiceSettings, Settings
 from tests.helpers.service import Team
@@ -28,6 +28,7 @@ KEEPERS = {name: service for name, service in COMPOSE["services"].items() if nam
 MANIFESTS = sorted(
     set(DEPLOY.glob("kubernetes/*/*.yaml")) - set(DEPLOY.glob("kubernetes/*/kustomization.yaml"))
 )
+COMPOSE_STORES = re.findall(r"^\s+server (\S+:[0-9]+) resolve", STORE_PROXY, re.M)
 VERSIONS = ("1.30", "1.37")  # of Kubernetes, the oldest and the newest that we have looked at
 IDS = [f"{path.parent.name}-{path.stem}" for path in MANIFESTS]
 
@@ -157,6 +158,24 @@ def test_probes_and_ports_are_those_of_the_service(keeper: Team) -> None:
     assert rule["host"] == environment_of_kubernetes()["MODELKEEPER_HOSTS"]
 
 
+def test_clients_find_the_store_by_the_name_that_urls_are_signed_for() -> None:
+    given, [rule] = environment_of_kubernetes(), of_kind("Ingress", "store")["spec"]["rules"]
+    [path] = rule["http"]["paths"]
+    bucket = given["MODELKEEPER_BLOBS"].split("/")[2]
+    assert given["MODELKEEPER_BLOBS_PUBLIC"] == f"https://{rule['host']}"
+    assert path["path"] == f"/{bucket}/"
+    service, [ours] = path["backend"]["service"], COMPOSE_STORES
+    [port] = [
+        each["port"]
+        for each in of_kind("Service", service["name"])["spec"]["ports"]
+        if each["name"] == service["port"]["name"]
+    ]
+    assert f"{service['name']}:{port}" == ours
+    assert f"server_name {rule['host']};" in STORE_PROXY
+    assert f"location /{bucket}/ {{" in STORE_PROXY
+    assert given["AWS_ENDPOINT_URL"] == f"http://{ours}"
+
+
 def test_all_that_is_selected_bears_the_label() -> None:
     deployment, label = of_kind("Deployment"), {"app.kubernetes.io/name": "modelkeeper"}
     spec = deployment["spec"]
@@ -216,18 +235,21 @@ def test_programs_are_those_that_are_tested() -> None:
     for service in COMPOSE["services"].values():
         assert set(service.get("depends_on", ())) <= COMPOSE["services"].keys()
     mounted = [volume.split(":")[0] for volume in COMPOSE["services"]["nginx"]["volumes"]]
-    assert (DEPLOY / mounted[0]).read_text() == PROXY
+    assert [(DEPLOY / each).read_text() for each in mounted[:2]] == [PROXY, STORE_PROXY]
 
 
-def test_the_ingress_says_what_the_proxy_says() -> None:
+@pytest.mark.parametrize(
+    ("name", "proxy"), [("modelkeeper", PROXY), ("store", STORE_PROXY)], ids=["keepers", "store"]
+)
+def test_the_ingress_says_what_the_proxy_says(name: str, proxy: str) -> None:
     prefix = "nginx.ingress.kubernetes.io/"
     said = {
         name.removeprefix(prefix).replace("-", "_"): value
-        for name, value in of_kind("Ingress")["metadata"]["annotations"].items()
+        for name, value in of_kind("Ingress", name)["metadata"]["annotations"].items()
     }
     other = {"proxy_body_size": "client_max_body_size"}
     for name, value in said.items():
-        [ours] = re.findall(rf"^\s+{other.get(name, name)} ([^;]+);", PROXY, re.M)
+        [ours] = re.findall(rf"^\s+{other.get(name, name)} ([^;]+);", proxy, re.M)
         assert ours.removesuffix("s") == value, name
 
 

@@ -16,6 +16,7 @@ class LocalReplica:
 
     def ready(self) -> None:
         """Return if the catalog and the store answer: see `ServedCoordinator`."""
+        self.zoo.expect_catalog()
         self.zoo.catalog.clock()
         self.zoo.expect_store()
 

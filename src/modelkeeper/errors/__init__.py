@@ -28,6 +28,7 @@ ModelKeeperError
 ├── ZooUnusable          the zoo's catalog or its store cannot be opened, read or written
 │   ├── DiskFull         there is no room for what was to be written
 │   ├── WrongStore       the store is not the one that the catalog belongs to
+│   ├── CatalogSilent    the database of the catalog does not answer in time
 │   ├── StoreSilent      the store does not answer in time
 │   ├── ShardsUnreachable  what runs the shards of the search index does not answer
 │   ├── ReadOnlyZoo      something was to be written to a zoo that may only be read here
@@ -85,6 +86,7 @@ from modelkeeper.errors.of_services import (
 from modelkeeper.errors.of_zoos import (
     AccountConflict,
     CannotLoadFactory,
+    CatalogSilent,
     CorruptCatalog,
     CorruptWeights,
     DiskFull,
@@ -118,6 +120,7 @@ __all__ = [
     "CannotMaterialise",
     "CannotProbe",
     "CannotShare",
+    "CatalogSilent",
     "CoordinatorUnreachable",
     "CorruptCatalog",
     "CorruptWeights",

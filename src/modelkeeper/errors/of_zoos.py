@@ -164,6 +164,16 @@ class StoreSilent(ZooUnusable):
     )
 
 
+class CatalogSilent(ZooUnusable):
+    """The database of the catalog does not answer in time."""
+
+    code, status = "catalog_silent", 503
+    remedy = (
+        "Check that the database runs, is not stopped, and can be reached from here; all goes on when it does. "
+        "What was registered meanwhile waits in the spool; `modelkeeper sync` sends it."
+    )
+
+
 class ShardsUnreachable(ZooUnusable):
     """What runs the shards of the search index does not answer."""
 

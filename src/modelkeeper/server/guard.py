@@ -27,6 +27,7 @@ from starlette.requests import ClientDisconnect
 
 from modelkeeper.coordinator.wire import REQUEST_ID, Problem, to_problem
 from modelkeeper.errors import (
+    CatalogSilent,
     DiskFull,
     ModelKeeperError,
     NotAllowed,
@@ -297,6 +298,7 @@ def headers_of(error: ModelKeeperError) -> dict[str, str]:
 
 _SAID: dict[type[ModelKeeperError], str] = {
     DiskFull: "its disk is full",
+    CatalogSilent: "its catalog's database does not answer",
     StoreSilent: "its store does not answer",
     WrongStore: "its store is not the one that its catalog belongs to",
 }

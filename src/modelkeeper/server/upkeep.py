@@ -16,6 +16,8 @@ from modelkeeper.errors import ModelKeeperError
 from modelkeeper.logs import logger
 from modelkeeper.server.service import Service
 from modelkeeper.settings import DAY
+from modelkeeper.zoo.gc import Swept
+from modelkeeper.zoo.postgres import unhurried
 
 log = logger("modelkeeper.server")
 
@@ -39,7 +41,7 @@ def keeping_tidy(service: Service) -> Iterator[None]:
     finally:
         stopped.set()
         if interval:
-            thread.join()
+            thread.join(service.settings.shutdown)  # it may wait for a database that hangs
 
 
 def tidy_up(
@@ -50,20 +52,26 @@ def tidy_up(
     `still` says whether it is for this service to do so; one that is no leader any more leaves the rest.
     """
     try:
-        swept = service.gc(None, False)
-        days, pruned = service.settings.keep_events, 0
-        if days and still():
-            pruned = service.coordinator.prune_events(now() - days * DAY)
-        if service.settings.keep_samples and still():
-            service.coordinator.prune_samples(now() - service.settings.keep_samples * DAY)
-        if still():
-            service.coordinator.replica.forget_rates()
-        done = (swept.staging, len(swept.folders), len(swept.damaged), len(swept.evicted), pruned)
-        if any(done):
-            log.info("upkeep: %d unfinished, %d folders, %d damaged, %d evicted, %d old events", *done)
+        with unhurried():
+            swept = _tidy(service, now, still)
         for problem in swept.failed:
             log.warning("upkeep: %s", problem)
     except ModelKeeperError as problem:
         log.warning("upkeep failed, and is tried again: %s", problem)
     except Exception:
         log.exception("upkeep failed, and is tried again")
+
+
+def _tidy(service: Service, now: Callable[[], float], still: Callable[[], bool]) -> Swept:
+    swept = service.gc(None, False)
+    days, pruned = service.settings.keep_events, 0
+    if days and still():
+        pruned = service.coordinator.prune_events(now() - days * DAY)
+    if service.settings.keep_samples and still():
+        service.coordinator.prune_samples(now() - service.settings.keep_samples * DAY)
+    if still():
+        service.coordinator.replica.forget_rates()
+    done = (swept.staging, len(swept.folders), len(swept.damaged), len(swept.evicted), pruned)
+    if any(done):
+        log.info("upkeep: %d unfinished, %d folders, %d damaged, %d evicted, %d old events", *done)
+    return swept

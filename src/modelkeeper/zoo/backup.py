@@ -8,6 +8,7 @@ what it names is there, and what went meanwhile it calls gone. Models that came 
 catalog is read once more. Weights and programs are compared with the checksums of their records on the way.
 """
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from modelkeeper.zoo import schema
 from modelkeeper.zoo.archive import FORMAT, Archive
 from modelkeeper.zoo.blobs import EVIDENCE, PROGRAM, WEIGHTS
 from modelkeeper.zoo.dump import dump, load
+from modelkeeper.zoo.postgres import unhurried
 from modelkeeper.zoo.records import KEPT, Filter, Record, folder_of, model_of
 from modelkeeper.zoo.store_identity import FACT, own
 from modelkeeper.zoo.zoo_reader import ZooReader
@@ -85,7 +87,7 @@ def backup(
         ZooUnusable: The zoo cannot be read, or the folder not be written to.
     """
     archive = Archive(folder)
-    with archive.writing():
+    with archive.writing(), unhurried():
         copying = _Copying(zoo, archive, verify)
         for turn in range(ROUNDS):
             copying.copy(progress)
@@ -233,7 +235,7 @@ def restore(folder: Path, settings: Settings, *, at: str = "", progress: Progres
     if header.get("format") != FORMAT or str(header.get("schema")) > schema.VERSION:
         raise InvalidBackup(str(folder), f"{name} is of a newer modelkeeper", "Upgrade modelkeeper.")
     zoo = ZooReader(settings)
-    try:
+    with unhurried(), contextlib.closing(zoo):
         zoo.catalog.database.expect_writable()
         if zoo.catalog.count(Filter(states=KEPT)):
             home = str(settings.folder)
@@ -256,8 +258,6 @@ def restore(folder: Path, settings: Settings, *, at: str = "", progress: Progres
             load(connection, str(header["schema"]), rows)
             if store:
                 connection.execute(schema.facts.insert().values(name=FACT, value=store))
-    finally:
-        zoo.close()
     missing = tuple(row["id"] for row in kept if row["id"] not in models)
     return Restored(name, len(models), sum(row["bytes"] for row in kept), missing)
 

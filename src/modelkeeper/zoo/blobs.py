@@ -19,14 +19,12 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-import obstore
 from obstore.exceptions import AlreadyExistsError, NotFoundError, NotSupportedError, PermissionDeniedError
 from obstore.exceptions import BaseError as StoreError
-from obstore.store import AzureStore, GCSStore, LocalStore, S3Store
+from obstore.store import LocalStore
 
 from modelkeeper.errors import CorruptWeights, ModelKeeperError, UnreadableWeights, ZooUnusable
 from modelkeeper.logs import logger
@@ -37,6 +35,7 @@ from modelkeeper.zoo.files import is_of_file, open_regular
 from modelkeeper.zoo.folders import STAGING, Folder, LocalFolder, RemoteFolder, create_file
 from modelkeeper.zoo.records import model_of
 from modelkeeper.zoo.rights import make_folder, make_home
+from modelkeeper.zoo.signed_urls import SignedUrls
 from modelkeeper.zoo.stores import Store, is_of_obstore, open_store
 from modelkeeper.zoo.unusable import zoo_unusable
 
@@ -47,7 +46,6 @@ EVIDENCE = "evidence.safetensors"  # held-out examples to check it on: see `evid
 MODELS, VERIFIED = "models", "verified"
 UPLOAD = "upload-"  # what an upload under way is called in the staging folder of a local store
 UPLOADS_STAY = 3600.0  # seconds: another process receives them, and may wait for the next piece
-SIGNED = timedelta(minutes=15)  # for which a URL is good; a transfer that has begun may take longer
 PIECE = 8 * 2**20  # bytes of an object that are asked for at a time
 _log = logger()
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
@@ -56,8 +54,8 @@ _ADVICE = "Check that it exists, that you may write to it, and that its disk is 
 class Blobs:
     """The files of a zoo. Safe to use from several threads and processes."""
 
-    def __init__(self, url: str | Path) -> None:
-        """Open a local folder, or a store by its URL.
+    def __init__(self, url: str | Path, public: str = "") -> None:
+        """Open a local folder, or a store by its URL; `public`: what clients call it, see `signed_urls`.
 
         Raises:
             InvalidSetting: What a package offers for this URL is no store.
@@ -72,6 +70,7 @@ class Blobs:
                 _make_folders(store)
                 store = LocalStore(store)
             self._store: Store = store
+            self._urls = SignedUrls(self.url, store, public)
         except (StoreError, OSError, ValueError) as problem:
             raise zoo_unusable(self.url, _line(problem), _ADVICE, problem) from problem
 
@@ -162,14 +161,8 @@ class Blobs:
 
     def sign(self, method: Literal["GET", "PUT"], path: str) -> str:
         """A URL for just one file, which needs no other right; "": the store cannot sign."""
-        if not isinstance(self._store, S3Store | GCSStore | AzureStore):
-            return ""
-        try:
-            with self.waiting():
-                return obstore.sign(self._store, method, path, SIGNED)
-        except (StoreError, OSError, ValueError) as problem:  # rights that can read cannot always sign
-            _log.warning("signing for %s failed: %s", self.url, _line(problem))
-            return ""
+        with self.waiting():  # keys may have to be fetched
+            return self._urls.sign(method, path)
 
     def ask(self) -> None:
         """Return when the store has answered anything."""

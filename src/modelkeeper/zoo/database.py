@@ -24,22 +24,24 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from modelkeeper.errors import CorruptCatalog, ReadOnlyZoo, ZooUnusable
+from modelkeeper.settings import CatalogLimits
 from modelkeeper.zoo import schema
 from modelkeeper.zoo.forks import passing, renew_after_fork
+from modelkeeper.zoo.postgres import Line, apart, silent, unhurried
 from modelkeeper.zoo.read_only import BUSY, ReadOnly, may_write
 from modelkeeper.zoo.rights import as_its_folder
 from modelkeeper.zoo.unusable import CORRUPT_ADVICE, cannot_open, zoo_unusable
 
-_inherited: list[
-    sa.Pool
-] = []  # in a forked child: connections of the parent, which are not to be closed here
+_inherited: list[object] = []  # in a forked child: connections of the parent, which are not to be closed here
 
 
 class Database:
     """Transactions on one database. Safe to use from several threads."""
 
-    def __init__(self, place: str | Path) -> None:
+    def __init__(self, place: str | Path, limits: CatalogLimits | None = None) -> None:
         """Open a SQLite file by its path, or a database by its SQLAlchemy URL; bring its schema up to date.
+
+        `limits` are those of a PostgreSQL.
 
         Raises:
             ZooUnusable: It cannot be reached, or a newer modelkeeper made it.
@@ -51,7 +53,9 @@ class Database:
         self._turn: Any = threading.RLock() if in_memory else contextlib.nullcontext()
         self._source = ReadOnly(self.file) if self.file is not None else None
         with passing():
-            self._engine = _open_engine(place, self.file, self._source if self.read_only else None)
+            self._line = Line(limits or CatalogLimits()) if _is_postgres(place) else None
+            source = self._source if self.read_only else None
+            self._engine = _open_engine(place, self.file, source, self._line)
         self._aside: sa.Engine | None = None
         self.where = self._engine.url.render_as_string(hide_password=True)
         renew_after_fork(self, Database._renew)
@@ -63,6 +67,8 @@ class Database:
 
     def close(self) -> None:
         """Let go of the database."""
+        if self._line is not None:
+            self._line.close()
         self._engine.dispose()
         if self._source is not None:
             self._source.close()
@@ -99,9 +105,18 @@ class Database:
 
     def connection_apart(self) -> Any:
         """A connection of the driver that is nobody else's; whoever asked for it closes it."""
-        connection = self._engine.raw_connection()
-        connection.detach()
-        return connection.dbapi_connection
+        return apart(self._engine)
+
+    def expect(self, seconds: float) -> None:
+        """Return if the database answers within so many seconds, if it is one that can hang.
+
+        Raises:
+            CatalogSilent: It does not.
+            ZooUnusable: It answers that something is wrong.
+        """
+        if self._line is not None:
+            with self._translated():
+                self._line.expect(seconds)
 
     def truncate_log(self) -> None:
         """Put what SQLite wrote beside its file into it, and give the room back, as far as it can."""
@@ -127,6 +142,8 @@ class Database:
         if not isinstance(self._turn, contextlib.nullcontext):
             self._turn = threading.RLock()
             return
+        if self._line is not None:
+            _inherited.append(self._line.renew())
         for engine in (self._engine, self._aside):
             if engine is not None:
                 _inherited.append(engine.pool)
@@ -137,6 +154,9 @@ class Database:
         try:
             yield
         except SQLAlchemyError as problem:
+            owed = getattr(getattr(problem, "orig", None), "silent", 0.0)
+            if owed:
+                raise silent(self.where, owed) from problem
             text = str(getattr(problem, "orig", None) or problem).strip().partition("\n")[0]
             advice = "Check that it is reachable, that its disk is not full, and that you may write to it."
             if isinstance(problem, IntegrityError):
@@ -169,7 +189,7 @@ class Database:
     def _migrating(self) -> Iterator[sa.Connection]:
         read_only, self.read_only = self.read_only, False
         try:
-            with self.writing() as connection:
+            with unhurried(), self.writing() as connection:
                 yield connection
         finally:
             self.read_only = read_only
@@ -205,7 +225,16 @@ def _file_of(url: str) -> Path | None:
     return None
 
 
-def _open_engine(place: str | Path, file: Path | None, source: ReadOnly | None) -> sa.Engine:
+def _is_postgres(place: str | Path) -> bool:
+    """Is it a PostgreSQL that psycopg speaks to?"""
+    with contextlib.suppress(SQLAlchemyError, ImportError):
+        return not isinstance(place, Path) and sa.make_url(place).get_dialect().driver == "psycopg"
+    return False
+
+
+def _open_engine(
+    place: str | Path, file: Path | None, source: ReadOnly | None, line: Line | None = None
+) -> sa.Engine:
     """The database at a place; with a `source`, that is read and nothing is written.
 
     Raises:
@@ -220,11 +249,15 @@ def _open_engine(place: str | Path, file: Path | None, source: ReadOnly | None) 
             options = {"creator": source.connect, "poolclass": sa.NullPool}
     elif url in ("sqlite://", "sqlite:///:memory:"):
         options = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
+    elif line is not None:
+        options = line.options(url)
     try:
         engine = sa.create_engine(url, **options)
     except (SQLAlchemyError, ImportError) as problem:
         advice = "Give a SQLAlchemy URL, e.g. sqlite:///zoo/catalog.db or postgresql+psycopg://host/name."
         raise ZooUnusable(repr(url), str(problem), advice) from problem
+    if line is not None:
+        line.speak(engine)
     if engine.dialect.name == "sqlite":
         _speak_sqlite(engine, writes=source is None)
     return engine

@@ -22,6 +22,7 @@ from modelkeeper.errors import CorruptWeights, InvalidWeights, UnreadableWeights
 from modelkeeper.logs import logger
 from modelkeeper.policy.quality import Metric
 from modelkeeper.settings import DAY
+from modelkeeper.zoo.postgres import unhurried
 from modelkeeper.zoo.records import ACTIVE, BARRED, DAMAGED, REPAIRED, STORED, SWEPT, Event, Filter, Record
 from modelkeeper.zoo.zoo import Zoo
 
@@ -64,7 +65,14 @@ def sweep(
         progress: Is told how many bytes of how many were looked at.
         user: Who sweeps, as the log calls them; "": the service by itself.
     """
-    before = time.time() - (zoo.settings.grace if grace is None else grace)
+    with unhurried():
+        before = time.time() - (zoo.settings.grace if grace is None else grace)
+        return _sweep(zoo, before, verify, progress, user)
+
+
+def _sweep(
+    zoo: Zoo, before: float, verify: bool, progress: Callable[[float, float], None] | None, user: str
+) -> Swept:
     failed: list[str] = []
     zoo.catalog.database.expect_writable()
     zoo.expect_own_store(again=True)

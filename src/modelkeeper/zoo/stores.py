@@ -102,6 +102,13 @@ def open_store(url: str) -> Store | Path:
     return store
 
 
+def open_at(url: str, endpoint: str) -> object:
+    """The store of obstore that a URL names, at another endpoint than the environment says."""
+    return _unforked(
+        url, from_url(url, retry_config=_RETRIES, client_options=_deadlines(), endpoint=endpoint)
+    )
+
+
 def _deadlines() -> "ClientConfig":
     """How long obstore waits for an answer; and what the environment says, which this would hide."""
     plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes", "on", "y")

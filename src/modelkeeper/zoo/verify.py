@@ -22,6 +22,7 @@ from modelkeeper.errors import (
     ZooUnusable,
 )
 from modelkeeper.zoo.blobs import PROGRAM
+from modelkeeper.zoo.postgres import unhurried
 from modelkeeper.zoo.records import KEPT, STORED, Filter, Record
 from modelkeeper.zoo.schema import metadata
 from modelkeeper.zoo.zoo_reader import ZooReader
@@ -77,6 +78,11 @@ def verify(zoo: ZooReader, *, quick: bool = False, progress: Progress | None = N
     Raises:
         ZooUnusable: The catalog or the store cannot be reached.
     """
+    with unhurried():
+        return _look(zoo, quick, progress)
+
+
+def _look(zoo: ZooReader, quick: bool, progress: Progress | None) -> Report:
     looking = _Looking(zoo, quick)
     looking.at_catalog()
     records: list[Record] = []

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from modelkeeper.errors import CorruptWeights, InvalidWeights, UnreadableWeights, ZooUnusable
+from modelkeeper.errors import CorruptWeights, InvalidWeights, StoreSilent, UnreadableWeights, ZooUnusable
 from modelkeeper.logs import logger
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.catalog import Catalog
@@ -25,8 +25,8 @@ from modelkeeper.zoo.records import DAMAGED, Event, Filter, Record
 from modelkeeper.zoo.reserve import Reserve
 from modelkeeper.zoo.rights import make_home
 from modelkeeper.zoo.starts import Start, Starts
-from modelkeeper.zoo.store_watch import StoreWatch
 from modelkeeper.zoo.unusable import zoo_unusable
+from modelkeeper.zoo.watch import PATIENCE, Watch
 
 if TYPE_CHECKING:
     from modelkeeper.matching import Searchable
@@ -56,7 +56,7 @@ class ZooReader:
                 advice = "Choose another folder, or make this one yours."
                 text = problem.strerror or str(problem)
                 raise zoo_unusable(str(settings.folder), text, advice, problem) from problem
-        self.catalog = Catalog(settings.catalog_place)
+        self.catalog = Catalog(settings.catalog_place, settings.catalog_limits)
         self.outcomes, self.starts = Outcomes(self.catalog), Starts(self.catalog.database)
         self._opening = threading.Lock()
         self._blobs: Blobs | None = None
@@ -66,7 +66,7 @@ class ZooReader:
         self._spread: SpreadIndex | None = None
         self._verified: set[str] = set()
         self._verifying: dict[str, threading.Lock] = {}  # by model, so that a slow one holds up no other
-        self._watch: StoreWatch | None = None
+        self._watch: Watch | None = None
         self._own_store = False  # has it been seen that the store is the catalog's?
         self._aside: dict[int, float] = {}  # keys of models that cannot be read here, and until when
         self._unrecorded = False  # did the last loan go unrecorded?
@@ -97,7 +97,7 @@ class ZooReader:
 
         with self._opening:
             if self._blobs is None:
-                self._blobs = Blobs(self.settings.blobs_url)
+                self._blobs = Blobs(self.settings.blobs_url, self.settings.blobs_public)
             return self._blobs
 
     @property
@@ -203,8 +203,21 @@ class ZooReader:
         """
         with self._opening:
             if self._watch is None:
-                self._watch = StoreWatch(self.settings.blobs_url, self._ask_store)
+                self._watch = Watch(self._ask_store, self._store_silent)
         self._watch.expect()
+
+    def expect_catalog(self) -> None:
+        """Return if the catalog's database answers soon.
+
+        Raises:
+            CatalogSilent: It does not answer.
+            ZooUnusable: It cannot be used.
+        """
+        self.catalog.database.expect(PATIENCE)
+
+    def _store_silent(self, seconds: float) -> ZooUnusable:
+        problem = f"its store has not answered for {seconds:.0f} s"
+        return StoreSilent(self.settings.blobs_url, problem, "Check that it runs and can be reached.")
 
     def _ask_store(self) -> None:
         self.expect_own_store(again=True)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
+from benchmarks.helpers.topology import store_blocks
 from modelkeeper.coordinator import wire
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.remote import RemoteCoordinator, direct, downloads, loan
@@ -20,6 +22,7 @@ from modelkeeper.server import service
 from modelkeeper.server.serve import serving
 from modelkeeper.settings import ServiceSettings, Settings
 from modelkeeper.zoo.blobs import WEIGHTS
+from tests.helpers.parts import ObjectStore, Proxy, certificate, free_ports, or_skip
 from tests.helpers.service import Team, network, tensors, told
 
 GRAPH = network()
@@ -157,6 +160,64 @@ def test_a_url_is_for_who_may_and_for_one_object(team: Team) -> None:
     url = ada._calls.ask("GET", f"/models/{hidden.id}/url", wire.Signed).url
     assert hidden.folder in url
     assert "X-Amz-Expires=900" in url
+
+
+def test_a_store_that_clients_call_otherwise(
+    tmp_path: Path,
+    small: None,
+    monkeypatch: pytest.MonkeyPatch,
+    sent: list[tuple[str, httpx.URL, httpx.Headers]],
+) -> None:
+    """A coordinator reaches its S3 within a network; clients get URLs for the proxy before it, which work.
+
+    The proxy is that of deploy/nginx-store.conf; the store SeaweedFS, which checks what was signed.
+    """
+    keys = {"AWS_ACCESS_KEY_ID": "keeper", "AWS_SECRET_ACCESS_KEY": "secret"}
+    with ExitStack() as stack:
+        with or_skip():
+            store, (front,) = ObjectStore(tmp_path / "s3", keys=keys), free_ports(1)
+            certificate(tmp_path)
+            inside = httpx.URL(store.url).port
+            assert inside is not None
+            proxy = Proxy(store_blocks(front, inside, tmp_path), tmp_path / "nginx")
+        stack.enter_context(store)
+        store.make_bucket("zoo")
+        stack.enter_context(proxy)
+        given = {"AWS_ENDPOINT_URL": store.url, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1", **keys}
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "keeper.pem"))
+        catalog, public = f"sqlite:///{tmp_path / 'db'}", f"https://localhost:{front}"
+        settings = Settings(
+            home=str(tmp_path / "home"), catalog=catalog, blobs="s3://zoo/models", blobs_public=public
+        )
+        local = stack.enter_context(closing(LocalCoordinator(settings)))
+        at = stack.enter_context(serving(local, ServiceSettings(port=0)))
+        team = Team(local, at, tmp_path / "spool")
+        stack.callback(team.close)
+        ada = team.join("ada")
+        record = ada.register(GRAPH, told(), tensors(GRAPH).items()).record
+        ada.download(record, tmp_path / "file")
+        assert len(dict(ada.query(GRAPH, ASKED).weights())) == len(tensors(GRAPH))
+        assert carried(sent, team) == set()
+        own = httpx.URL(at).port
+        assert {(url.scheme, url.host, url.port) for _, url, _ in sent if url.port != own} == {
+            ("https", "localhost", front)
+        }
+        good = httpx.URL(local.weights_url(record))
+        assert httpx.get(good).status_code == 200
+        assert httpx.get(good.copy_with(query=None)).status_code == 403, "nothing that is not signed"
+        assert httpx.delete(good).status_code == 403
+        assert httpx.get(good, headers={"host": f"other:{front}"}).status_code == 403, "the host is signed"
+
+
+def test_only_an_s3_has_another_name(tmp_path: Path) -> None:
+    settings = Settings(home=str(tmp_path), blobs_public="https://store.example.org")
+    with closing(LocalCoordinator(settings)) as local, pytest.raises(InvalidSetting, match="speaks S3"):
+        assert local.zoo.blobs
+    for wrong in ("store.example.org", "https://store.example.org/s3", "ftp://store"):
+        with pytest.raises(InvalidSetting, match="blobs_public"):
+            Settings(blobs_public=wrong)
 
 
 def test_a_service_that_is_told_so_gives_no_urls(bucket: str, tmp_path: Path, small: None) -> None:
