@@ -106,7 +106,7 @@ def test_graphs_alignments_and_records_are_tables_in_a_notebook() -> None:
     assert f"and {len(long.layers) - 200:,} more" in long._repr_html_()
 
 
-def test_a_record_is_a_table_in_a_notebook(tmp_path: Path) -> None:
+def test_a_record_is_a_table_and_its_family_a_picture(tmp_path: Path) -> None:
     from modelkeeper.coordinator.local import LocalCoordinator
     from modelkeeper.settings import Settings
 
@@ -116,4 +116,12 @@ def test_a_record_is_a_table_in_a_notebook(tmp_path: Path) -> None:
     assert "&lt;b&gt;bold" in shown
     assert "<b>" not in shown
     assert record.id in shown
+    child = zoos.register(coordinator, vgg((8, 16)), "child", 0.6, parent=record.id)
+    zoos.register(coordinator, vgg((8, 32)), "grandchild", 0.7, parent=child.id)
+    tree = coordinator.tree(child.id)
+    root = read(Drawing(tree._repr_svg_()))
+    assert len(list(root.iter(f"{SVG}circle"))) == 3
+    said = words(root)
+    assert said.index("bold") < said.index("/child") < said.index("grandchild")
+    assert "and 2 relatives" in root.attrib["aria-label"]
     coordinator.close()

@@ -13,6 +13,7 @@ script, no style sheet and nothing of another host is in them.
 import html
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +35,9 @@ FONT = 'font-family="system-ui, sans-serif"'
 MOST_NAMED = 60  # boxes of a column that are tall enough for their names
 WIDTH, BOX, GAP = 760, 280, 200  # pixels, of a picture of two columns
 LONGEST = 38  # letters of a name in a box
+
+
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # letters that XML has not
 
 
 class Drawing:
@@ -83,7 +87,7 @@ class TreeRow(NamedTuple):
 
 def escaped(text: str, longest: int = 200) -> str:
     """Any text as part of a picture."""
-    cleaned = printable(str(text))
+    cleaned = _NO_XML.sub("\ufffd", printable(str(text)))
     return html.escape(cleaned if len(cleaned) <= longest else cleaned[: longest - 1] + "…")
 
 
@@ -192,7 +196,7 @@ def rows(tree: Sequence[TreeRow], caption: str) -> Drawing:
         colour = LINES[0] if row.meant else INK
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{5 if row.meant else 4}" fill="{colour}"/>')
         parts.append(
-            f'<text x="{x + 10:.1f}" y="{y + 4:.1f}" {FONT} font-size="12" fill=INK>'
+            f'<text x="{x + 10:.1f}" y="{y + 4:.1f}" {FONT} font-size="12" fill="{INK}">'
             f'{escaped(row.name, 48)}<tspan fill="{DIM}" dx="8">{escaped(row.note, 60)}</tspan></text>'
         )
     return _drawing(WIDTH, 18 + step * len(tree), parts, caption)
