@@ -14,6 +14,7 @@ import click
 from modelkeeper.cli import (
     accounts,
     describing,
+    doctor,
     helping,
     importing,
     keeping,
@@ -111,5 +112,6 @@ for _command in (
     *recovering.COMMANDS,
     *trusting.COMMANDS,
     *helping.COMMANDS,
+    *doctor.COMMANDS,
 ):
     main.add_command(_command)

@@ -4,8 +4,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from modelkeeper.cli.model_argument import Given, graph_of, open_model, shapes_option, trust_option
-from modelkeeper.cli.options import console, echo_graph, echo_json, json_option
+from modelkeeper.cli.model_argument import (
+    Given,
+    graph_of_any,
+    open_model,
+    shapes_option,
+    trust_option,
+)
+from modelkeeper.cli.options import console, echo_graph, echo_json, json_option, waiting, zoo_option
 
 if TYPE_CHECKING:
     from modelkeeper.importing.things import Shape
@@ -35,7 +41,8 @@ def describe(
       modelkeeper describe model.onnx
       modelkeeper describe ~/.cache/huggingface/hub/models--org--name
     """
-    graph = open_model(factory, Given(shapes, trust, architecture), program=False).graph
+    with waiting("describing", silent=as_json):
+        graph = open_model(factory, Given(shapes, trust, architecture), program=False).graph
     if as_json:
         echo_graph(graph)
     else:
@@ -50,23 +57,28 @@ def describe(
 @json_option("Print the alignment as JSON.")
 @shapes_option("The shape of an example input of both models; see `modelkeeper describe`.")
 @trust_option
-def diff(parent: str, child: str, as_json: bool, shapes: "tuple[Shape, ...]", trust: bool) -> None:
+@zoo_option
+def diff(
+    parent: str, child: str, as_json: bool, shapes: "tuple[Shape, ...]", trust: bool, zoo: str | None
+) -> None:
     """Align two models, layer against layer: what could PARENT lend to CHILD?
 
-    PARENT and CHILD are factories or paths, as for `modelkeeper describe`, or files that it wrote with
-    --json.
+    PARENT and CHILD are factories or paths, as for `modelkeeper describe`, files that it wrote with --json,
+    or models of a zoo, as for `modelkeeper show`: by name, id, or the beginning of one.
 
     \b
       modelkeeper diff my_models:resnet20 my_models:resnet56
       modelkeeper diff trained.json "my_models:make(width=64)" --json
       modelkeeper diff trained.onnx my_models:resnet56
+      modelkeeper diff resnet20 my_models:resnet56 --zoo zoo/
     """
     from modelkeeper.display.comparison import side_by_side, to_dict
     from modelkeeper.matching import align
 
     given = Given(shapes, trust)
-    first, second = graph_of(parent, given), graph_of(child, given)
-    alignment = align(first, second)
+    with waiting("aligning", silent=as_json):
+        first, second = (graph_of_any(each, given, zoo) for each in (parent, child))
+        alignment = align(first, second)
     if as_json:
         echo_json(to_dict(first, second, alignment))
     else:

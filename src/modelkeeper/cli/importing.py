@@ -113,7 +113,7 @@ def _import(
     from modelkeeper.importing import FAILED, import_models
 
     done: list[Outcome] = []
-    with ModelKeeperClient(zoo, on_error="raise") as client, progress("importing") as bar:
+    with ModelKeeperClient(zoo, on_error="raise") as client, progress("importing", silent=as_json) as bar:
 
         def tell(outcome: "Outcome", number: int, total: int) -> None:
             done.append(outcome)

@@ -12,6 +12,7 @@ from modelkeeper.cli.options import (
     opened,
     progress,
     say,
+    waiting,
     whose_options,
     zoo_option,
 )
@@ -79,7 +80,7 @@ def models(
     wanted = Filter(states=states or STORED, task=task, data=data, tags=tags, text=text, restrictions=said)
     if limit is None and not as_json:
         limit = SHOWN
-    with opened(zoo) as coordinator:
+    with waiting("listing", silent=as_json), opened(zoo) as coordinator:
         records = coordinator.models(wanted, order=sort, limit=limit or None)
         total = len(records) if as_json else coordinator.count(wanted)
     if as_json:
@@ -111,7 +112,7 @@ def show(model: str, graph: bool, curve: bool, zoo: str | None, as_json: bool) -
     """
     import msgspec
 
-    with opened(zoo) as coordinator:
+    with waiting("looking", silent=as_json or graph or curve), opened(zoo) as coordinator:
         record = coordinator.show(model)
         if graph:
             echo_graph(coordinator.graph(record))
@@ -153,7 +154,7 @@ def tree(model: str, zoo: str | None, as_json: bool) -> None:
     \b
       modelkeeper tree resnet20
     """
-    with opened(zoo) as coordinator:
+    with waiting("following parents", silent=as_json), opened(zoo) as coordinator:
         lineage = coordinator.tree(model)
     if as_json:
         echo_json(lineage.to_dict())
@@ -193,7 +194,7 @@ def check(model: str, examples: str | None, zoo: str | None, as_json: bool) -> N
     held_out = open_file(examples) if examples is not None else {}
     if held_out and (missing := {"inputs", "labels"} - set(held_out)):
         raise InvalidMeta("examples", f"no tensor {min(missing)!r}", "give `inputs` and `labels`")
-    with opened(zoo) as coordinator:
+    with waiting("running the model", silent=as_json), opened(zoo) as coordinator:
         sandbox = Settings.read().sandbox
         given = held_out.get("inputs"), held_out.get("labels")
         found = compare(coordinator, model, *given, sandbox=sandbox, user=login())
@@ -218,8 +219,9 @@ def remove(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
     """
     from modelkeeper.connection import login
 
-    with opened(zoo) as coordinator:
-        _say("removed", [coordinator.remove(name, user=login()) for name in models], as_json)
+    with waiting("removing", silent=as_json), opened(zoo) as coordinator:
+        removed = [coordinator.remove(name, user=login()) for name in models]
+    _say("removed", removed, as_json)
 
 
 @click.command()
@@ -257,7 +259,7 @@ def _pin(models: tuple[str, ...], pinned: bool, zoo: str | None, as_json: bool) 
     from modelkeeper.connection import login
 
     done: list[tuple[bool, Record]] = []  # and did that change anything?
-    with opened(zoo) as coordinator:
+    with waiting("pinning", silent=as_json), opened(zoo) as coordinator:
         for name in models:
             before = coordinator.show(name)
             done.append((before.pinned != pinned, coordinator.pin(before.id, pinned, user=login())))
@@ -288,7 +290,7 @@ def gc(verify: bool, grace: float | None, zoo: str | None, as_json: bool) -> Non
     """
     from modelkeeper.connection import login
 
-    with opened(zoo) as coordinator, progress("looking at weights", in_bytes=True) as bar:
+    with opened(zoo) as coordinator, progress("looking at weights", in_bytes=True, silent=as_json) as bar:
         swept = coordinator.gc(grace=grace, verify=verify, progress=bar, user=login())
     if as_json:
         echo_json(swept.to_dict())
@@ -308,7 +310,7 @@ def stats(zoo: str | None, as_json: bool) -> None:
       modelkeeper stats
       modelkeeper stats --zoo /shared/zoo --json
     """
-    with opened(zoo) as coordinator:
+    with waiting("counting", silent=as_json), opened(zoo) as coordinator:
         counts = coordinator.stats()
     if as_json:
         echo_json(counts)

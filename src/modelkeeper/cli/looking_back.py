@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from modelkeeper.cli.options import console, echo_json, json_option, opened, zoo_option
+from modelkeeper.cli.options import console, echo_json, json_option, opened, waiting, zoo_option
 
 SHOWN = 50  # lines of a table, unless more are asked for
 
@@ -22,7 +22,7 @@ def log(limit: int, model: str | None, action: str | None, zoo: str | None, as_j
       modelkeeper log
       modelkeeper log --action evicted --limit 10
     """
-    with opened(zoo) as coordinator:
+    with waiting("reading what happened", silent=as_json), opened(zoo) as coordinator:
         identity = coordinator.show(model).id if model else None
         events = coordinator.log(limit=limit, model=identity, action=action)
     if as_json:
@@ -58,7 +58,7 @@ def starts(
     """
     from modelkeeper.zoo.starts import StartFilter
 
-    with opened(zoo) as coordinator:
+    with waiting("reading what happened", silent=as_json), opened(zoo) as coordinator:
         for of, name in (("model", model), ("parent", parent)):
             chosen[of] = coordinator.show(name).id if name else None
         found = coordinator.starts(StartFilter(**chosen), limit=limit)
@@ -97,7 +97,7 @@ def savings(by: str, days: float, zoo: str | None, as_json: bool) -> None:
 
     from modelkeeper.zoo.starts import StartFilter
 
-    with opened(zoo) as coordinator:
+    with waiting("reading what happened", silent=as_json), opened(zoo) as coordinator:
         saved = coordinator.savings(by, StartFilter(since=time.time() - days * 86400))
     if as_json:
         echo_json(saved.to_dict())

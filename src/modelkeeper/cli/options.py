@@ -4,12 +4,15 @@
 def command(zoo, as_json): ...
 with opened(zoo) as coordinator: ...
 echo_json(data), say(text) or console().print(table)
+with progress("copying") as bar: bar(done, total)
+with waiting("counting"): ...
 """
 
 import contextlib
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -17,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modelkeeper.text import printable
+
+PATIENCE = 0.5  # seconds before something is said to whoever waits
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,17 +98,52 @@ def console() -> "Console":
 
 
 @contextlib.contextmanager
-def progress(label: str, *, in_bytes: bool = False) -> "Iterator[Callable[[float, float], None]]":
-    """A bar on standard error, if that is a terminal. Yields what is told: how much of how much is done."""
-    if not sys.stderr.isatty():
+def progress(
+    label: str, *, in_bytes: bool = False, silent: bool = False
+) -> "Iterator[Callable[[float, float], None]]":
+    """A bar on standard error. Yields what is told: how much of how much (0: not known) is done.
+
+    There is none if standard error is no terminal, or if it shall be `silent`: where JSON is asked for.
+    """
+    if silent or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
     from rich.progress import TimeRemainingColumn as Remaining
 
     amount = DownloadColumn() if in_bytes else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), amount, Remaining())
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeElapsedColumn(), Remaining())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)
+
+
+@contextlib.contextmanager
+def waiting(label: str, *, silent: bool = False) -> Iterator[None]:
+    """Say on standard error what is waited for, if it takes longer than a moment; where, as for `progress`.
+
+    Nothing may be printed meanwhile.
+    """
+    if silent or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(f"{label} ...")
+    timer = threading.Timer(PATIENCE, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # it may be starting just now
+        status.stop()

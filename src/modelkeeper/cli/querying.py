@@ -17,7 +17,15 @@ from modelkeeper.cli.model_argument import (
     shapes_option,
     trust_option,
 )
-from modelkeeper.cli.options import console, echo_json, json_option, progress, whose_options, zoo_option
+from modelkeeper.cli.options import (
+    console,
+    echo_json,
+    json_option,
+    progress,
+    waiting,
+    whose_options,
+    zoo_option,
+)
 from modelkeeper.cli.options import opened as opened_zoo
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.plugins import POLICIES
@@ -118,7 +126,8 @@ def query(
       modelkeeper query resnet20.json --dry-run --json
     """
     given = Given(shapes, trust, architecture)
-    loan = _ask(model, given, zoo, meta, output=None if dry_run else output)
+    with waiting("asking the zoo", silent=as_json):
+        loan = _ask(model, given, zoo, meta, output=None if dry_run else output)
     _report(loan, as_json)
 
 
@@ -144,7 +153,9 @@ def explain(
       modelkeeper explain resnet20.json --policy buckets
     """
     given = Given(shapes, trust, architecture)
-    _report(_ask(model, given, zoo, meta, runners_up=True), as_json, most=20)
+    with waiting("asking the zoo", silent=as_json):
+        loan = _ask(model, given, zoo, meta, runners_up=True)
+    _report(loan, as_json, most=20)
 
 
 def _ask(
@@ -289,18 +300,19 @@ def register(
     from modelkeeper.zoo.zoo import stored_tensors
 
     said = {key: value for key, value in meta.items() if value not in (None, ())} | _measured(metrics)
-    opened = open_model(model, Given(shapes, trust, architecture))
+    with waiting("describing", silent=as_json):
+        opened = open_model(model, Given(shapes, trust, architecture))
     found = opened.meta
     if set(said) & {"accuracy", "metric", "metrics"}:
         found = {key: value for key, value in found.items() if key not in ("metric", "metrics")}
     registration = read_registration(found | said, opened.name, measured=False)
     total = Header.of(stored_tensors(opened.graph)).data_bytes
-    tensors = opened.tensors
-    with opened_zoo(zoo, make=True) as coordinator, progress("registering", in_bytes=True) as bar:
+    shown = progress("registering", in_bytes=True, silent=as_json)
+    with opened_zoo(zoo, make=True) as coordinator, shown as bar:
         registered = coordinator.register(
             opened.graph,
             registration,
-            _counted(tensors, total, bar),
+            _counted(opened.tensors, total, bar),
             owner=login(),
             program=opened.program,
             sign=signer_of(Settings.read(), login()),

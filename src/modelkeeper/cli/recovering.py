@@ -56,7 +56,7 @@ def backup(
     """
     from modelkeeper.zoo import backup as backups
 
-    with _opened(zoo, catalog, blobs) as opened, progress("copying", in_bytes=True) as bar:
+    with _opened(zoo, catalog, blobs) as opened, progress("copying", in_bytes=True, silent=as_json) as bar:
         done = backups.backup(opened, folder, keep=keep, verify=compare, progress=bar)
     if as_json:
         echo_json(done.to_dict())
@@ -103,7 +103,7 @@ def restore(
         names = Archive(folder).snapshots()
         echo_json(names) if as_json else say("\n".join(names) or "There are none.")
         return
-    with progress("copying", in_bytes=True) as bar:
+    with progress("copying", in_bytes=True, silent=as_json) as bar:
         done = restore_zoo(folder, _settings(zoo, catalog, blobs), at=at, progress=bar)
     if as_json:
         echo_json(done.to_dict())
@@ -133,7 +133,7 @@ def verify(quick: bool, zoo: str | None, catalog: str | None, blobs: str | None,
     """
     from modelkeeper.zoo.verify import verify as look
 
-    with _opened(zoo, catalog, blobs) as opened, progress("reading", in_bytes=True) as bar:
+    with _opened(zoo, catalog, blobs) as opened, progress("reading", in_bytes=True, silent=as_json) as bar:
         report = look(opened, quick=quick, progress=bar)
     if as_json:
         echo_json(report.to_dict())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modelkeeper.cli.accounts import catalog_option, home_option, print_rows
-from modelkeeper.cli.options import json_option, say
+from modelkeeper.cli.options import json_option, progress, say
 from modelkeeper.cli.sharing import paired_upstreams, upstream_options
 from modelkeeper.errors import InvalidSetting, ModelKeeperError
 
@@ -172,10 +172,12 @@ def sync(spool: str | None, named: tuple[str, ...], as_json: bool) -> None:
         raise InvalidSetting("--to", repr(wrong[0]), "give the address of a coordinator")
     waiting = Spool.of(Settings.read(spool=spool).spool).entries()
     rows: list[dict[str, Any]] = []
-    for url in dict.fromkeys(entry.waiting.url for entry in waiting):
-        with contextlib.closing(open_remote(url, token=token, spool=spool)) as coordinator:
-            results = coordinator.sync(lambda entry: entry.may_get(token, trusted))
-            rows += [_sent(entry, result) for entry, result in results]
+    with progress("sending", silent=as_json) as bar:
+        for url in dict.fromkeys(entry.waiting.url for entry in waiting):
+            with contextlib.closing(open_remote(url, token=token, spool=spool)) as coordinator:
+                for entry, result in coordinator.sync(lambda entry: entry.may_get(token, trusted)):
+                    rows.append(_sent(entry, result))
+                    bar(len(rows), len(waiting))
     print_rows(rows, as_json, "Nothing waits.")
     if not all(row["sent"] for row in rows):
         sys.exit(1)

@@ -4,11 +4,20 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
-from modelkeeper.cli.options import console, echo_json, json_option, opened, progress, say, zoo_option
+from modelkeeper.cli.options import (
+    console,
+    echo_json,
+    json_option,
+    opened,
+    progress,
+    say,
+    waiting,
+    zoo_option,
+)
 from modelkeeper.errors import InvalidSetting, ModelKeeperError
 
 if TYPE_CHECKING:
@@ -62,7 +71,7 @@ def export(
         _show(leaving, as_json, to_stderr=output is None)
         if not yes and sys.stdin.isatty() and sys.stderr.isatty():
             click.confirm("Shall they leave this zoo?", abort=True, err=True)
-        with progress("exporting", in_bytes=True) as bar:
+        with progress("exporting", in_bytes=True, silent=as_json) as bar:
             if output is None:
                 leaving.write(sys.stdout.buffer, bar)
                 sys.stdout.buffer.flush()
@@ -145,7 +154,7 @@ def bring(paths: tuple[str, ...], zoo: str | None, *, dry_run: bool, as_json: bo
     with opened(zoo, make=True) as coordinator:
         try:
             for path in paths:
-                with _reading(path) as file:
+                with _reading(path, silent=as_json) as file:
                     how = {"owner": login(), "origin": given["origin"], "dry_run": dry_run}
                     for outcome in import_bundle(file, coordinator, rules, **how):
                         done.append(outcome)  # noqa: PERF402  # what came before a failure is told, too
@@ -162,12 +171,28 @@ def bring(paths: tuple[str, ...], zoo: str | None, *, dry_run: bool, as_json: bo
 
 
 @contextlib.contextmanager
-def _reading(path: str) -> Iterator[BinaryIO]:
-    if path == STREAM:
-        yield sys.stdin.buffer
-        return
-    with open(path, "rb") as file:
-        yield file
+def _reading(path: str, *, silent: bool) -> Iterator[BinaryIO]:
+    """A bundle, while a bar shows how much of it was read; of standard input nobody knows how much comes."""
+    with contextlib.ExitStack() as stack:
+        bar = stack.enter_context(progress("importing", in_bytes=True, silent=silent))
+        if path == STREAM:
+            yield cast(BinaryIO, _Counted(sys.stdin.buffer, 0, bar))
+        else:
+            file = stack.enter_context(open(path, "rb"))
+            yield cast(BinaryIO, _Counted(file, Path(path).stat().st_size, bar))
+
+
+class _Counted:
+    """A file that is read from its beginning to its end, and tells how far that is."""
+
+    def __init__(self, file: BinaryIO, total: int, bar: Callable[[float, float], None]) -> None:
+        self._file, self._total, self._bar, self._done = file, total, bar, 0
+
+    def read(self, most: int = -1) -> bytes:
+        piece = self._file.read(most)
+        self._done += len(piece)
+        self._bar(self._done, self._total)
+        return piece
 
 
 def _rules(given: dict[str, Any]) -> "Rules":
@@ -272,7 +297,7 @@ def unpublish(models: tuple[str, ...], zoo: str | None, as_json: bool) -> None:
 def _publish(models: tuple[str, ...], zoo: str | None, as_json: bool, published: bool) -> None:
     from modelkeeper.connection import login
 
-    with opened(zoo) as coordinator:
+    with waiting("publishing", silent=as_json), opened(zoo) as coordinator:
         records = [coordinator.publish(name, published, user=login()) for name in models]
     if as_json:
         echo_json([record.to_dict() for record in records])

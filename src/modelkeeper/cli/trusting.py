@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from modelkeeper.cli.options import console, echo_json, json_option, opened, say, zoo_option
+from modelkeeper.cli.options import console, echo_json, json_option, opened, say, waiting, zoo_option
 
 if TYPE_CHECKING:
     from modelkeeper.signing import PublicKey
@@ -157,7 +157,7 @@ def audit(since: str, zoo: str | None, as_json: bool) -> None:
       modelkeeper audit
       modelkeeper audit --since 1042:5f3c...
     """
-    with opened(zoo) as coordinator:
+    with waiting("reading the log", silent=as_json), opened(zoo) as coordinator:
         found = coordinator.audit(since)
     if as_json:
         echo_json(found.to_dict())
