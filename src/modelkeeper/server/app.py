@@ -12,7 +12,16 @@ from modelkeeper.coordinator.wire import PREFIX, Problem, to_problem
 from modelkeeper.errors import InvalidMeta, ModelKeeperError, ModelRefused
 from modelkeeper.server.bodies import reply
 from modelkeeper.server.guard import Guard, headers_of, note_failure, public
-from modelkeeper.server.routes import accounts, history, models, operations, queries, trust, uploads
+from modelkeeper.server.routes import (
+    accounts,
+    comparing,
+    history,
+    models,
+    operations,
+    queries,
+    trust,
+    uploads,
+)
 from modelkeeper.server.service import Service
 from modelkeeper.server.ui.pages import Pages
 from modelkeeper.settings import ServiceSettings
@@ -31,7 +40,7 @@ class Application:
             redoc_url=None,
         )
         self.routes.state.service = self.service  # routes ask for it: see `dependencies`
-        for part in (queries, models, uploads, operations, history, trust, accounts):
+        for part in (queries, models, comparing, uploads, operations, history, trust, accounts):
             self.routes.include_router(part.router, prefix=PREFIX)
         self.routes.include_router(operations.probes)
         self.routes.add_exception_handler(ModelKeeperError, _known)

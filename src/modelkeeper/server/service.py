@@ -31,6 +31,7 @@ from modelkeeper.policy.admission import Admission
 from modelkeeper.policy.credit import CHECKED, Credit
 from modelkeeper.server.administration import Administration
 from modelkeeper.server.beat import Beat
+from modelkeeper.server.comparisons import Comparisons
 from modelkeeper.server.graphs import read_graph
 from modelkeeper.server.limits import BodyRoom, FairThreads, Rates, Turns
 from modelkeeper.server.loans import Loans
@@ -74,6 +75,7 @@ class Service:
         self.metrics = Metrics(coordinator)
         self.uploads = open_uploads(coordinator)
         self.loans = Loans(coordinator, settings.query_time)
+        self.comparisons = Comparisons(coordinator, settings.query_time)
 
     def _expect_store(self) -> None:
         """A service does not start on a wrong store; on one that is down it does, and says that in its log.

@@ -1,67 +1,70 @@
-"""What happens to each layer when one model lends to another? Rows for the page that shows two side by side.
+"""How are two models, layer against layer, told to a page? In columns, which a script lays out.
 
-    compare(parent, child, same_task=True, seconds=20)
+    told(comparison)
 
-A row is a layer of each, or of one alone, and what happens there: copied, widened, narrowed, resized,
-inserted or kept, as the plan says of most of its numbers; `same` where a layer has no weights; skipped, where
-only the parent has it. Rows that repeat are found here, so that the page can fold them.
+Thousands of rows travel as columns of numbers; what they have in common (kinds, shapes, differences) stands
+in tables and is told once. What becomes of each tensor is told when somebody asks: see `details`. Rows that
+repeat are found here, so that the page can fold them, and so are the lanes of the wires between layers.
 """
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from modelkeeper.display.comparison import rows as aligned_rows
 from modelkeeper.graph import Graph
 from modelkeeper.graph.repeats import runs
-from modelkeeper.matching import align
-from modelkeeper.patience import OutOfPatience, waiting
-from modelkeeper.server.ui.layers import cell, written
-from modelkeeper.transform import Plan, make_plan
-from modelkeeper.transform.plan import Entry
+from modelkeeper.server.comparisons import Comparison
+from modelkeeper.server.ui import lanes
+from modelkeeper.server.ui.layers import written
+from modelkeeper.transform import Plan
 
 LONGEST_PERIOD = 80  # rows that may repeat together
 LEAST_FOLDED = 8  # rows that are worth a fold
+MOST_LANES = 8  # wires side by side
 
 
-def compare(parent: Graph, child: Graph, *, same_task: bool, seconds: float) -> dict[str, Any]:
-    """Both models, row by row, and what is lent; without a plan, if that takes too long."""
-    alignment = align(parent, child)
-    until = time.monotonic() + seconds
-    plan: Plan | None = None
-    try:
-        with waiting(lambda: time.monotonic() > until):
-            plan = make_plan(parent, child, alignment, same_task=same_task)
-    except OutOfPatience:
-        plan = None
-    entries: dict[str, list[Entry]] = {}
-    for entry in plan.entries if plan is not None else ():
-        entries.setdefault(entry.layer, []).append(entry)
-    rows = []
-    for row in aligned_rows(parent, child, alignment):
-        left = None if row.parent is None else cell(parent.layers[row.parent]) | {"number": row.parent}
-        right = None if row.child is None else cell(child.layers[row.child]) | {"number": row.child}
-        own = entries.get(child.layers[row.child].name, []) if row.child is not None else []
-        rows.append(
-            {
-                "parent": left,
-                "child": right,
-                "action": _action(row.mark, own),
-                "differs": list(row.differs),
-                "tensors": _tensors(child, row.child, own),
-            }
+class _Table:
+    """Values that many rows share, each once."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, int] = {}
+
+    def number(self, value: str) -> int:
+        return self.values.setdefault(value, len(self.values))
+
+
+def told(found: Comparison) -> dict[str, Any]:
+    """Both models in columns, and what is lent."""
+    words = _Table()
+    sides = {
+        "parent": _side(found.parent, [row.parent for row in found.rows], words),
+        "child": _side(found.child, [row.child for row in found.rows], words),
+    }
+    differs = {row: list(each.differs) for row, each in enumerate(found.rows) if each.differs}
+    actions = _Table()
+    numbers = [actions.number(action) for action in found.actions]
+    looks = [
+        (number, each.differs, *left, *right)
+        for number, each, left, right in zip(
+            numbers, found.rows, *(_looks(side) for side in sides.values()), strict=True
         )
+    ]
     return {
-        "similarity": alignment.similarity,
-        "rows": rows,
-        "folds": runs([_look(row) for row in rows], LONGEST_PERIOD, LEAST_FOLDED),
-        "plan": None if plan is None else _summary(plan),
-        "counts": Counter(row["action"] for row in rows),
+        "similarity": found.alignment.similarity,
+        "count": len(found.rows),
+        "words": list(words.values),
+        "actions": list(actions.values),
+        "action": numbers,
+        "differs": differs,
+        **sides,
+        "folds": runs(looks, LONGEST_PERIOD, LEAST_FOLDED),
+        "plan": None if found.plan is None else summary(found.plan),
+        "counts": Counter(found.actions),
     }
 
 
-def _summary(plan: Plan) -> dict[str, Any]:
+def summary(plan: Plan) -> dict[str, Any]:
+    """What a plan says of all tensors together."""
     return {
         "exact": plan.exact,
         "doubts": list(plan.doubts),
@@ -70,36 +73,55 @@ def _summary(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _action(mark: str, entries: Sequence[Entry]) -> str:
-    """What happens to most of the numbers of a layer; of one without any, how it is matched."""
-    counted: Counter[str] = Counter()
-    for entry in entries:
-        counted[entry.action] += entry.parameters
-    if counted:
-        return counted.most_common(1)[0][0]
-    return {"=": "same", "~": "changed", "-": "skipped", "+": "added"}[mark]
+def _side(graph: Graph, layers: Sequence[int | None], words: _Table) -> dict[str, Any]:
+    """One model: of each row the number of its layer (-1: none), and of each layer what a row says."""
+    shapes: dict[tuple[Any, ...], int] = {}
+    kinds, names, of_layer = [], [], []
+    for layer in graph.layers:
+        key = tuple([tensor.shape for tensor in layer.tensors if not tensor.buffer])
+        if key not in shapes:
+            shapes[key] = words.number(", ".join(dict.fromkeys(written(shape) for shape in key)))
+        names.append(layer.name)
+        kinds.append(words.number(layer.kind))
+        of_layer.append(shapes[key])
+    return {
+        "rows": [-1 if number is None else number for number in layers],
+        "names": names,
+        "kinds": kinds,
+        "shapes": of_layer,
+        "wires": wires(graph, layers),
+    }
 
 
-def _tensors(child: Graph, number: int | None, entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """What becomes of each tensor of a layer."""
-    if number is None:
-        return []
-    by_name = {entry.tensor: entry for entry in entries}
-    told = []
-    for tensor in child.layers[number].tensors:
-        said: dict[str, Any] = {"name": tensor.name, "role": tensor.role, "shape": written(tensor.shape)}
-        if (entry := by_name.get(tensor.name)) is not None:
-            said |= {"action": entry.action, "from": entry.source or entry.like, "why": entry.why}
-            said |= {"exact": entry.exact}
-        told.append(said)
-    return told
+def _looks(side: dict[str, Any]) -> list[tuple[int, int]]:
+    """What each row looks like on one side, whatever its layer is called."""
+    kinds, shapes = side["kinds"], side["shapes"]
+    return [(kinds[at], shapes[at]) if at >= 0 else (-1, -1) for at in side["rows"]]
 
 
-def _look(row: dict[str, Any]) -> tuple[Any, ...]:
-    """What a row looks like, whatever its layers are called."""
-    sides = (row["parent"], row["child"])
-    return (
-        row["action"],
-        tuple(row["differs"]),
-        *((side["kind"], side["shapes"]) if side is not None else None for side in sides),
-    )
+def wires(graph: Graph, layers: Sequence[int | None]) -> dict[str, Any]:
+    """The lanes of what flows between layers, row by row: as `lanes.draw`, in columns.
+
+    A row without a layer (lane -1) is passed by. An alignment may put a layer above one that it reads: then
+    the wire runs between the two all the same.
+    """
+    order = [number for number in layers if number is not None]
+    place = {number: at for at, number in enumerate(order)}
+    above: dict[int, list[int]] = {number: [] for number in order}
+    for target in order:
+        for edge in graph.layers[target].inputs:
+            upper, lower = sorted((edge.source, target), key=place.__getitem__)
+            above[lower].append(upper)
+    drawn = iter(lanes.draw(order, above, MOST_LANES))
+    columns: dict[str, list[int]] = {"lane": [], "into": [], "through": [], "out": []}
+    width, left_out, passing = 1, 0, 0
+    for number in layers:
+        if number is None:
+            told = (-1, 0, passing, 0)
+        else:
+            row = next(drawn)
+            told = (row.lane, row.into, row.through, row.out)
+            width, left_out, passing = max(width, row.width), left_out + row.left_out, row.through | row.out
+        for column, value in zip(columns.values(), told, strict=True):
+            column.append(value)
+    return columns | {"width": width, "left_out": left_out}

@@ -3,6 +3,7 @@
 sliders(graph)                       what can be changed and how far, and what cannot, and why
 resized(graph, 1.5, (6, 4))          half as wide again, with six and four blocks
 read_sizes("1.5", ["6,4"])           (1.5, (6, 4)): as they stand in an address
+written_sizes(1.5, (6, 4))           {"width": "1.5", "blocks": "6,4"}: the other way round
 """
 
 from collections.abc import Sequence
@@ -111,3 +112,9 @@ def read_sizes(width: str, blocks: Sequence[str]) -> tuple[float, tuple[int, ...
         return factor, tuple(int(each) for each in said)
     except ValueError:
         raise InvalidMeta("blocks", ",".join(said)[:40], "say numbers like 6,4") from None
+
+
+def written_sizes(width: float, blocks: Sequence[int]) -> dict[str, str]:
+    """The same for an address; what changes nothing is left out."""
+    said = {"width": f"{width:g}" if width != 1 else "", "blocks": ",".join(map(str, blocks))}
+    return {name: value for name, value in said.items() if value}

@@ -34,8 +34,18 @@ function link(parent) {
   return element("a", { class: "name", href: `/ui/models/${encodeURIComponent(parent.id)}` }, element("bdi", {}, parent.name));
 }
 
+/** Where a model and the one that is asked about stand side by side; one that was dropped here is nowhere. */
+function against(found, parent) {
+  return `/ui/diff?parent=${encodeURIComponent(parent)}&${found.borrower}`;
+}
+
 function quality(one) {
   return one.value === null ? "" : `${one.metric} ${Number(one.value.toPrecision(4))}${one.data ? ` on ${one.data}` : ""}`;
+}
+
+function diff(found, rival) {
+  if (!found.borrower) return [];
+  return [" ", element("a", { class: "go", href: against(found, rival.id) }, "diff", element("span", { class: "unseen" }, ` of ${rival.name} and the model`))];
 }
 
 function lent(found) {
@@ -66,14 +76,14 @@ function show(found) {
     if (found.doubts.length) parts.push(doubts(element("details", { class: "doubts" }), found.doubts));
     if (quality(found)) parts.push(element("p", { class: "hint" }, `The parent: ${quality(found)}, ${found.framework}.`));
     parts.push(...lent(found));
-    if (found.model) parts.push(element("p", {}, element("a", { href: `/ui/diff?parent=${found.parent}&child=${found.model}` }, "Layer against layer")));
+    if (found.borrower) parts.push(element("p", {}, element("a", { href: against(found, found.parent) }, "Layer against layer")));
   }
   for (const warning of found.warnings) parts.push(element("p", { class: "hint" }, warning));
   parts.push(element("p", { class: "hint" }, `Considered ${found.considered.toLocaleString("en")} models, aligned ${found.aligned.toLocaleString("en")} architectures.`));
   answer.replaceChildren(element("section", { class: "card" }, ...parts));
   if (!found.runners_up.length) return;
   const body = found.runners_up.map((rival) =>
-    element("tr", {}, element("td", {}, link(rival), rival.owner ? element("span", { class: "sub" }, element("bdi", {}, rival.owner)) : ""), element("td", { class: "num" }, rival.similarity.toFixed(3)), element("td", {}, element("bdi", {}, quality(rival))), element("td", {}, element("bdi", {}, rival.why))),
+    element("tr", {}, element("td", {}, link(rival), ...diff(found, rival), rival.owner ? element("span", { class: "sub" }, element("bdi", {}, rival.owner)) : ""), element("td", { class: "num" }, rival.similarity.toFixed(3)), element("td", {}, element("bdi", {}, quality(rival))), element("td", {}, element("bdi", {}, rival.why))),
   );
   const titles = ["Model", "Similarity", "Score", "Why not"].map((title, index) => element("th", { scope: "col", class: index === 1 ? "num" : null }, title));
   const table = element("table", { class: "rows" }, element("thead", {}, element("tr", {}, titles)), element("tbody", {}, body));

@@ -1,14 +1,24 @@
-"""Two models, layer against layer: what would the one lend to the other?"""
+"""Two models, layer against layer: what would the one lend to the other?
 
-from typing import Annotated, Any
+The borrower may be a model of the zoo as it would be at another size: `width` and `blocks`, as the sliders of
+"What would I get" have them.
+"""
 
-from fastapi import APIRouter, Query, Request, Response
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
-from modelkeeper.errors import ModelKeeperError
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from modelkeeper.errors import InvalidMeta, ModelKeeperError
 from modelkeeper.server.bodies import reply
+from modelkeeper.server.comparisons import Comparison
 from modelkeeper.server.dependencies import TheService
-from modelkeeper.server.ui.comparing import compare
+from modelkeeper.server.ui import details
+from modelkeeper.server.ui.comparing import told
 from modelkeeper.server.ui.rendering import page
+from modelkeeper.server.ui.resizing import read_sizes, resized, written_sizes
 from modelkeeper.server.ui.views.access import Visitor
 from modelkeeper.zoo.records import Record, is_id
 
@@ -16,6 +26,7 @@ router = APIRouter()
 Named = Annotated[str, Query(max_length=200)]
 Ids = Annotated[str, Query(pattern="^[0-9a-f]{16}$")]
 Several = Annotated[list[str] | None, Query(max_length=64)]
+Number = Annotated[int, Query(ge=0, le=2**31)]
 
 
 @router.get("/ui/diff")
@@ -26,6 +37,8 @@ async def diff(
     parent: Named = "",
     child: Named = "",
     model: Several = None,
+    width: Named = "",
+    blocks: Several = None,
 ) -> Response:
     """The page; two models that were ticked in the zoo are the older and the newer one."""
     coordinator = service.coordinator
@@ -47,26 +60,73 @@ async def diff(
             return older, newer
         return find(parent), find(child)
 
+    try:
+        sizes = read_sizes(width, blocks or ())
+    except InvalidMeta as problem:
+        problems.append(str(problem))
+        sizes = (1.0, ())
     lender, borrower = await service.read(who, both)
+    asked = (lender.id if lender else parent, borrower.id if borrower else child)
+    said = {"parent": asked[0], "child": asked[1]} | written_sizes(*sizes)
     return page(
         request,
         "diff.html",
         lender=lender,
         borrower=borrower,
-        asked=(lender.id if lender else parent, borrower.id if borrower else child),
+        asked=asked,
+        sizes=written_sizes(*sizes),
+        query=urlencode(said),
         problems=problems,
     )
 
 
+class Compared:
+    """The two models that a request names, compared; remembered for the requests that follow."""
+
+    def __init__(
+        self,
+        request: Request,
+        service: TheService,
+        who: Visitor,
+        parent: Ids,
+        child: Ids,
+        width: Named = "",
+        blocks: Several = None,
+    ) -> None:
+        self._request, self._service, self._who = request, service, who
+        self._names, self._sizes = (parent, child), read_sizes(width, blocks or ())
+
+    def _found(self) -> Comparison:
+        """Who may see the models is asked anew each time."""
+        coordinator, comparisons = self._service.coordinator, self._service.comparisons
+        lender, borrower = (coordinator.show(name, self._who.viewer) for name in self._names)
+        if self._sizes == (1.0, ()):
+            return comparisons.of(lender, borrower)
+        width, blocks = self._sizes
+        return comparisons.of(lender, borrower, self._sizes, lambda graph: resized(graph, width, blocks))
+
+    async def told(self, tell: Callable[[Comparison], dict[str, Any]]) -> Response:
+        """What there is to say of it."""
+        run, user = self._service.matching.run, self._who.user.name
+        return reply(await run(user, lambda: tell(self._found()), self._request.is_disconnected))
+
+
+Both = Annotated[Compared, Depends()]
+
+
 @router.get("/ui/diff.json")
-async def rows(request: Request, service: TheService, who: Visitor, parent: Ids, child: Ids) -> Response:
+async def rows(both: Both) -> Response:
     """The rows of the page."""
-    coordinator = service.coordinator
+    return await both.told(told)
 
-    def work() -> dict[str, Any]:
-        lender, borrower = (coordinator.show(name, who.viewer) for name in (parent, child))
-        same = (lender.data, lender.task) == (borrower.data, borrower.task)
-        graphs = coordinator.graph(lender), coordinator.graph(borrower)
-        return compare(*graphs, same_task=same, seconds=service.settings.query_time)
 
-    return reply(await service.matching.run(who.user.name, work, request.is_disconnected))
+@router.get("/ui/diff/layer.json")
+async def layer(both: Both, row: Number) -> Response:
+    """What becomes of each tensor of a row, axis by axis."""
+    return await both.told(partial(details.layer, row=row))
+
+
+@router.get("/ui/diff/space.json")
+async def space(both: Both, space: Number, side: Literal["parent", "child"] = "child") -> Response:
+    """Every layer that must widen with an axis."""
+    return await both.told(partial(details.space, side=side, number=space))

@@ -5,6 +5,7 @@ whenever one moves, and without scripts a button does. Nothing is counted as use
 """
 
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
@@ -19,7 +20,15 @@ from modelkeeper.server.dependencies import TheService
 from modelkeeper.server.graphs import read_graph
 from modelkeeper.server.service import Service
 from modelkeeper.server.ui.rendering import page
-from modelkeeper.server.ui.resizing import NARROWEST, WIDEST, Sliders, read_sizes, resized, sliders
+from modelkeeper.server.ui.resizing import (
+    NARROWEST,
+    WIDEST,
+    Sliders,
+    read_sizes,
+    resized,
+    sliders,
+    written_sizes,
+)
 from modelkeeper.server.ui.views.access import Visitor
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.zoo.records import Record, Viewer
@@ -51,6 +60,16 @@ class Found(Struct, kw_only=True):
     then: Graph | None = None
     answer: Answer | None = None
     problem: str = ""
+
+    @property
+    def query(self) -> str:
+        """How the page of two models is asked for it as the one that borrows."""
+        return _borrower(self.record, self.width, self.blocks, self.then is self.now)
+
+
+def _borrower(record: Record, width: float, blocks: tuple[int, ...], same: bool) -> str:
+    """A model, and its sizes if they are not the `same`, as an address has them."""
+    return urlencode({"child": record.id} | ({} if same else written_sizes(width, blocks)))
 
 
 @router.get("/ui/what-if")
@@ -116,7 +135,8 @@ async def explain(request: Request, service: TheService, who: Visitor) -> Respon
         answer = _answer(service, who.viewer, asked, then, record, then is graph)
         unchanged = record.id if record is not None and then is graph else ""
         sizes = {"layers": len(then.layers), "parameters": then.parameters}
-        return answer.to_dict() | {"model": unchanged, "sizes": sizes}
+        borrower = _borrower(record, asked.width, asked.blocks, then is graph) if record is not None else ""
+        return answer.to_dict() | {"model": unchanged, "sizes": sizes, "borrower": borrower}
 
     return reply(await service.matching.run(who.user.name, search, request.is_disconnected))
 
