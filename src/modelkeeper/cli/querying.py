@@ -306,13 +306,12 @@ def register(
     if set(said) & {"accuracy", "metric", "metrics"}:
         found = {key: value for key, value in found.items() if key not in ("metric", "metrics")}
     registration = read_registration(found | said, opened.name, measured=False)
-    total = Header.of(stored_tensors(opened.graph)).data_bytes
     shown = progress("registering", in_bytes=True, silent=as_json)
     with opened_zoo(zoo, make=True) as coordinator, shown as bar:
         registered = coordinator.register(
             opened.graph,
             registration,
-            _counted(opened.tensors, total, bar),
+            _counted(opened.tensors, Header.of(stored_tensors(opened.graph)).data_bytes, bar),
             owner=login(),
             program=opened.program,
             sign=signer_of(Settings.read(), login()),
