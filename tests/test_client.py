@@ -722,3 +722,14 @@ def test_a_registration_runs_the_model_once_for_its_graph_and_once_for_each_size
     give(client, far())
     assert runs == ["1x3x32x32", "2x3x32x32", "3x3x32x32"]
     assert client.coordinator.show("Sequential").parameters == 122
+
+
+def test_a_model_for_which_there_is_no_room_says_so(tmp_path: Path) -> None:
+    client = ModelKeeperClient(tmp_path / "zoo", capacity=2000)  # for one of them
+    best = client.register_model(net(), {**META, "accuracy": 0.9})
+    assert best.state == "active"
+    client.coordinator.pin(best.id)
+    with pytest.warns(KeeperWarning, match="the zoo had no room for it"):
+        record = client.register_model(net(seed=1), {**META, "accuracy": 0.5})
+    assert (record.state, client.coordinator.show(record.id).state) == ("evicted", "evicted")
+    client.close()

@@ -1,6 +1,8 @@
 """An index finds what a full scan would, whatever was added, removed, saved or done at the same time."""
 
 import doctest
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -177,3 +179,19 @@ def test_an_index_opens_while_others_save(tmp_path: Path) -> None:
     for reader in readers:
         reader.join()
     assert not problems
+
+
+def test_an_index_is_kept_where_files_cannot_be_locked() -> None:
+    """As on Windows, where there is no fcntl."""
+    script = """
+import sys, tempfile
+import numpy, msgspec
+from pathlib import Path
+sys.platform, sys.modules["fcntl"] = "win32", None
+from modelkeeper.matching.index import Index
+with tempfile.TemporaryDirectory() as folder:
+    Index().save(Path(folder))
+    print(len(Index.load(Path(folder))))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "0", done.stderr

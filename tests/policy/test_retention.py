@@ -239,6 +239,10 @@ def test_reasons_in_words() -> None:
         "90% covered by a better model",
         "huge": "5 GB do not fit into 1 GB",
     }
+    fresh = retain([Item(id="fresh", bytes=10, age=0.4), Item(id="pinned", bytes=10, pinned=True)], 15)
+    assert fresh.evicted[0].reason.startswith("10 B do not fit into 5 B")
+    fresh = retain([Item(id="new", bytes=10, age=0.4, cover=0.1), Item(id="used", bytes=10, hits=9)], 15)
+    assert "idle for less than a day" in fresh.evicted[0].reason
     result = retain(zoo, 10**8)
     assert result.note == "the pinned models alone exceed the capacity by 900 MB: unpin some, or raise it"
     assert result.kept == {"pinned"}

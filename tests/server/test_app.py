@@ -55,6 +55,7 @@ def test_the_numbers_tell_what_happened(keeper: Team) -> None:
     ada.query(GRAPH, asked)
     record = ada.register(GRAPH, told(), tensors(GRAPH).items()).record
     dict(ada.query(GRAPH, asked).weights())
+    ada.query(GRAPH, asked, dry_run=True, runners_up=True)  # as `explain` asks: it starts nothing
     scraper = {"authorization": f"Bearer {keeper.token('prometheus', 'metrics')}"}
     text = httpx.get(f"{keeper.url}/metrics", headers=scraper).text
     numbers = {
@@ -68,11 +69,11 @@ def test_the_numbers_tell_what_happened(keeper: Team) -> None:
     assert numbers["modelkeeper_registered_total"] == 1
     assert numbers["modelkeeper_zoo_models"] == numbers["modelkeeper_zoo_architectures"] == 1
     assert numbers["modelkeeper_evictions_total"] == 0
-    assert numbers['modelkeeper_request_seconds_count{route="/query"}'] == 2
+    assert numbers['modelkeeper_request_seconds_count{route="/query"}'] == 3
     assert numbers["modelkeeper_zoo_bytes"] == record.bytes
     assert numbers['modelkeeper_bytes_total{direction="in"}'] == record.bytes
     assert numbers['modelkeeper_query_seconds_count{stage="search"}'] == 2
-    assert numbers['modelkeeper_requests_total{method="POST",route="/query",status="200"}'] == 2
+    assert numbers['modelkeeper_requests_total{method="POST",route="/query",status="200"}'] == 3
     assert not [
         name for name in numbers if "0123456789" in name or record.id in name
     ]  # no label grows without end
@@ -254,6 +255,18 @@ def test_models_are_found_by_size_score_and_project(keeper: Team) -> None:
     assert names(least_value=0.6) == ["large"]
     assert names(most_value=0.6, least_value=0.5) == ["small"]
     assert names(restrictions=(Restriction(projects=("vision",)),)) == ["large"]
+
+
+def test_a_report_over_http_reads_as_one_at_home(keeper: Team) -> None:
+    ada = keeper.join("ada")
+    ada.register(GRAPH, told(), tensors(GRAPH).items())
+    wanted, wide = Query(data="digits", task="classification"), network(16)
+    far = ada.query(wide, wanted).answer
+    near = keeper.coordinator.query(wide, wanted, dry_run=True).answer
+    rows = [line for line in str(far).splitlines() if line.startswith("│")]
+    assert rows
+    assert rows == [line for line in str(near).splitlines() if line.startswith("│")]
+    assert not [cell for row in rows for cell in row.split("│")[2:-2] if "." in cell]  # but for percents
 
 
 def test_who_asks_is_told_who_they_are(keeper: Team) -> None:
