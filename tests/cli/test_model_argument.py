@@ -65,6 +65,23 @@ def test_diff_takes_files_graphs_and_factories(here: Path) -> None:
     assert "inner" in run("diff", "small.onnx", "wide.onnx").stdout
 
 
+def test_diff_takes_models_of_a_zoo(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registered = json.loads(run("register", "small.onnx", "--accuracy", "0.9", *META, "--json").stdout)
+    run("register", "wide.onnx", "--accuracy", "0.8", "--name", "broad", *META)
+    by_files = json.loads(run("diff", "small.onnx", "wide.onnx", "--json").stdout)
+    identity = registered["record"]["id"]
+    for parent, child in (("small", "broad"), (identity, "wide.onnx"), (identity[:6], "broad")):
+        assert json.loads(run("diff", parent, child, "--json").stdout) == by_files
+    assert "inner" in run("diff", "small", "broad").stdout
+    monkeypatch.delenv("MODELKEEPER_URI")
+    assert json.loads(run("diff", "small", "broad", "--zoo", "zoo", "--json").stdout) == by_files
+    assert "there is no zoo" in run("diff", "small", "broad", "--zoo", "nowhere", code=1).stderr
+    assert not (here / "nowhere").exists()
+    assert "ada/small" in run("diff", "ada/small", "broad", "--zoo", "zoo", code=1).stderr
+    for path in ("./small", "gone.onnx", "gone/small.onnx"):
+        assert "No such file" in run("diff", path, "wide.onnx", code=1).stderr
+
+
 def test_a_registered_file_warms_another_one(here: Path) -> None:
     registered = json.loads(run("register", "small.onnx", "--accuracy", "0.9", *META, "--json").stdout)
     assert registered["record"]["name"] == "small"

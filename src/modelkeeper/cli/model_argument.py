@@ -3,8 +3,10 @@
     open_model("my_models:make(width=64)", given)    the model that the user's own code makes, described
     open_model("trained.onnx", given)                the model in a file or a folder, of whatever kind
     graph_of("trained.json", given)                  its graph, or the graph in a file
+    graph_of_any("resnet20", given, zoo)             the same, or that of a model of a zoo
 
-What is no `module:name` is a path. Only what the user's own module does is run, unless --trust says more.
+What is no `module:name` is a path; or, where models of a zoo count, one of them. Only what the user's own
+module does is run, unless --trust says more.
 """
 
 import contextlib
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from modelkeeper.cli.options import opened
 from modelkeeper.errors import InvalidModelFile
 
 if TYPE_CHECKING:
@@ -108,6 +111,21 @@ def read_graph(path: str) -> "Graph":
 def graph_of(source: str, given: Given) -> "Graph":
     """The graph in a file, or of the model that a file holds or a factory makes."""
     return read_graph(source) if is_graph(source) else open_model(source, given, program=False).graph
+
+
+def graph_of_any(source: str, given: Given, zoo: str | None) -> "Graph":
+    """The same; what is no file there is, and no factory, is a model of a zoo, by its name or id."""
+    if not _may_be_of_zoo(source):
+        return graph_of(source, given)
+    with opened(zoo) as coordinator:
+        return coordinator.graph(coordinator.show(source))
+
+
+def _may_be_of_zoo(source: str) -> bool:
+    """Is it neither a factory, nor a file or folder that is there or is meant by how its name ends?"""
+    if ":" in source or os.path.exists(source) or source.startswith((os.sep, ".", "~")):
+        return False
+    return not is_path(Path(source).name)  # the whole of it may have an owner: ada/resnet20
 
 
 def users_code() -> contextlib.AbstractContextManager[Any]:

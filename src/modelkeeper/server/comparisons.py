@@ -41,11 +41,18 @@ class Comparison(Struct, frozen=True, dict=True, kw_only=True):
     rows: tuple[Row, ...]
     actions: tuple[str, ...]  # of each row
     until: float  # seconds of the monotonic clock up to which it holds
+    _said: dict[str, bytes] = {}  # msgspec copies it for each struct
 
     @property
     def entries(self) -> dict[str, Entry]:
         """What becomes of each tensor of the child, by name."""
         return {} if self.plan is None else {entry.tensor: entry for entry in self.plan.entries}
+
+    def once(self, name: str, tell: "Callable[[Comparison], bytes]") -> bytes:
+        """What there is to tell under a name, made the first time."""
+        if name not in self._said:
+            self._said[name] = tell(self)
+        return self._said[name]
 
 
 class Comparisons:

@@ -5,14 +5,13 @@ The borrower may be a model of the zoo as it would be at another size: `width` a
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from msgspec.json import encode
 
 from modelkeeper.errors import InvalidMeta, ModelKeeperError
-from modelkeeper.server.bodies import reply
 from modelkeeper.server.comparisons import Comparison
 from modelkeeper.server.dependencies import TheService
 from modelkeeper.server.ui import details
@@ -105,10 +104,11 @@ class Compared:
         width, blocks = self._sizes
         return comparisons.of(lender, borrower, self._sizes, lambda graph: resized(graph, width, blocks))
 
-    async def told(self, tell: Callable[[Comparison], dict[str, Any]]) -> Response:
-        """What there is to say of it."""
+    async def told(self, tell: Callable[[Comparison], bytes]) -> Response:
+        """What there is to say of it, as JSON."""
         run, user = self._service.matching.run, self._who.user.name
-        return reply(await run(user, lambda: tell(self._found()), self._request.is_disconnected))
+        body = await run(user, lambda: tell(self._found()), self._request.is_disconnected)
+        return Response(body, media_type="application/json")
 
 
 Both = Annotated[Compared, Depends()]
@@ -117,16 +117,16 @@ Both = Annotated[Compared, Depends()]
 @router.get("/ui/diff.json")
 async def rows(both: Both) -> Response:
     """The rows of the page."""
-    return await both.told(told)
+    return await both.told(lambda found: found.once("columns", lambda found: encode(told(found))))
 
 
 @router.get("/ui/diff/layer.json")
 async def layer(both: Both, row: Number) -> Response:
     """What becomes of each tensor of a row, axis by axis."""
-    return await both.told(partial(details.layer, row=row))
+    return await both.told(lambda found: encode(details.layer(found, row)))
 
 
 @router.get("/ui/diff/space.json")
 async def space(both: Both, space: Number, side: Literal["parent", "child"] = "child") -> Response:
     """Every layer that must widen with an axis."""
-    return await both.told(partial(details.space, side=side, number=space))
+    return await both.told(lambda found: encode(details.space(found, side, space)))
