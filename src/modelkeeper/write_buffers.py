@@ -34,6 +34,10 @@ class Buffer:
         self.held += size
         return data[size:]
 
+    def room(self) -> memoryview:
+        """Where more can be put by whoever then says so: `held`."""
+        return self._buffer[self.held :]
+
     def view(self) -> memoryview:
         """What it holds, until it is filled anew."""
         return self._buffer[: self.held]

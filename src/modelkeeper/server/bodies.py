@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -18,11 +17,10 @@ from modelkeeper.server.limits import Held
 
 T = TypeVar("T")
 PATIENCE = 30.0  # seconds in which the JSON of a request must have arrived
-PAUSE = 60.0  # seconds between two pieces of a longer body, and after which SLOWEST counts
-SLOWEST = 1_000  # bytes per second of a longer body
+_BYTES = {"content": {SAFETENSORS: {"schema": {"type": "string", "format": "binary"}}}}
 STREAMED: dict[int | str, dict[str, Any]] = {  # what the API description says of a stream
-    200: {"content": {SAFETENSORS: {}}},
-    206: {"description": "a part"},
+    200: _BYTES,
+    206: {"description": "a part", **_BYTES},
 }
 
 
@@ -60,27 +58,6 @@ async def _whole(request: Request) -> bytes:
     except TimeoutError:
         raise HTTPException(408, f"the body did not arrive within {PATIENCE:g} s") from None
     return bytes(text)
-
-
-async def pieces(request: Request) -> AsyncIterator[bytes]:
-    """A long body as it comes; only the time that is spent waiting for it counts.
-
-    Raises:
-        TimeoutError: Nothing came for long, or all of it comes too slowly.
-        ClientDisconnect: Whoever sent it has gone.
-    """
-    body = aiter(request.stream())
-    came, waited = 0, 0.0
-    while True:
-        begun = time.monotonic()
-        async with asyncio.timeout(PAUSE):
-            piece = await anext(body, None)
-        if piece is None:
-            return
-        came, waited = came + len(piece), waited + time.monotonic() - begun
-        if waited > PAUSE and came < waited * SLOWEST:
-            raise TimeoutError
-        yield piece
 
 
 def reply(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -15,6 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from modelkeeper.logs import logger
+from modelkeeper.server.inflow import LINE
 
 HEAD = 15.0  # seconds for the head of a request
 KEPT = 40  # seconds that a connection without a request stays open; clients let go of theirs after 30
@@ -119,6 +120,7 @@ class Connection(H11Protocol):
         super().data_received(data)
         if self.cycle is not before:
             self._stop_head()
+            self.cycle.scope["extensions"] = {LINE: self}  # type: ignore[dict-item]
             if not self.cycle.response_complete:
                 self._crowd.work(self)
         elif self._head is None and (self.cycle is None or self.cycle.response_complete):

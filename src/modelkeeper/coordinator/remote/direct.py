@@ -16,6 +16,7 @@ from typing import BinaryIO
 import httpx
 
 from modelkeeper.coordinator.remote.allowance import Allowance
+from modelkeeper.coordinator.remote.long_bodies import body_of
 from modelkeeper.logs import logger
 
 CONNECT = 3.0  # seconds to reach the store: the other way is there
@@ -65,7 +66,7 @@ class Direct:
                     self._close(url, f"HTTP status {reply.status_code}")
                     return
                 left = total - start
-                for chunk in reply.iter_raw():
+                for chunk in body_of(reply):
                     yield chunk[:left]
                     left -= len(chunk)
                     allowance.came(len(chunk))

@@ -17,6 +17,7 @@ import numpy as np
 
 from modelkeeper.coordinator.remote.allowance import Allowance
 from modelkeeper.coordinator.remote.calls import PAUSES, Busy, Calls
+from modelkeeper.coordinator.remote.long_bodies import body_of
 from modelkeeper.coordinator.wire import DIRECT_BYTES, SEAL, SEAL_BYTES, Signed
 from modelkeeper.errors import CoordinatorUnreachable, InvalidWeights
 from modelkeeper.graph import Graph
@@ -95,7 +96,7 @@ class Stream:
                 raise self._calls.broken(reply.status_code, text)
             end = self._understand(reply)
             begun, first = time.monotonic(), self.at
-            for chunk in reply.iter_raw():
+            for chunk in body_of(reply):
                 body = max(0, end - self.at)  # of which the rest is the seal
                 self.at += len(chunk)
                 if self.at > self.total:

@@ -11,8 +11,9 @@ from starlette.requests import ClientDisconnect
 
 from modelkeeper.coordinator.wire import SAFETENSORS, UploadRequest, UploadState
 from modelkeeper.errors import InvalidWeights
-from modelkeeper.server.bodies import gives, pieces, read_json, reply, takes
+from modelkeeper.server.bodies import gives, read_json, reply, takes
 from modelkeeper.server.dependencies import Id, TheService, Writer
+from modelkeeper.server.inflow import LongBody
 from modelkeeper.server.limits import Held
 from modelkeeper.server.service import Service
 from modelkeeper.server.upload_store import Sending
@@ -37,7 +38,7 @@ async def state(model: Id, service: TheService, who: Writer) -> Response:
     return reply(UploadState(id=model, offset=sending.offset, size=sending.request.size))
 
 
-@router.delete("/uploads/{model}")
+@router.delete("/uploads/{model}", status_code=204, response_class=Response)
 async def abandon(model: Id, service: TheService, who: Writer) -> Response:
     """Forget an upload."""
     async with service.turns.of(model):
@@ -102,29 +103,23 @@ async def _receive(service: Service, request: Request, sending: Sending) -> int:
     writing: asyncio.Task[None] | None = None
     flushing: asyncio.Task[None] | None = None
     flushed = at
-    body = aiter(pieces(request))
+    body = LongBody(request, size - at)
     try:
         more = True
         while more:
             try:
-                chunk = await anext(body, None)
+                more = await body.fill(filling)
             except (ClientDisconnect, TimeoutError):
-                chunk = None  # what has arrived stays
-            more = chunk is not None
-            rest = memoryview(chunk or b"")
-            if at + filling.held + len(rest) > size:
-                raise HTTPException(413, f"more than the {size:,} bytes that were announced")
-            while len(rest) or (not more and filling.held):
-                rest = filling.take(rest)
-                if filling.full or not more:
-                    if writing is not None:
-                        await writing
-                    writing = asyncio.create_task(
-                        run(uploads.write, identity, sending.attempt, at, filling.view())
-                    )
-                    at += filling.held
-                    filling, spare = spare, filling
-                    filling.held = 0
+                more = False  # what has arrived stays
+            if filling.held:
+                if writing is not None:
+                    await writing
+                writing = asyncio.create_task(
+                    run(uploads.write, identity, sending.attempt, at, filling.view())
+                )
+                at += filling.held
+                filling, spare = spare, filling
+                filling.held = 0
             if at - flushed >= FLUSH and (flushing is None or flushing.done()):
                 flushing, flushed = asyncio.create_task(run(uploads.flush, identity)), at
     finally:  # nobody else may write to it before this has ended
