@@ -1,11 +1,13 @@
 """Several services over one catalog act as one: tokens, rates, leaders and the index; on both databases."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -13,13 +15,14 @@ import pytest
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import ZooUnusable
 from modelkeeper.server import beat as beats
-from modelkeeper.server import upkeep
+from modelkeeper.server import guard, upkeep
 from modelkeeper.server.app import Application
 from modelkeeper.server.limits import Rates
 from modelkeeper.server.serve import serving, working
 from modelkeeper.server.service import Service
 from modelkeeper.settings import ServiceSettings, Settings
 from modelkeeper.zoo import leader as leading
+from modelkeeper.zoo.database import Database
 from modelkeeper.zoo.holders import METRICS
 from modelkeeper.zoo.shared_rates import Spent
 from tests.helpers import zoos
@@ -79,6 +82,93 @@ def test_what_is_revoked_or_changed_is_so_everywhere(replica: Callable[[], Local
         until(lambda: statuses() == [401, 401])
 
 
+class Two:
+    """Two services over one catalog, and a token that both have believed."""
+
+    def __init__(self, coordinators: list[LocalCoordinator], urls: list[str]) -> None:
+        self._accounts, self._urls = coordinators[0].accounts, urls
+        self._accounts.add_user("ada")
+        self._token = self._accounts.add_token("ada", "read")
+        assert self.statuses() == [200, 200]
+
+    def statuses(self) -> list[int]:
+        headers = {"authorization": f"Bearer {self._token}"}
+        return [httpx.get(f"{url}/v1/count", headers=headers).status_code for url in self._urls]
+
+    def revoke(self) -> None:
+        assert self._accounts.revoke(self._token.split("_")[1])
+
+
+@pytest.fixture
+def heartbeats(monkeypatch: pytest.MonkeyPatch) -> list[beats.Beat]:
+    """The beats of all services."""
+    made: list[beats.Beat] = []
+    init = beats.Beat.__init__
+
+    def noted(self: beats.Beat, *arguments: Any) -> None:
+        init(self, *arguments)
+        made.append(self)
+
+    monkeypatch.setattr(beats.Beat, "__init__", noted)
+    return made
+
+
+@contextmanager
+def both(open_one: Callable[[], LocalCoordinator], heartbeats: list[beats.Beat]) -> Iterator[Two]:
+    coordinators = [open_one(), open_one()]
+    with ExitStack() as stack:
+        urls = [stack.enter_context(serving(each, ServiceSettings(port=0))) for each in coordinators]
+        until(lambda: len(heartbeats) == 2 and all(beat.accounts is not None for beat in heartbeats))
+        yield Two(coordinators, urls)
+
+
+NEVER = 3600.0  # seconds: not in a test
+
+
+@pytest.mark.parametrize("replica", ["postgresql"], indirect=True)
+@pytest.mark.parametrize(
+    ("beat", "told", "remembered"),
+    [(NEVER, True, NEVER), (0.5, False, NEVER), (NEVER, False, 0.9)],
+    ids=["told", "beats", "forgets"],
+)
+def test_each_of_three_ways_ends_a_revoked_token_everywhere(
+    replica: Callable[[], LocalCoordinator],
+    heartbeats: list[beats.Beat],
+    monkeypatch: pytest.MonkeyPatch,
+    beat: float,
+    told: bool,
+    remembered: float,
+) -> None:
+    """What the database tells, the beat, and forgetting: each by itself, and each in less than a second."""
+    assert beats.BEAT < 1
+    assert guard.REMEMBERED < 1
+    monkeypatch.setattr(beats, "BEAT", beat)
+    monkeypatch.setattr(guard, "REMEMBERED", remembered)
+    monkeypatch.setattr(Database, "tells", told)
+    with both(replica, heartbeats) as two:
+        two.revoke()
+        until(lambda: two.statuses() == [401, 401])
+
+
+def test_the_first_beat_after_a_token_is_revoked_ends_it(
+    replica: Callable[[], LocalCoordinator], heartbeats: list[beats.Beat], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No clock: nobody is told, nothing is forgotten, and beats are those of the test."""
+    monkeypatch.setattr(beats, "BEAT", NEVER)
+    monkeypatch.setattr(guard, "REMEMBERED", NEVER)
+    monkeypatch.setattr(Database, "tells", False)
+    with both(replica, heartbeats) as two:
+        for beat in heartbeats:
+            beat.once()
+        assert two.statuses() == [200, 200]
+        two.revoke()
+        assert two.statuses() == [200, 200], "neither knows"
+        heartbeats[1].once()
+        assert two.statuses() == [200, 401]
+        heartbeats[0].once()
+        assert two.statuses() == [401, 401]
+
+
 def test_a_token_is_believed_for_less_than_a_second_unless_it_is_confirmed(
     replica: Callable[[], LocalCoordinator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +187,7 @@ def test_a_token_is_believed_for_less_than_a_second_unless_it_is_confirmed(
     assert beat.confirmed(before, 5.0) == 200.0, "it cannot know yet"
     now = 300.0
     beat.once()
-    assert beat.confirmed(before, 5.0) == 5.0, "looked up before the change"
+    assert beat.confirmed(before, 5.0) == -math.inf, "looked up before the change"
     assert beat.confirmed(beat.accounts, 299.0) == 300.0
 
 

@@ -1,9 +1,11 @@
 """Several coordinators over one PostgreSQL and one store that speaks S3: nothing acknowledged is lost."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from modelkeeper.errors import (
     CorruptWeights,
     ModelKeeperError,
     ModelRefused,
+    ShardsUnreachable,
     StoreSilent,
     WrongStore,
     ZooUnusable,
@@ -26,8 +29,9 @@ from modelkeeper.meta import Query
 from modelkeeper.server.serve import first_token, serving
 from modelkeeper.server.service import STORING
 from modelkeeper.settings import ServiceSettings, Settings
+from modelkeeper.stepping_out import in_place
 from modelkeeper.warmstart.pipeline import LOST
-from modelkeeper.zoo import leases
+from modelkeeper.zoo import catalog_reader, leases, stores
 from modelkeeper.zoo.blobs import WEIGHTS, Blobs
 from modelkeeper.zoo.records import Record, new_id
 from modelkeeper.zoo.store_identity import MARKER
@@ -215,6 +219,30 @@ def _swept_before_its_record(writer: LocalCoordinator, sweeper: LocalCoordinator
     zoos.register(writer, GRAPH)
 
 
+def test_tidying_up_asks_the_store_for_lists_and_not_for_each_model(
+    replica: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = replica()
+    records = [zoos.register(coordinator, GRAPH, str(number)) for number in range(5)]
+    monkeypatch.setattr(catalog_reader, "AT_A_TIME", 2)
+    asked: list[str] = []
+    weights = Blobs.weights
+
+    def noting(self: Blobs, folder: str, size: int) -> Any:
+        asked.append(folder)
+        return weights(self, folder, size)
+
+    monkeypatch.setattr(Blobs, "weights", noting)
+    assert coordinator.gc(grace=0, user="ada").damaged == ()
+    assert asked == []
+    objects = coordinator.zoo.blobs.objects
+    assert objects is not None
+    objects.delete([f"{records[3].folder}/{WEIGHTS}"])
+    objects.put(f"{records[4].folder}/{WEIGHTS}", iter([b"shorter"]))
+    assert coordinator.gc(grace=0, user="ada").damaged == (records[3].id, records[4].id)
+    assert set(asked) == {records[3].folder, records[4].folder}
+
+
 def test_a_lease_is_renewed_while_its_holder_lives(replica: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "RENEWED", 0.01)
     coordinator, renewed = replica(), threading.Event()
@@ -285,21 +313,6 @@ def test_a_catalog_from_before_there_were_markers_finds_its_store(replica: Opene
         replica(blobs=bucket + "-other").zoo.expect_own_store()
     replica().zoo.expect_own_store()
     assert zoo.blobs.read(MARKER)
-
-
-def test_one_readers_failure_retires_a_model_for_nobody(
-    replica: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    coordinator = replica()
-    record = zoos.register(coordinator, GRAPH)
-    reader = replica()
-    with monkeypatch.context() as broken:
-        broken.setattr(reader.zoo.blobs, "intact", lambda folder, checksum: False)  # its line, say
-        assert reader.query(GRAPH, ASKED).answer.cold
-    assert coordinator.show(record.id).state == "active"
-    coordinator.zoo.blobs._store.delete([f"{record.folder}/{WEIGHTS}"])
-    assert replica().query(GRAPH, ASKED).answer.cold
-    assert coordinator.show(record.id).state == "damaged", "it is missing on a second look, too"
 
 
 # -- starting -------------------------------------------------------------------------------------
@@ -400,7 +413,7 @@ def test_a_store_that_hangs_holds_up_nobody_elsewhere(replica: Opener, hanging: 
     with ThreadPoolExecutor(3) as threads:
         hanging.goes.clear()
         waiting: list[Future[Any]] = [
-            threads.submit(other.zoo.blobs.delete, "models/0123456789abcdef"),
+            threads.submit(other.gc, grace=0),
             threads.submit(zoos.register, stuck, GRAPH, "late"),
             threads.submit(stuck.remove, record.id),
         ]
@@ -417,6 +430,73 @@ def test_a_store_that_hangs_holds_up_nobody_elsewhere(replica: Opener, hanging: 
             each.result(WAIT)
     assert [each.name for each in other.models()] == ["late"]
     other.ready()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda blobs: blobs.names("models/0123456789abcdef"),
+        lambda blobs: list(blobs.folders()),
+        lambda blobs: blobs.create("marker", b"text"),
+        lambda blobs: blobs.delete("models/0123456789abcdef"),
+        lambda blobs: blobs.ask(),
+    ],
+    ids=["names", "folders", "create", "delete", "ask"],
+)
+def test_whoever_asks_a_store_steps_out_of_their_pool(
+    hanging: Hanging, call: Callable[[Blobs], object]
+) -> None:
+    steps: list[str] = []
+
+    def leave() -> bool:
+        steps.append("left")
+        return True
+
+    with in_place(leave, lambda: steps.append("back")):
+        call(Blobs("hanging://zoo"))
+    assert steps
+    assert steps == ["left", "back"] * (len(steps) // 2)
+
+
+def test_what_a_query_waits_for_fails_soon_at_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that takes connections and never answers, while large pieces would have an hour."""
+    monkeypatch.setattr(stores, "DEADLINE", timedelta(hours=1))
+    monkeypatch.setattr(stores, "SOON", timedelta(seconds=0.3))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        given = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ALLOW_HTTP": "true", "AWS_REGION": "x"}
+        for name, value in {**given, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}.items():
+            monkeypatch.setenv(name, value)
+        blobs = Blobs("s3://zoo/models")
+        for call in (
+            lambda: blobs.weights("models/0123456789abcdef", 10),
+            lambda: blobs.read("models/0123456789abcdef/graph.json"),
+            lambda: blobs._range(f"models/0123456789abcdef/{WEIGHTS}", 0, 8),
+            lambda: next(blobs.chunks(f"models/0123456789abcdef/{WEIGHTS}")),
+        ):
+            with pytest.raises(ZooUnusable, match="failed"):
+                call()
+
+
+def test_whoever_looks_for_shards_holds_up_nobody_who_needs_the_store(
+    replica: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo, looking, goes_on = replica(shards="ray://head:10001").zoo, threading.Event(), threading.Event()
+
+    def slowly(settings: Settings) -> None:
+        looking.set()
+        assert goes_on.wait(WAIT)
+        raise ShardsUnreachable("ray://head:10001", "it does not answer", "Start it.")
+
+    monkeypatch.setattr("modelkeeper.zoo.shards.open_shards", slowly)
+    with ThreadPoolExecutor(1) as threads:
+        found = threads.submit(zoo.index)
+        assert looking.wait(WAIT)
+        zoo.expect_store()
+        assert zoo.blobs.objects is not None
+        assert not found.done()
+        goes_on.set()
+        assert isinstance(found.exception(WAIT), ShardsUnreachable)
 
 
 def test_downloads_that_wait_for_a_store_keep_nobody_from_what_needs_none(

@@ -11,6 +11,7 @@ of it: rates then hold for each replica by itself, and what was let through is s
 """
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -48,10 +49,13 @@ class Beat:
         return None if self._accounts is None else self._accounts[0]
 
     def confirmed(self, accounts: int | None, since: float) -> float:
-        """Up to when does what was known of accounts hold, that was read at `since` after so many changes?"""
-        if self._accounts is None or self._accounts[0] != accounts:
+        """Up to when does what was known of accounts hold, that was read at `since` after so many changes?
+
+        If there have been others since, it holds no more.
+        """
+        if self._accounts is None:
             return since
-        return max(since, self._accounts[1])
+        return max(since, self._accounts[1]) if self._accounts[0] == accounts else -math.inf
 
     def wake(self) -> None:
         """Beat now."""

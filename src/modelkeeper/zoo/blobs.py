@@ -36,7 +36,7 @@ from modelkeeper.zoo.folders import STAGING, Folder, LocalFolder, RemoteFolder, 
 from modelkeeper.zoo.records import model_of
 from modelkeeper.zoo.rights import make_folder, make_home
 from modelkeeper.zoo.signed_urls import SignedUrls
-from modelkeeper.zoo.stores import Store, is_of_obstore, open_store
+from modelkeeper.zoo.stores import Store, is_of_obstore, open_brief, open_store
 from modelkeeper.zoo.unusable import zoo_unusable
 
 WEIGHTS, CARD, CONFIG, GRAPH = "model.safetensors", "README.md", "config.json", "graph.json"
@@ -47,6 +47,7 @@ MODELS, VERIFIED = "models", "verified"
 UPLOAD = "upload-"  # what an upload under way is called in the staging folder of a local store
 UPLOADS_STAY = 3600.0  # seconds: another process receives them, and may wait for the next piece
 PIECE = 8 * 2**20  # bytes of an object that are asked for at a time
+BRIEF = 2**20  # bytes that come soon, or the store does not answer
 _log = logger()
 _ADVICE = "Check that it exists, that you may write to it, and that its disk is not full."
 
@@ -70,6 +71,7 @@ class Blobs:
                 _make_folders(store)
                 store = LocalStore(store)
             self._store: Store = store
+            self._brief: Store = open_brief(self.url, store)
             self._urls = SignedUrls(self.url, store, public)
         except (StoreError, OSError, ValueError) as problem:
             raise zoo_unusable(self.url, _line(problem), _ADVICE, problem) from problem
@@ -133,7 +135,7 @@ class Blobs:
                 with open_regular(self._root / path) as file:
                     return file.read()
             with self.waiting():
-                return bytes(self._store.get(path).bytes())
+                return bytes(self._brief.get(path).bytes())
         except (NotFoundError, FileNotFoundError) as problem:
             raise FileNotFoundError(path) from problem
         except (StoreError, OSError) as problem:
@@ -145,19 +147,23 @@ class Blobs:
             if self._root is not None:
                 create_file(self._root, path, content)
                 return
-            with contextlib.suppress(NotFoundError, FileNotFoundError):
-                self._store.head(path)
-                return
-            try:
-                if not is_of_obstore(self._store):
-                    raise NotSupportedError("it is no store of obstore")
-                self._store.put(path, iter([content]), mode="create")  # type: ignore[call-arg]
-            except AlreadyExistsError:
-                return
-            except NotSupportedError:  # not every server of S3 knows conditions
-                self._store.put(path, iter([content]))
+            with self.waiting():
+                self._create(path, content)
         except (StoreError, OSError) as problem:
             raise self.failed(f"writing {path}", problem) from problem
+
+    def _create(self, path: str, content: bytes) -> None:
+        with contextlib.suppress(NotFoundError, FileNotFoundError):
+            self._brief.head(path)
+            return
+        try:
+            if not is_of_obstore(self._store):
+                raise NotSupportedError("it is no store of obstore")
+            self._store.put(path, iter([content]), mode="create")  # type: ignore[call-arg]
+        except AlreadyExistsError:
+            return
+        except NotSupportedError:  # not every server of S3 knows conditions
+            self._store.put(path, iter([content]))
 
     def sign(self, method: Literal["GET", "PUT"], path: str) -> str:
         """A URL for just one file, which needs no other right; "": the store cannot sign."""
@@ -178,7 +184,8 @@ class Blobs:
         try:
             if self._root is not None:
                 return sorted(entry.name for entry in _scan(self._root / folder))
-            found = (str(item["path"]) for batch in self._store.list(folder + "/") for item in batch)
+            with self.waiting():
+                found = [str(item["path"]) for batch in self._store.list(folder + "/") for item in batch]
             return sorted(path.rpartition("/")[2] for path in found)
         except (StoreError, OSError) as problem:
             raise self._unreadable(f"{folder}/{WEIGHTS}", problem) from problem
@@ -199,7 +206,7 @@ class Blobs:
                         return map_file(file)
             else:
                 with self.waiting():
-                    actual = self._store.head(path)["size"]
+                    actual = self._brief.head(path)["size"]
                 if actual == size:
                     return Weights(lambda offset, length: self._range(path, offset, length), size)
         except (NotFoundError, FileNotFoundError, ValueError) as problem:
@@ -223,7 +230,7 @@ class Blobs:
                         yield piece
             else:
                 with self.waiting():
-                    size = self._store.head(path)["size"]
+                    size = self._brief.head(path)["size"]
                 for at in range(start, size, PIECE):
                     with self.waiting():
                         piece = bytes(self._store.get_range(path, start=at, length=min(PIECE, size - at)))
@@ -264,22 +271,33 @@ class Blobs:
         Raises:
             ZooUnusable: The store cannot be listed.
         """
+        yield from ((folder, written) for folder, written, _ in self.listed(under))
+
+    def listed(self, under: str = MODELS) -> Iterator[tuple[str, float, int | None]]:
+        """The same, and how large its file of weights is; -1: there is none; None: the list does not say.
+
+        Raises:
+            ZooUnusable: The store cannot be listed.
+        """
         if self._root is not None:
             for entry in _scan(self._root / under):
                 with contextlib.suppress(FileNotFoundError):  # another process may sweep, too
                     if under != MODELS or model_of(entry.name):
-                        yield f"{under}/{entry.name}", entry.stat().st_mtime
+                        yield f"{under}/{entry.name}", entry.stat().st_mtime, None
             return
-        newest: dict[str, float] = {}
+        found: dict[str, tuple[float, int | None]] = {}
         try:
-            for item in itertools.chain.from_iterable(self._store.list(under + "/")):
-                name = str(item["path"]).split("/")[1]
-                if under != MODELS or model_of(name):
-                    folder = f"{under}/{name}"
-                    newest[folder] = max(newest.get(folder, 0.0), item["last_modified"].timestamp())
+            with self.waiting():
+                for item in itertools.chain.from_iterable(self._store.list(under + "/")):
+                    _, name, *rest = str(item["path"]).split("/")
+                    if under != MODELS or model_of(name):
+                        newest, size = found.get(f"{under}/{name}", (0.0, -1))
+                        newest = max(newest, item["last_modified"].timestamp())
+                        found[f"{under}/{name}"] = newest, item.get("size") if rest == [WEIGHTS] else size
         except (StoreError, OSError) as problem:
             raise self.failed(f"listing {under}", problem) from problem
-        yield from newest.items()
+        for folder, (newest, size) in found.items():
+            yield folder, newest, size
 
     def sweep_staging(self, older_than: float, abandoned: Callable[[str], bool] = lambda folder: True) -> int:
         """Delete what processes began to write and never finished. How many folders?
@@ -323,7 +341,8 @@ class Blobs:
             return b""
         try:
             with self.waiting():
-                return self._store.get_range(path, start=offset, length=length)
+                store = self._brief if length <= BRIEF else self._store
+                return store.get_range(path, start=offset, length=length)
         except (NotFoundError, FileNotFoundError) as problem:  # it was removed while it was read
             raise CorruptWeights(_model_at(path), f"{path} is missing") from problem
         except (StoreError, OSError) as problem:

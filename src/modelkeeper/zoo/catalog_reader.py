@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import time
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 _log = logger()
 MOST_GRAPHS, MOST_GRAPH_BYTES = 256, 8 * 2**20  # that are remembered; as JSON, in memory ten times as much
+AT_A_TIME = 1_000  # records that are read at once by who goes through all of them
 NEWEST = 2_000  # models whose names are compared with one that is not there
 
 
@@ -230,11 +231,25 @@ class CatalogReader:
                 _log.warning("the graph of model %s is missing in the catalog: modelkeeper verify", record.id)
                 self.damaged[record.id] = time.time()
 
+    def each(self, *conditions: sa.ColumnElement[bool]) -> Iterator[Record]:
+        """All records of which these hold, in the order in which they came, of which few are in memory."""
+        chosen, last = sa.select(*FIELDS).where(*conditions).order_by(models.c.key).limit(AT_A_TIME), 0
+        while True:
+            with self.database.reading() as connection:
+                rows = connection.execute(chosen.where(models.c.key > last)).all()
+            yield from self._records(rows)
+            if len(rows) < AT_A_TIME:
+                return
+            last = rows[-1].key
+
+    def each_stored(self) -> Iterator[Record]:
+        """All records of models that are stored."""
+        return self.each(models.c.state.in_(STORED))
+
     def damaged_records(self) -> list[str]:
         """The ids, as they read now, of all records that are not what was written."""
-        with self.database.reading() as connection:
-            for row in connection.execute(sa.select(*FIELDS)):
-                self._records([row])
+        for _ in self.each():
+            pass  # reading them notes those that are not
         return sorted(self.damaged)
 
     # -- graphs and changes ---------------------------------------------------------------------

@@ -11,7 +11,7 @@ Files come first: on a full disk they make the room that the catalog needs to sa
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from modelkeeper.logs import logger
 from modelkeeper.policy.quality import Metric
 from modelkeeper.settings import DAY
 from modelkeeper.zoo.postgres import unhurried
-from modelkeeper.zoo.records import ACTIVE, BARRED, DAMAGED, REPAIRED, STORED, SWEPT, Event, Filter, Record
+from modelkeeper.zoo.records import ACTIVE, BARRED, DAMAGED, REPAIRED, SWEPT, Event, Filter, Record
 from modelkeeper.zoo.zoo import Zoo
 
 _log = logger()
@@ -82,10 +82,11 @@ def _sweep(
     whole = not zoo.catalog.damaged_records()
     if not whole:  # who knows which folders and graphs they name?
         failed.append("records of the catalog are damaged, so folders and graphs without a record stay")
-    records = zoo.catalog.find(Filter(states=STORED))
-    named = {record.folder for record in records}
-    folders = zoo.freeing(partial(_delete_unnamed, zoo, named, before, failed)) if whole else ()
-    damaged, unreadable = _mark_damaged(zoo, records, verify, progress)
+    compared = _compare(zoo)
+    folders = zoo.freeing(partial(_delete_unnamed, zoo, compared.unnamed, before, failed)) if whole else ()
+    confirmed = zoo.look_into_suspicions()
+    damaged, unreadable = _mark_damaged(zoo, compared, verify, progress, alone=bool(user))
+    damaged = (*confirmed, *damaged)
     repaired = _take_back_repaired(zoo) if verify else ()
     if zoo.catalog.wrong_totals():  # an older modelkeeper may have written beside a newer one
         for wrong in zoo.freeing(zoo.catalog.count_anew):
@@ -103,11 +104,39 @@ def _sweep(
     return Swept(staging, folders, graphs, damaged, evicted, repaired, unreadable, tuple(failed))
 
 
-def _delete_unnamed(zoo: Zoo, named: Collection[str], before: float, failed: list[str]) -> tuple[str, ...]:
+class _Compared(Struct, frozen=True):
+    """What the listing of a store says beside the records of its catalog."""
+
+    unnamed: dict[str, float]  # folders that no record names, and when they were last written to
+    otherwise: list[Record]  # models of which it does not show the file that was registered
+    bytes: int  # of weights that there should be
+    of_all: bool  # does it say of each file how large it is?
+
+
+def _compare(zoo: Zoo) -> _Compared:
+    """Compare listing and records: of a store elsewhere one call says of a thousand files how large they are.
+
+    What is registered meanwhile is not listed, and is looked at by itself.
+    """
+    listed = {folder: (written, size) for folder, written, size in zoo.blobs.listed()}
+    otherwise, total, of_all = [], 0, zoo.blobs.objects is not None
+    for record in zoo.catalog.each_stored():
+        total += record.bytes
+        _, size = listed.pop(record.folder, (0.0, -1))
+        if size is None:
+            of_all = False
+        elif size != record.bytes:
+            otherwise.append(record)
+    return _Compared({folder: written for folder, (written, _) in listed.items()}, otherwise, total, of_all)
+
+
+def _delete_unnamed(
+    zoo: Zoo, unnamed: Mapping[str, float], before: float, failed: list[str]
+) -> tuple[str, ...]:
     """Delete folders of models that no record names and nobody wrote to since a time. Which?"""
     deleted = []
-    for folder, written in list(zoo.blobs.folders()):
-        if folder in named or written > before or not zoo.catalog.abandoned(folder):
+    for folder, written in unnamed.items():
+        if written > before or not zoo.catalog.abandoned(folder):
             continue
         try:
             zoo.blobs.delete(folder)
@@ -118,20 +147,29 @@ def _delete_unnamed(zoo: Zoo, named: Collection[str], before: float, failed: lis
 
 
 def _mark_damaged(
-    zoo: Zoo, records: Sequence[Record], verify: bool, progress: Callable[[float, float], None] | None
+    zoo: Zoo,
+    compared: _Compared,
+    verify: bool,
+    progress: Callable[[float, float], None] | None,
+    *,
+    alone: bool,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Retire models whose weights are not what was registered. Which, and which could not be read?"""
+    """Retire models whose weights are not what was registered. Which, and which could not be read?
+
+    `alone`: somebody asked for it, and what is found here is enough: see `suspicions`.
+    """
     damaged, unreadable = [], []
-    done, total = 0, sum(record.bytes for record in records)
-    for record in records:
+    done, total = 0, compared.bytes
+    each = compared.otherwise if compared.of_all and not verify else zoo.catalog.each_stored()
+    for record in each:
         try:
             zoo.blobs.weights(record.folder, record.bytes)
             if verify and zoo.blobs.checksum(record.folder) != record.checksum:
                 raise CorruptWeights(record.id, "its checksum is not that of what was registered")
         except (CorruptWeights, InvalidWeights) as problem:
-            if zoo.damaged(record):
-                retired = zoo.freeing(partial(zoo.catalog.retire, {record.id: str(problem)}, DAMAGED))
-                damaged += [model.id for model in retired]  # none, if it was removed meanwhile
+            retire = partial(zoo.retire_damaged, record, str(problem), alone=alone)
+            if zoo.damaged(record) and zoo.freeing(retire):  # False: it was removed meanwhile
+                damaged.append(record.id)
         except UnreadableWeights:
             unreadable.append(record.id)
         done += record.bytes

@@ -8,6 +8,10 @@
 A leader that dies stops renewing, and its lease runs out; if it was a process of this machine, it is seen to
 be dead. All that a leader does is safe if two do it at once, so that a lease decides who works, and never
 whether anything is lost: a process that sleeps for a minute in the middle wakes up as a leader that is none.
+
+Not for a leader: making room. Whoever registers evicts what the zoo has no room for then, since its caller is
+told what went, and retires by the count of changes that it has judged by: of two at once the second judges
+anew. Nor clusters of the index, which each process has in memory, and samples, to which each adds its own.
 """
 
 import os

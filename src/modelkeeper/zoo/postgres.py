@@ -70,7 +70,7 @@ class Line:
         self._apart: Any = None  # the connection that asks
         self.watch = Watch(self._ask, self._silent)
 
-    def options(self, url: str) -> dict[str, Any]:
+    def options(self, url: str | sa.URL) -> dict[str, Any]:
         """What an engine is made with; what the URL or the environment says goes first."""
         said = sa.make_url(url).query
         limits = self._limits
@@ -229,7 +229,7 @@ def _impatient() -> Any:
                 return super().wait(gen, *arguments, **more)
             return super().wait(self._watching(gen, *self.watched), *arguments, **more)
 
-        def _watching(self, gen: Any, watch: Watch, patience: float) -> Generator[int, int, Any]:
+        def _watching(self, gen: Any, watch: Watch, patience: float) -> Generator[Any, Any, Any]:
             """The same steps; between those in which nothing came, see whether anything comes at all."""
             begun = time.monotonic()
             try:

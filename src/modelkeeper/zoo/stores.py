@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 # A store that is down is said so while somebody still waits for the answer.
 _RETRIES: "RetryConfig" = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}
 DEADLINE = timedelta(seconds=20)  # of one call, which moves some megabytes at most
+# What moves next to nothing, and a query waits for, is there soon or the store does not answer.
+_FEW_RETRIES: "RetryConfig" = {"max_retries": 2, "retry_timeout": timedelta(seconds=5)}
+SOON = timedelta(seconds=5)
 
 
 class Content(Protocol):
@@ -94,7 +97,7 @@ def open_store(url: str) -> Store | Path:
     """
     scheme = url.partition("://")[0] if "://" in url else "file"
     if scheme not in STORES:
-        return _unforked(url, from_url(url, retry_config=_RETRIES, client_options=_deadlines()))
+        return _unforked(url, from_url(url, retry_config=_RETRIES, client_options=_deadlines(DEADLINE)))
     opener = STORES.get(scheme)
     store = _unforked(url, opener(url) if callable(opener) else opener)
     if not isinstance(store, Store | Path):
@@ -102,17 +105,24 @@ def open_store(url: str) -> Store | Path:
     return store
 
 
+def open_brief(url: str, store: Store) -> Store:
+    """The same store, for calls that move next to nothing: they fail sooner, where that can be said."""
+    if url.partition("://")[0] in STORES or "://" not in url or not is_of_obstore(store):
+        return store
+    return from_url(url, retry_config=_FEW_RETRIES, client_options=_deadlines(SOON))
+
+
 def open_at(url: str, endpoint: str) -> object:
     """The store of obstore that a URL names, at another endpoint than the environment says."""
     return _unforked(
-        url, from_url(url, retry_config=_RETRIES, client_options=_deadlines(), endpoint=endpoint)
+        url, from_url(url, retry_config=_RETRIES, client_options=_deadlines(DEADLINE), endpoint=endpoint)
     )
 
 
-def _deadlines() -> "ClientConfig":
+def _deadlines(each: timedelta) -> "ClientConfig":
     """How long obstore waits for an answer; and what the environment says, which this would hide."""
     plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes", "on", "y")
-    return {"timeout": DEADLINE, "connect_timeout": timedelta(seconds=5), "allow_http": plain}
+    return {"timeout": each, "connect_timeout": timedelta(seconds=5), "allow_http": plain}
 
 
 def _unforked(url: str, store: T) -> T:

@@ -21,10 +21,11 @@ from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.forks import renew_after_fork
 from modelkeeper.zoo.leases import Leases
 from modelkeeper.zoo.outcomes import Outcomes
-from modelkeeper.zoo.records import DAMAGED, Event, Filter, Record
+from modelkeeper.zoo.records import DAMAGED, STORED, Event, Filter, Record
 from modelkeeper.zoo.reserve import Reserve
 from modelkeeper.zoo.rights import make_home
 from modelkeeper.zoo.starts import Start, Starts
+from modelkeeper.zoo.suspicions import Suspicions
 from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.watch import PATIENCE, Watch
 
@@ -58,7 +59,9 @@ class ZooReader:
                 raise zoo_unusable(str(settings.folder), text, advice, problem) from problem
         self.catalog = Catalog(settings.catalog_place, settings.catalog_limits)
         self.outcomes, self.starts = Outcomes(self.catalog), Starts(self.catalog.database)
+        self.suspicions = Suspicions(self.catalog)
         self._opening = threading.Lock()
+        self._spreading = threading.Lock()  # finding shards takes longer than others wait
         self._blobs: Blobs | None = None
         self._follower: Follower | None = None
         self._following = threading.Lock()  # opening an index takes longer than others wait
@@ -77,7 +80,8 @@ class ZooReader:
 
     def _renew(self) -> None:
         """In a forked child: threads that are not here may have held the locks, or been at the index."""
-        self._opening, self._following, self._verifying = threading.Lock(), threading.Lock(), {}
+        self._opening, self._following, self._spreading = (threading.Lock() for _ in range(3))
+        self._verifying, self.suspicions = {}, Suspicions(self.catalog)
         self._blobs = self._follower = self._spread = self._watch = self._shared = None
 
     def close(self) -> None:
@@ -170,7 +174,7 @@ class ZooReader:
             return self.follower.index()
         from modelkeeper.zoo.shards import SpreadIndex, open_shards
 
-        with self._opening:
+        with self._spreading:
             if self._spread is None:
                 self._spread = SpreadIndex(open_shards(self.settings))
             return self._spread
@@ -263,8 +267,8 @@ class ZooReader:
     def take_out(self, record: Record, problem: CorruptWeights | InvalidWeights | UnreadableWeights) -> None:
         """Lend a model no more: one that is damaged to nobody, one that cannot be read here not from here.
 
-        One reader's failure is no proof: see `damaged`. Whoever may not write to the zoo, or not now, leaves
-        it to others to say that a model is damaged.
+        One reader's failure is no proof: see `damaged` and `suspicions`. Whoever may not write to the zoo, or
+        not now, leaves it to others to say that a model is damaged.
 
         Raises:
             ZooUnusable: The store is not the one that the catalog belongs to, or does not answer.
@@ -274,9 +278,36 @@ class ZooReader:
             _log.warning("passed over for %g s: %s", ASIDE, problem)
             return
         try:
-            self.catalog.retire({record.id: str(problem)}, DAMAGED)
+            self.retire_damaged(record, str(problem), alone=False)
         except ZooUnusable as unsaid:
             _log.warning("%s is damaged (%s), which could not be recorded: %s", record.id, problem, unsaid)
+
+    def retire_damaged(self, record: Record, problem: str, *, alone: bool) -> bool:
+        """Take a model that this process finds damaged from all, or note the suspicion. Was it taken?
+
+        `alone`: what this process finds is enough. So it is where the store is a folder beside the catalog.
+        """
+        if not (alone or self._together or self.suspicions.note(record.id, problem)):
+            _log.warning("model %s is damaged by what is read here, and set aside: %s", record.id, problem)
+            return False
+        gone = self.catalog.retire({record.id: problem}, DAMAGED)
+        if not self._together:
+            self.suspicions.forget(record.id)
+        return bool(gone)
+
+    def look_into_suspicions(self) -> list[str]:
+        """Look at what other processes find damaged. Which models are so by what is read here, too?"""
+        damaged = []
+        for model, suspicion in self.suspicions.of_others().items() if not self._together else ():
+            record = self.catalog.with_ids([model]).get(model)
+            if record is None or record.state not in STORED:
+                self.suspicions.forget(model)
+            elif self.damaged(record):
+                damaged += [model] if self.retire_damaged(record, suspicion.problem, alone=True) else []
+            else:
+                _log.warning("model %s is whole, but another process says: %s", model, suspicion.problem)
+                self.suspicions.forget(model)
+        return damaged
 
     def damaged(self, record: Record) -> bool:
         """Are a model's weights missing or not what was registered, on a direct read of the right store?
