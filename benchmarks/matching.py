@@ -253,9 +253,10 @@ def measure_zoo(
     index: Index, size: int, asked: dict[str, list[Prepared]], adding: list[float]
 ) -> dict[str, Any]:
     """One zoo: its queries, its memory, adding and removing, saving and opening."""
-    report: dict[str, Any] = {"models": size, "queries": {}}
     snapshot = index.snapshot
-    print(f"\n{size:,} models, {sum(part.architectures for part in snapshot.parts):,} architectures")
+    architectures = sum(part.architectures for part in snapshot.parts)
+    report: dict[str, Any] = {"models": size, "architectures": architectures, "queries": {}}
+    print(f"\n{size:,} models, {architectures:,} architectures")
     for kind, children in asked.items():
         repeated, some = 3, children
         if kind == "without relatives":  # these take long

@@ -7,14 +7,17 @@ Both have a home of their own with the same models. In turn, so that what else t
     query           a dry run over a zoo of some models, likewise
     upload          a model of `size` GB is registered: MB/s, the best of several
     download        its file is fetched: likewise
+    the same over an S3 server, through the service and straight, by URLs that the service signs
 and how much the process that serves, Serve's proxy and shared memory have grown while a slow reader takes
 that file: what is kept for it on the way.
 
-Serve runs one replica, as the other service is one process. Written to results/ray_serve.json and .md.
+Serve runs one replica, as the other service is one process. The loop of its proxy is said: without uvloop
+each reply waits for an acknowledgement (Nagle). Written to results/ray_serve.json and .md.
 """
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import os
 import platform
@@ -30,8 +33,10 @@ from typing import Any
 import httpx
 import numpy as np
 
+from benchmarks.helpers.scale_tables import serving
 from benchmarks.helpers.soaking import network, weights
 from benchmarks.service import large, memory, service
+from benchmarks.starting import a_store
 from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.meta import Query, read_registration
 from modelkeeper.settings import ServiceSettings, Settings
@@ -41,6 +46,7 @@ RESULTS = Path(__file__).parent / "results"
 META = {"data": "digits", "task": "classification", "metrics": {"accuracy": 0.9}}
 MODELS = 50
 WAYS = ("uvicorn", "Ray Serve")
+Processes = Callable[[], dict[str, dict[str, int]]]
 
 
 def main() -> None:
@@ -51,35 +57,58 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="of each transfer")
     parser.add_argument("--out", type=Path, default=RESULTS / "ray_serve.json")
     arguments = parser.parse_args()
+    report: dict[str, Any] = {
+        "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "load": os.getloadavg()[0]},
+        "GB": arguments.size,
+        "loop of the proxy": "uvloop" if importlib.util.find_spec("uvloop") else "asyncio",
+    }
     with tempfile.TemporaryDirectory(prefix="mk-ray-serve-") as folder, contextlib.ExitStack() as stack:
         home = Path(folder)
-        plain = stack.enter_context(service(home / "plain"))
-        urls = {WAYS[0]: plain.url, WAYS[1]: stack.enter_context(on_ray(home / "ray"))}
-        clients = {
-            way: stack.enter_context(
-                contextlib.closing(RemoteCoordinator(url, spool=home / "spool", timeout=120))
-            )
-            for way, url in urls.items()
-        }
-        report: dict[str, Any] = {
-            "machine": {"cores": os.cpu_count(), "processor": platform.machine(), "load": os.getloadavg()[0]},
-            "GB": arguments.size,
-        }
-        report |= latencies(urls, clients, arguments.calls)
-        for way, client in clients.items():
-            graph, tensors = large(arguments.size)
-            client.register(graph, read_registration(META, "slow"), tensors)
-            processes = {"service": plain.process.pid} if way == WAYS[0] else ray_processes()
-            grown = report.setdefault("grown while a slow reader reads, MB", {})
-            grown[way] = slow_reader(urls[way], client, processes)
-        report |= transfers(clients, home, arguments.size, arguments.runs)
+        with both(home / "files") as (urls, clients, processes):
+            report |= latencies(urls, clients, arguments.calls)
+            for way, client in clients.items():
+                graph, tensors = large(arguments.size)
+                client.register(graph, read_registration(META, "slow"), tensors)
+                grown = report.setdefault("grown while a slow reader reads, MB", {})
+                grown[way] = slow_reader(urls[way], client, processes()[way])
+            report |= transfers(clients, home, arguments.size, arguments.runs)
+        store = stack.enter_context(a_store(home, s3=True))
+        with both(home / "objects", store) as (urls, clients, _):
+            through = transfers(clients, home, arguments.size, arguments.runs)
+            report |= {f"S3, through the service: {what}": said for what, said in through.items()}
+            straight = {way: client_of(url, home, direct=True) for way, url in urls.items()}
+            for client in straight.values():
+                stack.enter_context(contextlib.closing(client))
+            found = transfers(straight, home, arguments.size, arguments.runs)
+            report |= {f"S3, straight by signed URLs: {what}": said for what, said in found.items()}
     arguments.out.write_text(json.dumps(report, indent=1) + "\n")
     arguments.out.with_suffix(".md").write_text(page(report))
     print(page(report))
 
 
+def client_of(url: str, home: Path, *, direct: bool = False) -> RemoteCoordinator:
+    """A client; large files go through the service unless it may go `direct`."""
+    return RemoteCoordinator(url, spool=home / "spool", timeout=120, direct=direct)
+
+
 @contextlib.contextmanager
-def on_ray(home: Path) -> Iterator[str]:
+def both(
+    home: Path, blobs: str = ""
+) -> Iterator[tuple[dict[str, str], dict[str, RemoteCoordinator], Processes]]:
+    """Both services for a block: their URLs, a client of each, and how their processes are found."""
+    with contextlib.ExitStack() as stack:
+        if blobs:
+            os.environ["MODELKEEPER_BLOBS"] = f"{blobs}/plain"
+            stack.callback(os.environ.pop, "MODELKEEPER_BLOBS")
+        plain = stack.enter_context(service(home / "plain"))
+        ray = stack.enter_context(on_ray(home / "ray", f"{blobs}/ray" if blobs else ""))
+        urls = dict(zip(WAYS, (plain.url, ray), strict=True))
+        clients = {way: stack.enter_context(contextlib.closing(client_of(urls[way], home))) for way in WAYS}
+        yield urls, clients, lambda: {WAYS[0]: {"service": plain.process.pid}, WAYS[1]: ray_processes()}
+
+
+@contextlib.contextmanager
+def on_ray(home: Path, blobs: str = "") -> Iterator[str]:
     """A service on a Ray Serve of its own; gives its URL."""
     import ray
     from ray import serve
@@ -93,7 +122,8 @@ def on_ray(home: Path) -> Iterator[str]:
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         serve.start(http_options={"host": "127.0.0.1", "port": port})
-        keeper = deployment(Settings(home=str(home)), ServiceSettings(auth=False, rate=1e6), max_replicas=1)
+        settings = Settings(home=str(home), blobs=blobs)
+        keeper = deployment(settings, ServiceSettings(auth=False, rate=1e6), max_replicas=1)
         serve.run(keeper.bind(), name="keeper", route_prefix="/")
         yield f"http://127.0.0.1:{port}"
         serve.shutdown()
@@ -194,25 +224,12 @@ def _sizes(processes: Mapping[str, int]) -> dict[str, int]:
 
 def page(report: Mapping[str, Any]) -> str:
     """The report for people."""
-    rows = [
-        f"| {what} | {' | '.join(str(values[way]) for way in WAYS)} |"
-        for what, values in report.items()
-        if isinstance(values, dict) and WAYS[0] in values
-    ]
-    machine = report["machine"]
-    return "\n".join(
-        [
-            "# A service of uvicorn alone, and behind Ray Serve's proxy",
-            "",
-            f"One run, one process that serves in each, transfers of {report['GB']} GB; "
-            f"load {machine['load']:.1f} on {machine['cores']} cores when it began.",
-            "",
-            f"| | {' | '.join(WAYS)} |",
-            "| --- | --- | --- |",
-            *rows,
-            "",
-        ]
-    )
+    return f"""# A service of uvicorn alone, and behind Ray Serve's proxy
+
+`make ray-serve`: one run, one process that serves in each.
+
+{serving(report)}
+"""
 
 
 if __name__ == "__main__":

@@ -14,16 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.helpers.scale_tables import opening, queries, serving, shards, soaks, starting, table
+
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 SIZES = 10_000_000, 100_000_000
-OTHERS = {
-    "scale": "make scale",
-    "shards": "make shards",
-    "starting": "make starting",
-    "soak-replicas": "make soak ARGS=--replicas",
-}
-MOST = 40  # numbers that are shown of a file whose form is not known here
 
 # Assumed, not measured: prices of large clouds in 2026, without discounts, and what people use a zoo for.
 MACHINE_CORES, MACHINE_GB, MACHINE_DOLLARS = 16, 64, 580.0  # a month
@@ -38,12 +33,6 @@ def read(name: str) -> Result | None:
     """What a benchmark found, if it was run."""
     file = RESULTS / f"{name}.json"
     return json.loads(file.read_text()) if file.exists() else None
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """A table in Markdown."""
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def short(number: float) -> str:
@@ -118,7 +107,7 @@ class Measured:
     def _catalog(self, database: str, row: Result) -> list[list[str]]:
         at = f"{database}, {row['models']:,} models"
 
-        def said(name: str) -> str:
+        def cpu(name: str) -> str:
             return f"{short(row[name]['cpu ms'])} ms of CPU"
 
         choosing = ("columns that retention needs", "what they are worth", "who goes, 2 % too many")
@@ -129,12 +118,12 @@ class Measured:
                 f"who goes from a full zoo: {at}",
                 f"{short(whole)} ms of CPU, {short(1000 * whole / row['models'])} µs a model",
             ],
-            [f"`stats` and a scrape of `/metrics`: {at}", said("stats, as at each scrape")],
-            [f"a quota: {at}", said("kept by a user")],
-            [f"columns in memory, made anew from rows: {at}", said("columns in memory, made anew")],
+            [f"`stats` and a scrape of `/metrics`: {at}", cpu("stats, as at each scrape")],
+            [f"a quota: {at}", cpu("kept by a user")],
+            [f"columns in memory, made anew from rows: {at}", cpu("columns in memory, made anew")],
         ]
         if "all records, with seals" in row:
-            rows.append([f"before: all records with seals: {at}", said("all records, with seals")])
+            rows.append([f"before: all records with seals: {at}", cpu("all records, with seals")])
         return [[*each, "`make keeping`"] for each in rows]
 
     def growth(self) -> str:
@@ -232,7 +221,7 @@ def simulated() -> str:
     )
     rows = [
         [
-            f"{run['models']:,}; {run['trainings a day']:,} a day",
+            f"{run['models']:,}; {run['trainings a day']:,} a day; {found.get('days', run['days'])}",
             found["way"],
             *(form.format(found[name]) for name, form in names),
             f"{run['CPU seconds']:,.0f} s, {run['peak memory, GB']:.2g} GB",
@@ -240,40 +229,13 @@ def simulated() -> str:
         for run in runs
         for found in run["ways"]
     ]
-    head = ["models; trainings", "kept by", *(name for name, _ in names), "CPU and memory of the run"]
+    head = ["models; trainings; days", "kept by", *(name for name, _ in names), "CPU and memory of the run"]
     return table(head, rows) if rows else "Not run yet: `make simulate`."
 
 
-def others() -> str:
-    """What was measured elsewhere: the numbers of each file, as it has them."""
-    parts = []
-    for name, command in OTHERS.items():
-        found = read(name)
-        if found is None:
-            parts.append(f"`{command}`: not run yet.")
-            continue
-        page = f"{name}.md" if (RESULTS / f"{name}.md").exists() else f"{name}.json"
-        numbers = list(_numbers(found))
-        rows = [[path, said] for path, said in numbers[:MOST]]
-        more = f" (the first {MOST} of {len(numbers)} numbers)" if len(numbers) > MOST else ""
-        parts.append(
-            f"`{command}`, [{page}](../benchmarks/results/{page}){more}:\n\n" + table(["what", "found"], rows)
-        )
-    return "\n\n".join(parts)
-
-
-def _numbers(found: Any, path: str = "") -> list[tuple[str, str]]:
-    """Every number and short word in what a benchmark wrote, with the way to it."""
-    if isinstance(found, dict):
-        return [
-            each
-            for name, value in found.items()
-            for each in _numbers(value, f"{path}, {name}" if path else name)
-        ]
-    if isinstance(found, list):
-        return [each for at, value in enumerate(found) for each in _numbers(value, f"{path} {at + 1}")]
-    said = short(found) if isinstance(found, int | float) and not isinstance(found, bool) else str(found)
-    return [(path, said)] if len(said) <= 60 else []
+def said(made: str | None, command: str) -> str:
+    """What was found, or that nobody has looked."""
+    return f"Not run yet: `{command}`." if made is None else made
 
 
 def tables() -> dict[str, Callable[[], str]]:
@@ -285,7 +247,12 @@ def tables() -> dict[str, Callable[[], str]]:
         "needs": measured.needs,
         "wall": measured.wall,
         "simulated": simulated,
-        "others": others,
+        "queries": lambda: said(queries(read("scale"), read("matching")), "make scale"),
+        "opening": lambda: said(opening(read("scale")), "make scale"),
+        "shards": lambda: said(shards(read("shards")), "make shards"),
+        "serving": lambda: said(serving(read("ray_serve")), "make ray-serve"),
+        "starting": lambda: said(starting(read("starting")), "make starting"),
+        "soak": lambda: said(soaks(read("soak"), read("soak-replicas")), "make soak"),
     }
 
 

@@ -5,8 +5,10 @@ architectures at other widths and depths; a fifth as many architectures as model
     alignments of a search in one index, and in 1, 2, 4 and 8 shards: each for itself, and with the best bound
     shared; the rounds that this takes; and how many answers differ from those of one index (it must be none)
     bytes per model of a shard's index
-    how long a shard takes to open from the catalog, and from what it saved: wall clock and CPU time
-    with --ray: the same for an actor that is killed, until it answers again; and what a round trip takes
+    how long a shard takes to open from the catalog, from what it saved, and on another machine from what is
+    in the store: wall clock and CPU time
+    with --ray: the same for an actor that is killed, until its process is there and until it has the index;
+    and what a round trip takes
 
 Queries are relatives of models of the zoo, and strangers: families that it does not have. Counts do not
 depend on the machine; times do.
@@ -19,6 +21,7 @@ import json
 import os
 import platform
 import random
+import secrets
 import shutil
 import signal
 import statistics
@@ -29,6 +32,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from benchmarks.helpers.corpus import IMAGENET, cifar, graphs
@@ -37,10 +41,12 @@ from modelkeeper.matching import Prepared, Snapshot, prepare
 from modelkeeper.matching.index import Index
 from modelkeeper.matching.sharded import Asked, Here, Told, Turn, ends_of, gather
 from modelkeeper.settings import Settings
+from modelkeeper.zoo.blobs import Blobs
 from modelkeeper.zoo.catalog import Catalog
 from modelkeeper.zoo.index_snapshots import Snapshots
 from modelkeeper.zoo.index_sync import Follower
 from modelkeeper.zoo.shards import Shard, Spread
+from modelkeeper.zoo.store_identity import FACT, MARKER
 
 RESULTS = Path(__file__).parent / "results"
 SHARDS = (1, 2, 4, 8)
@@ -149,16 +155,28 @@ def compare(
 
 
 def coming_back(settings: Settings) -> dict[str, Any]:
-    """How long a shard of four takes to open, from the catalog and from what it saved."""
+    """How long a shard of four takes to open: from the catalog, from what it saved, from the store."""
     times = {}
     shutil.rmtree(settings.folder / "index", ignore_errors=True)
-    for way in ("from the catalog", "from what it saved"):
+    settings = with_store(settings)
+    for way in ("from the catalog", "from what it saved", "from the store"):
+        if way == "from the store":
+            shutil.rmtree(settings.folder / "index", ignore_errors=True)
         wall, cpu = time.perf_counter(), time.process_time()
         with contextlib.closing(Shard(settings, 0, 4)) as shard:
             models = shard.follow()
             seconds = round(time.perf_counter() - wall, 2), round(time.process_time() - cpu, 2)
+            shard.share()
         times[way] = {"models": models, "seconds": seconds[0], "CPU seconds": seconds[1]}
     return times
+
+
+def with_store(settings: Settings) -> Settings:
+    """The same zoo with a store that other machines see, here a folder; its models have no files."""
+    url = f"file://{settings.folder.parent}/store"
+    with contextlib.closing(Catalog(settings.catalog_place)) as catalog:
+        Blobs(url).create(MARKER, catalog.note_fact(FACT, secrets.token_hex(16)).encode())
+    return msgspec.structs.replace(settings, blobs=url)
 
 
 def actors(settings: Settings) -> dict[str, Any]:
@@ -180,14 +198,16 @@ def actors(settings: Settings) -> dict[str, Any]:
             if way == "from the catalog":
                 shutil.rmtree(settings.folder / "index" / "shard-0-of-4")
             os.kill(pid, signal.SIGKILL)
-            began = time.perf_counter()
+            began, there = time.perf_counter(), 0.0
             while True:
                 with contextlib.suppress(ray.exceptions.RayError):
                     if ray.get(shards.actor(0, 0).process.remote()) != pid:
+                        there = there or time.perf_counter() - began
                         ray.get(shards.actor(0, 0).follow.remote())
                         break
                 time.sleep(0.02)
             times[f"back {way}, s"] = round(time.perf_counter() - began, 2)
+            times[f"back {way}: its process, s"] = round(there, 2)
         trips = []
         for _ in range(100):
             began = time.perf_counter()

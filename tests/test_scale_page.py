@@ -29,9 +29,16 @@ def test_without_results_the_page_claims_nothing(tmp_path: Path, monkeypatch: py
     assert all(not re.search(r"\d", text.replace("soak ARGS", "")) for text in made.values())
 
 
-def test_results_of_any_form_are_shown_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scale_page, "RESULTS", tmp_path)
-    (tmp_path / "shards.json").write_text('{"shards": [{"count": 8, "ms": {"p50": 1234.5}}], "note": "x"}')
-    said = scale_page.others()
-    assert "| shards 1, ms, p50 | 1,230 |" in said
-    assert "[shards.json](../benchmarks/results/shards.json)" in said
+def test_tables_say_what_speaks_against_us_beside_the_rest() -> None:
+    """First-time queries, strangers of a zoo of many architectures, what Serve's proxy keeps, all sizes."""
+    made = {name: make() for name, make in scale_page.tables().items()}
+    assert "first time, p50 ms" in made["queries"]
+    for database in ("SQLite", "PostgreSQL"):
+        assert f"| {database} | strangers, budget 256 |" in made["queries"]
+    largest = (scale_page.read("matching") or {})["zoos"][-1]
+    slowest = largest["queries"]["without relatives, 1 core"]["ms"]["max"]
+    assert f"{slowest:,.0f} (the slowest of" in made["queries"]
+    assert "| Ray: back from what it saved, s |" in made["shards"]
+    assert "shared memory" in made["serving"]
+    assert "wrong answers, lost models | 0 |" in made["soak"]
+    assert not re.search(r"the first \d+ of", scale_page.PAGE.read_text())

@@ -1,9 +1,13 @@
 """Shards as real actors answer as one index does, also while some of them die, hang or are not there."""
 
 import contextlib
+import json
 import os
 import random
 import signal
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,8 +32,20 @@ from modelkeeper.settings import Settings
 from modelkeeper.zoo.shards import Spread, SpreadIndex
 from tests.helpers import generated as net
 from tests.helpers import zoos
+from tests.helpers.parts import LOOPBACK, free_ports, wait_until
 
 MODELS = 24
+OUTSIDE = """
+import contextlib, json, sys
+from modelkeeper.coordinator.local import LocalCoordinator
+from modelkeeper.meta import Query
+from modelkeeper.settings import Settings
+from tests.helpers import generated as net
+settings = Settings(home=sys.argv[1], shards=sys.argv[2])
+with contextlib.closing(LocalCoordinator(settings)) as coordinator:
+    answer = coordinator.query(net.vgg([8, 12, 16]), Query(), dry_run=True).answer
+    print(json.dumps([answer.parent, answer.similarity, answer.warnings]))
+"""
 PATIENCE = 60.0  # seconds for what Ray does in the background
 
 
@@ -134,6 +150,48 @@ def test_without_any_copy_an_answer_says_so_in_time(zoo: Zoo) -> None:
             os.kill(pid, signal.SIGCONT)
     assert "(shard 1) did not answer: there may be a better parent" in answer.warnings[0]
     until(lambda: not zoo.spread.query(graph, Query(), dry_run=True).answer.warnings)
+
+
+@pytest.fixture
+def client_server(cluster: Any, tmp_path: Path) -> Iterator[str]:
+    """Where the cluster listens for Ray's clients, as `ray start --head` does at port 10001."""
+    (port,) = free_ports(1)
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, "-m", "ray.util.client.server", "--mode", "legacy"]
+    with (tmp_path / "client-server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--host", LOOPBACK, "--port", str(port), "--address", address], stdout=log, stderr=log
+        )
+    try:
+        wait_until(lambda: listens(port), "the server for clients", process)
+        yield f"{LOOPBACK}:{port}"
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def listens(port: int) -> bool:
+    with contextlib.suppress(OSError):
+        socket.create_connection((LOOPBACK, port), 1.0).close()
+        return True
+    return False
+
+
+def test_a_coordinator_outside_of_the_cluster_is_its_client(zoo: Zoo, client_server: str) -> None:
+    """`--shards ray://host:port`, from a process that is no node: the same actors, the same answer."""
+    graph = net.vgg([8, 12, 16])
+    expected = zoo.spread.query(graph, Query(), dry_run=True).answer
+    home, shards = zoo.plain.zoo.settings.home, f"ray://{client_server}?shards=2&replicas=2"
+    told = subprocess.run(
+        [sys.executable, "-c", OUTSIDE, home, shards],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout.splitlines()[-1]) == [expected.parent, expected.similarity, []]
 
 
 def test_a_zoo_that_others_cannot_read_is_refused(tmp_path: Path) -> None:

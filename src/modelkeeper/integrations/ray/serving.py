@@ -6,9 +6,10 @@
     serve run modelkeeper.serve:app          the same, set by MODELKEEPER_* variables
 
 Routes, guard, accounts and errors are those of `modelkeeper serve`; Serve's proxy takes the place of its
-server. Bodies pass in both directions as they come. A replica takes requests once its index is there,
-finishes what is under way when it is told to go, and is replaced when it cannot reach the zoo for long. What
-one does for all (upkeep) the leader does, as of any replicas over one catalog.
+server. Bodies pass in both directions as they come, but Serve holds back nobody: of what a client reads
+slowly, all may lie in the replica and in Ray's shared memory. A replica takes requests once its index is
+there, finishes what is under way when it is told to go, and is replaced when it cannot reach the zoo for
+long. What one does for all (upkeep) the leader does, as of any replicas over one catalog.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ NAME = "modelkeeper"
 TARGET = 8  # requests under way in a replica, on average, that autoscaling aims at
 MOST_REQUESTS = 100  # under way in a replica: streams take long, and most of it they wait
 HEALTH_PERIOD = 5.0  # seconds
-UNWELL = 60.0  # seconds without catalog, store or index after which a replica is replaced
+UNWELL = 60.0  # seconds
 STARTING = 120.0  # seconds that a replica waits for them; then Serve tries again
 AGAIN = 0.5
 JSON = (b"content-type", b"application/json")
@@ -55,6 +56,7 @@ def deployment(
     *,
     min_replicas: int = 1,
     max_replicas: int = 4,
+    unwell: float = UNWELL,
 ) -> serve.Deployment:
     """The service as a deployment of Ray Serve, whose `.options(...)` change whatever Serve lets be set.
 
@@ -63,6 +65,7 @@ def deployment(
         service: Of the service, likewise; where it listens is for Serve to say (`serve.start`).
         min_replicas: Autoscaling keeps at least so many, ...
         max_replicas: ... and at most so many.
+        unwell: Seconds without catalog, store or index after which a replica is replaced.
 
     Raises:
         InvalidSetting: Replicas would not share a zoo: it is in memory, or in files of one of several nodes.
@@ -76,7 +79,7 @@ def deployment(
         "target_ongoing_requests": TARGET,
     }
     made: serve.Deployment = serve.deployment(
-        _replica_of(settings, service),
+        _replica_of(settings, service, unwell),
         name=NAME,
         autoscaling_config=scaling,
         max_ongoing_requests=min(MOST_REQUESTS, service.connections),
@@ -88,14 +91,14 @@ def deployment(
     return made
 
 
-def _replica_of(settings: Settings, service: ServiceSettings) -> type:
+def _replica_of(settings: Settings, service: ServiceSettings, unwell: float) -> type:
     """The class of a deployment: replicas are made without arguments, wherever they are."""
 
     class Keeper(Replica):
         """One replica."""
 
         def __init__(self) -> None:
-            super().__init__(settings, service)
+            super().__init__(settings, service, unwell)
 
     ingress: type = serve.ingress()(Keeper)
     return ingress
@@ -104,7 +107,7 @@ def _replica_of(settings: Settings, service: ServiceSettings) -> type:
 class Replica:
     """One replica of the service."""
 
-    def __init__(self, settings: Settings, service: ServiceSettings) -> None:
+    def __init__(self, settings: Settings, service: ServiceSettings, unwell: float = UNWELL) -> None:
         """Open the zoo, and wait until requests can be taken.
 
         Raises:
@@ -114,6 +117,7 @@ class Replica:
         expect_shared(settings, nodes(), blobs=True, what="replicas")
         log_to_stderr()
         self._unwell: float | None = None  # since when something is missing
+        self._patience = unwell
         self._closing = contextlib.ExitStack()
         end = time.monotonic() + STARTING
         coordinator = _patiently(lambda: LocalCoordinator(settings), end)
@@ -140,7 +144,7 @@ class Replica:
             now = time.monotonic()
             self._unwell = now if self._unwell is None else self._unwell
             _log.warning("not ready for %.0f s: %s", now - self._unwell, problem)
-            if now - self._unwell > UNWELL:
+            if now - self._unwell > self._patience:
                 raise
 
     async def __del__(self) -> None:
