@@ -3,20 +3,22 @@
 import itertools
 import random
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from modelkeeper.graph import Graph
 from modelkeeper.matching import Index, Prepared, landscape, prepare
 from modelkeeper.matching.clusters import _distances
 from modelkeeper.matching.landscape import Landscape, survey
 from modelkeeper.matching.plane import apart
+from modelkeeper.matching.similarity import mutual_distances
 from tests.helpers import generated as net
 
 WIDTHS = (8, 12, 16, 24, 32)
-KINDS = {
+KINDS: dict[str, Callable[[int], Graph]] = {
     "vgg": lambda width: net.vgg((width, 2 * width, 2 * width)),
     "resnet": lambda width: net.resnet((2, 2), width),
     "transformer": lambda width: net.transformer(2, width, 2 * width),
@@ -65,11 +67,10 @@ def test_what_is_known_is_not_aligned_again(monkeypatch: pytest.MonkeyPatch) -> 
     index = index_of(MODELS.values())
     before = survey(index.snapshot)
     counted: list[int] = []
-    measure = landscape.mutual_distances
 
     def counting(scores: NDArray[np.int64], totals: NDArray[np.int64], total: int) -> NDArray[np.float64]:
         counted.append(len(scores))
-        return measure(scores, totals, total)
+        return mutual_distances(scores, totals, total)
 
     monkeypatch.setattr(landscape, "mutual_distances", counting)
     assert survey(index.snapshot, before) is not None
@@ -106,9 +107,9 @@ def test_those_that_are_alike_are_together_and_a_family() -> None:
 
 def test_a_part_of_the_plane() -> None:
     found = drawn(MODELS.values())
-    low, high = found.points.min(axis=0), found.points.max(axis=0)
-    assert found.within(*low, *high) == found.fingerprints
-    assert found.within(high[0] + 1, *low, high[0] + 2) == ()
+    (left, bottom), (right, top) = found.points.min(axis=0).tolist(), found.points.max(axis=0).tolist()
+    assert found.within(left, bottom, right, top) == found.fingerprints
+    assert found.within(right + 1, bottom, right + 2, top) == ()
     x, y = found.points[3]
     assert found.fingerprints[3] in found.within(x, y, x, y)
 

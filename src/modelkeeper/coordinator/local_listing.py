@@ -1,10 +1,14 @@
-"""Which models does the zoo of this process list, and how many? In any order, whole or page by page."""
+"""Which models does the zoo of this process list, and how many? In any order, page by page, or on a map."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from modelkeeper.zoo.paging import Page
 from modelkeeper.zoo.records import Filter, Record, Viewer
 from modelkeeper.zoo.zoo import Zoo
+
+if TYPE_CHECKING:
+    from modelkeeper.zoo.chart import Chart, Survey
 
 
 class LocalListing:
@@ -47,3 +51,17 @@ class LocalListing:
     def known(self, ids: Collection[str], viewer: Viewer | None = None) -> dict[str, Record]:
         """Records by id, in whatever state; ids of which there is none are left out."""
         return self.zoo.catalog.with_ids(ids, viewer)
+
+    def survey(
+        self, before: "Survey | None" = None, *, stop: Callable[[], bool], late: Callable[[], bool]
+    ) -> "Survey | None":
+        """Draw the map of the zoo, which may take minutes: see `zoo.chart`."""
+        from modelkeeper.zoo.chart import surveyed  # with NumPy, which who only lists does not need
+
+        return surveyed(self.zoo, before, stop=stop, late=late)
+
+    def chart(self, survey: "Survey", viewer: Viewer | None = None) -> "Chart":
+        """What a viewer may see of a map."""
+        from modelkeeper.zoo.chart import chart
+
+        return chart(self.zoo, survey, viewer)

@@ -16,6 +16,7 @@ from modelkeeper.server.routes import (
     accounts,
     comparing,
     history,
+    maps,
     models,
     operations,
     queries,
@@ -40,7 +41,7 @@ class Application:
             redoc_url=None,
         )
         self.routes.state.service = self.service  # routes ask for it: see `dependencies`
-        for part in (queries, models, comparing, uploads, operations, history, trust, accounts):
+        for part in (queries, models, comparing, uploads, operations, history, maps, trust, accounts):
             self.routes.include_router(part.router, prefix=PREFIX)
         self.routes.include_router(operations.probes)
         self.routes.add_exception_handler(ModelKeeperError, _known)

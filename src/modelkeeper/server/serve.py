@@ -133,7 +133,13 @@ def server(application: Application, *, more_files: bool = False) -> uvicorn.Ser
 @contextlib.contextmanager
 def working(service: Service) -> Iterator[None]:
     """Do all that a service does beside requests, in threads, while the block runs."""
-    with service.beat.going_on(), following(service), keeping_tidy(service), sampling(service):
+    with (
+        service.beat.going_on(),
+        following(service),
+        keeping_tidy(service),
+        sampling(service),
+        service.maps.going_on(),
+    ):
         yield
 
 

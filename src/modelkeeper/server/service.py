@@ -35,6 +35,7 @@ from modelkeeper.server.comparisons import Comparisons
 from modelkeeper.server.graphs import read_graph
 from modelkeeper.server.limits import BodyRoom, FairThreads, Rates, Turns
 from modelkeeper.server.loans import Loans
+from modelkeeper.server.maps import Maps
 from modelkeeper.server.prometheus import Metrics
 from modelkeeper.server.readiness import Readiness
 from modelkeeper.server.upload_store import Reserved, Sending, open_uploads
@@ -73,6 +74,7 @@ class Service:
         self.probing, self.storing = CapacityLimiter(PROBES), CapacityLimiter(STORING)
         self.bodies = BodyRoom(settings.body_memory)
         self.metrics = Metrics(coordinator)
+        self.maps = Maps(coordinator)
         self.uploads = open_uploads(coordinator)
         self.loans = Loans(coordinator, settings.query_time)
         self.comparisons = Comparisons(coordinator, settings.query_time)

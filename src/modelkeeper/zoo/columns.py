@@ -151,6 +151,8 @@ class Columns:
         """
         if wanted.text:
             raise ValueError(f"columns hold no names, and so cannot be asked for {wanted.text!r}")
+        if wanted.fingerprints is not None:
+            raise ValueError("columns hold no fingerprints, and so cannot be asked for some")
         if bounds := [name for name, bound in wanted.ranges.items() if bound is not None]:
             raise ValueError(f"columns are not asked for bounds of numbers, such as {bounds[0]}")
         with self._turn:

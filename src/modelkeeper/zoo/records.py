@@ -213,6 +213,7 @@ class Filter(Struct, frozen=True, kw_only=True):
     most_bytes: int | None = None
     least_value: float | None = None  # of the metric that it is compared by
     most_value: float | None = None
+    fingerprints: tuple[str, ...] | None = None  # of architectures; (): none, so that nothing passes
 
     @property
     def ranges(self) -> dict[str, float | None]:

@@ -92,6 +92,12 @@ def passing(wanted: Filter) -> list[sa.ColumnElement[bool]]:
         if bound is not None:
             column = models.c[name.partition("_")[2]]
             conditions.append(column >= bound if name.startswith("least") else column <= bound)
+    if wanted.fingerprints is not None:
+        # In the text of the query, since databases have limits to how many values go beside it.
+        these: sa.BindParameter[list[str]] = sa.bindparam(
+            "of", list(wanted.fingerprints), expanding=True, literal_execute=True, unique=True
+        )
+        conditions.append(models.c.fingerprint.in_(these))
     if wanted.text:
         conditions.append(models.c.name.contains(wanted.text, autoescape=True))
     return conditions

@@ -10,12 +10,23 @@ from modelkeeper.server.ui import filters
 from modelkeeper.zoo.records import STATES, STORED, Viewer
 
 ME = Viewer("me")
+PART = "0123abcd,-10,5.5,20,-7"
 fields = st.sampled_from(
-    [*filters.TEXTS, "state", *filters.SIZES, *filters.SCORES, "order", "after", "before", "other"]
+    [
+        *filters.TEXTS,
+        "state",
+        *filters.SIZES,
+        *filters.SCORES,
+        "map",
+        "architecture",
+        "order",
+        "after",
+        "before",
+    ]
 )
 
 
-@given(st.lists(st.tuples(fields, st.text(max_size=30) | st.sampled_from(["end", "0a" * 8]))))
+@given(st.lists(st.tuples(fields, st.text(max_size=30) | st.sampled_from(["end", "0a" * 8, PART]))))
 def test_whatever_is_asked_gives_a_view_or_words(asked: list[tuple[str, str]]) -> None:
     """Law: any address is understood or answered in words, and the address of a view gives the same view."""
     wanted = filters.read(asked, ME)
@@ -24,6 +35,7 @@ def test_whatever_is_asked_gives_a_view_or_words(asked: list[tuple[str, str]]) -
     assert wanted.where in ({}, {"last": True}, {wanted.way: wanted.model})
     again = filters.read(parse_qsl(wanted.address(**({wanted.way: wanted.model} if wanted.way else {}))), ME)
     assert (again.filter, again.order, again.where) == (wanted.filter, wanted.order, wanted.where)
+    assert (again.region, again.like) == (wanted.region, wanted.like)
     assert again.problems == ()
 
 
@@ -58,3 +70,18 @@ def test_chips_take_away_one_choice_each() -> None:
     wanted = filters.read([("task", "t"), ("least_value", "0.5"), ("text", "x")], ME)
     chips = {name: without for name, _, without in wanted.chips()}
     assert chips == {"task": "text=x&least_value=0.5", "score from": "text=x&task=t"}
+
+
+def test_parts_of_the_map_and_architectures_of_models() -> None:
+    ids = ",".join(f"{number:016x}" for number in range(filters.MOST_LIKE))
+    wanted = filters.read([("map", PART), ("architecture", ids)], ME)
+    assert wanted.region == filters.Region("0123abcd", -10, -7, 20, 5.5)
+    assert len(wanted.like) == filters.MOST_LIKE
+    assert [(name, said) for name, said, _ in wanted.chips()] == [
+        ("a part", "of the map"),
+        ("architecture", "that of 100 models"),
+    ]
+    for name, text in (("map", "0123abcd,1,2,3"), ("map", "x,1,2,3,4"), ("map", "0123abcd,1,2,3,nan")):
+        assert len(filters.read([(name, text)], ME).problems) == 1
+    for text in ("net", f"{ids},{'f' * 16}", f"{'0' * 16},x"):
+        assert len(filters.read([("architecture", text)], ME).problems) == 1

@@ -24,8 +24,20 @@ AFTER, BEFORE, END = "after", "before", "end"  # ?after=<id of a model>, ?before
 TEXTS = ("text", "task", "data", "project", "owner", "tag")
 SIZES = ("least_bytes", "most_bytes")
 SCORES = ("least_value", "most_value")
+MAP, LIKE = "map", "architecture"  # ?map=<mark>,left,bottom,right,top, ?architecture=<ids of models>
+MOST_LIKE = 100  # models whose architectures are meant
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _SIZE = re.compile(r"([0-9][0-9_,]*\.?[0-9]*)\s*([kmgt]?)b?", re.IGNORECASE)
+
+
+class Region(Struct, frozen=True):
+    """A part of the map of the zoo, in its units."""
+
+    mark: str  # of the map
+    left: float
+    bottom: float
+    right: float
+    top: float
 
 
 class Wanted(Struct, frozen=True):
@@ -37,6 +49,8 @@ class Wanted(Struct, frozen=True):
     way: str = ""  # AFTER or BEFORE a model; "": the first page
     model: str = ""  # an id, or END
     problems: tuple[str, ...] = ()
+    region: Region | None = None
+    like: tuple[str, ...] = ()  # ids of models whose architectures are meant
 
     @property
     def where(self) -> dict[str, Any]:
@@ -59,10 +73,16 @@ class Wanted(Struct, frozen=True):
         """What is chosen: a name, its value, and the query without it."""
         for name, value in self.given.items():
             if name != "text":
-                yield _NAMES.get(name, name), value, self.address(**{name: ""})
+                yield _NAMES.get(name, name), self._said(name, value), self.address(**{name: ""})
+
+    def _said(self, name: str, value: str) -> str:
+        if name == MAP:
+            return "of the map"
+        return f"that of {len(self.like)} models" if name == LIKE and len(self.like) > 1 else value
 
 
 _NAMES = {
+    MAP: "a part",
     "least_bytes": "size from",
     "most_bytes": "size to",
     "least_value": "score from",
@@ -77,8 +97,8 @@ def _turned(order: str) -> str:
 
 def read(parameters: Iterable[tuple[str, str]], viewer: Viewer) -> Wanted:
     """What the query of an address asks for, of the models that somebody may see."""
-    asked = {name: value.strip()[:200] for name, value in parameters}
-    given = {name: asked[name] for name in (*TEXTS, "state", *SIZES, *SCORES) if asked.get(name)}
+    asked = {name: value.strip()[: 20 * MOST_LIKE if name == LIKE else 200] for name, value in parameters}
+    given = {name: asked[name] for name in (*TEXTS, "state", *SIZES, *SCORES, MAP, LIKE) if asked.get(name)}
     problems: list[str] = []
     parts: dict[str, Any] = {}
     for name in list(given):
@@ -89,6 +109,7 @@ def read(parameters: Iterable[tuple[str, str]], viewer: Viewer) -> Wanted:
             del given[name]
     order = asked.get("order", "")
     wanted = Filter(viewer=viewer, states=parts.pop("state", STORED))
+    region, like = parts.pop(MAP, None), parts.pop(LIKE, ())
     restriction = Restriction(owners=parts.pop("owner", ()), projects=parts.pop("project", ()))
     wanted = msgspec.structs.replace(
         wanted, tags=parts.pop("tag", ()), restrictions=(restriction,) if restriction else (), **parts
@@ -99,6 +120,8 @@ def read(parameters: Iterable[tuple[str, str]], viewer: Viewer) -> Wanted:
         given,
         *_place(asked),
         tuple(problems),
+        region,
+        like,
     )
 
 
@@ -124,6 +147,10 @@ def _read(name: str, text: str) -> Any:
         return size_of(text)
     if name in SCORES:
         return _score(text)
+    if name == MAP:
+        return _region(text)
+    if name == LIKE:
+        return _ids(text)
     checked = checked_name(name, text, empty=False)
     if name in ("owner", "project"):
         return (checked,)
@@ -152,3 +179,21 @@ def _score(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text!r} is no score: write a number, like 0.93.")
     return value
+
+
+def _region(text: str) -> Region:
+    mark, *numbers = text.split(",")
+    try:
+        left, bottom, right, top = map(_score, numbers)
+    except ValueError:
+        mark = ""
+    if re.fullmatch("[0-9a-f]{8}", mark) is None:
+        raise ValueError(f"{text[:80]!r} is no part of the map: choose one there.")
+    return Region(mark, min(left, right), min(bottom, top), max(left, right), max(bottom, top))
+
+
+def _ids(text: str) -> tuple[str, ...]:
+    ids = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not 1 <= len(ids) <= MOST_LIKE or not all(map(is_id, ids)):
+        raise ValueError(f"An architecture is named by ids of 1 to {MOST_LIKE} models, not {text[:80]!r}.")
+    return ids

@@ -32,6 +32,7 @@ HEADERS = {
 PAGES = (  # what the navigation shows
     ("/ui/models", "Zoo"),
     ("/ui/diff", "Diff"),
+    ("/ui/map", "Map"),
     ("/ui/what-if", "What would I get"),
     ("/ui/log", "Log"),
     ("/ui/health", "Health"),

@@ -7,6 +7,7 @@ from fastapi.responses import StreamingResponse
 
 from modelkeeper.server.dependencies import TheService
 from modelkeeper.server.ui import filters, spreadsheets
+from modelkeeper.server.ui.places import located
 from modelkeeper.server.ui.rendering import page
 from modelkeeper.server.ui.views.access import Visitor
 from modelkeeper.zoo.paging import Page
@@ -18,19 +19,20 @@ router = APIRouter()
 @router.get("/ui/models")
 async def zoo(request: Request, service: TheService, who: Visitor) -> Response:
     """The table."""
-    wanted = filters.read(request.query_params.multi_items(), who.viewer)
+    asked = filters.read(request.query_params.multi_items(), who.viewer)
     coordinator = service.coordinator
 
-    def find() -> tuple[Page, bool, int, int]:
+    def find() -> tuple[filters.Wanted, Page, bool, int, int]:
+        wanted = located(service, asked)
         turn = partial(coordinator.page, wanted.filter, order=wanted.order, limit=filters.SIZE)
         found, first = turn(**wanted.where), not wanted.way
         if wanted.way == filters.BEFORE and not found.more:  # that far back it is the first page, a full one
             found, first = turn(), True
         total = coordinator.count(wanted.filter)
         everything = total if total else coordinator.count(filters.read((), who.viewer).filter)
-        return found, first, total, everything
+        return wanted, found, first, total, everything
 
-    found, first, total, everything = await service.read(who, find)
+    wanted, found, first, total, everything = await service.read(who, find)
     return page(
         request,
         "zoo.html",
@@ -47,7 +49,8 @@ async def zoo(request: Request, service: TheService, who: Visitor) -> Response:
 @router.get("/ui/models.csv")
 async def as_csv(request: Request, service: TheService, who: Visitor) -> Response:
     """The same models as a file for spreadsheets."""
-    wanted = filters.read(request.query_params.multi_items(), who.viewer)
+    asked = filters.read(request.query_params.multi_items(), who.viewer)
+    wanted = await service.read(who, lambda: located(service, asked))
 
     def ask(after: str, limit: int) -> Page:
         return service.coordinator.page(wanted.filter, order=wanted.order, limit=limit, after=after)
