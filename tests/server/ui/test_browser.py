@@ -23,25 +23,41 @@ from tests.helpers.zoos import register
 
 PLACES = ("models", "diff", "what-if", "log", "health")
 DEEP = 2500  # convolutions: as many pairs of layers with their norms are 5,000 rows
-MANY = 2000
+MANY = 10_000
+USERS = {"root": "admin", "eve": "read", "<i>mallory<i>": "write", "partner": "partner"}
 
 
 class Zoo:
     """A service with a zoo of everything, and one with nothing."""
 
-    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
-        self.coordinator = LocalCoordinator(Settings(home=str(folder / "zoo"), minimum_peers=10**6))
+    def __init__(
+        self, folder: Path, stack: contextlib.ExitStack, catalog: str = "", deep: int = DEEP, many: int = MANY
+    ) -> None:
+        home = str(folder / "zoo")
+        self.coordinator = LocalCoordinator(Settings(home=home, catalog=catalog, minimum_peers=10**6))
         stack.callback(self.coordinator.close)
         self.hostile = fill_hostile(self.coordinator)
         self.family = fill_family(self.coordinator, 12)
         self.deep = [
-            register(self.coordinator, vgg((8,) * DEEP), "deep", task="deep"),
-            register(self.coordinator, vgg((8,) * (DEEP - 2) + (16,) * 2), "deeper", task="deep"),
+            register(self.coordinator, vgg((8,) * deep), "deep", task="deep"),
+            register(self.coordinator, vgg((8,) * (deep - 2) + (16,) * 2), "deeper", task="deep"),
         ]
-        multiply(self.coordinator, self.family[0], MANY)
+        self.secret = register(
+            self.coordinator,
+            vgg((4, 6)),
+            "secret-net",
+            owner="ada",
+            visibility="private",
+            parent=self.family[0].id,
+        )
+        self.shared = register(
+            self.coordinator, vgg((6, 4)), "shared-net", owner="ada", licence="mit", parent=self.secret.id
+        )
+        self.coordinator.publish(self.shared.id)
+        multiply(self.coordinator, self.family[0], many)
         accounts = self.coordinator.accounts
         self.tokens = {}
-        for user, scope in (("root", "admin"), ("eve", "read"), ("<i>mallory<i>", "write")):
+        for user, scope in USERS.items():
             accounts.add_user(user)
             self.tokens[user] = accounts.add_token(user, scope, note="<b>for</b> tests")
         accounts.set_quotas("root", bytes=10**6, models=0)
@@ -96,6 +112,11 @@ def check(page: Page, *rules: str) -> None:
         for node in rule["nodes"]
     ]
     assert serious == []
+    fits(page)
+
+
+def fits(page: Page) -> None:
+    """Nothing is wider than the window."""
     width, room = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     assert width <= room, f"{page.url} is {width} wide"
 
@@ -108,8 +129,19 @@ def loaded(page: Page) -> None:
     """Wait for what scripts put into a page."""
     page.wait_for_function(
         "() => !document.querySelector('#layers > p.hint, #diff:not([data-ready])')"
-        " && (!document.querySelector('#of-zoo')?.value || document.querySelector('#answer > .card'))"
+        " && (!document.querySelector('#of-zoo')?.value || document.querySelector('#answer > .card'"
+        " + ', [role=alert]:not(:empty)'))"
     )
+
+
+# How many elements of the content can be reached; and where the focus is: inside of it, and marked so?
+FOCUSABLE = """() => [...document.querySelectorAll('#main :is(a[href], button, input, select, textarea,'
+  + 'summary, [tabindex="0"])')].filter(e => !e.disabled && e.checkVisibility()).length"""
+FOCUSED = """() => {
+  const at = document.activeElement, style = getComputedStyle(at), box = at.getBoundingClientRect();
+  return {inside: document.querySelector('#main').contains(at), what: at.outerHTML.slice(0, 120),
+          marked: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0 && box.width > 0};
+}"""
 
 
 # -- every page, in every light ----------------------------------------------------------------------------
@@ -172,6 +204,75 @@ def test_day_and_night_differ(zoo: Zoo, browser: Browser) -> None:
             page.goto("/ui/models")
             colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert len(set(colours)) == 2
+
+
+def seen(page: Page, places: dict[str, str]) -> set[str]:
+    """Open those of some pages that may be seen, each without a fault; the names of the others."""
+    refused = set()
+    for name, address in places.items():
+        status = page.context.request.get(address, headers={"accept": "text/html"}).status
+        if status == 200:
+            page.goto(address)
+            loaded(page)
+            fits(page)
+        else:
+            assert status in (403, 404), (name, status)
+            refused.add(name)
+    return refused
+
+
+def test_a_reader_sees_all_but_administration_and_secrets(
+    zoo: Zoo, browser: Browser, sessions: dict[str, Any]
+) -> None:
+    with tab(browser, zoo.url, storage_state=sessions["eve"]) as page:
+        places = addresses(zoo) | {"secret": f"/ui/models/{zoo.secret.id}"}
+        assert seen(page, places) == {"secret", *(name for name in places if name.startswith("admin"))}
+        for model in ("?text=-net", f"/{zoo.shared.id}", f"/{zoo.family[0].id}"):
+            page.goto(f"/ui/models{model}")
+            loaded(page)
+            assert ("shared-net" in page.content()) == (zoo.family[0].id not in model)
+            assert "secret-net" not in page.content()
+            assert zoo.secret.id not in page.content()
+            assert page.locator("form[method=post] button").all_inner_texts() == ["Log out"]
+
+
+def test_a_partner_sees_what_is_published_and_no_more(
+    zoo: Zoo, browser: Browser, sessions: dict[str, Any]
+) -> None:
+    hidden = [record for record in (*zoo.family, zoo.secret, *zoo.deep) if record.id != zoo.shared.id]
+    with tab(browser, zoo.url, storage_state=sessions["partner"]) as page:
+        places = addresses(zoo) | {
+            "shared": f"/ui/models/{zoo.shared.id}",
+            "secret": f"/ui/models/{zoo.secret.id}",
+        }
+        refused = seen(page, places)
+        assert {"admin", "model", "model-hostile", "secret"} <= refused
+        assert not {"models", "models-chosen", "shared"} & refused
+        for name in (
+            places.keys() - refused - {"diff-hostile", "diff-deep"}
+        ):  # which say the ids that they ask
+            text = page.context.request.get(places[name], headers={"accept": "text/html"}).text()
+            asked = {record.id for record in hidden if record.id in places[name]}
+            assert not [record for record in hidden if record.id in text and record.id not in asked], name
+        page.goto("/ui/models")
+        assert names(page) == ["shared-net"]
+
+
+def test_every_page_is_used_by_keyboard(page: Page, zoo: Zoo) -> None:
+    """The link to the content comes first; from there Tab goes on to what is there, and shows where it is."""
+    for name, address in addresses(zoo).items():
+        page.goto(address)
+        loaded(page)
+        page.keyboard.press("Tab")
+        expect(page.locator("a.skip")).to_be_focused()
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
+        there = page.evaluate(FOCUSABLE)
+        for number in range(min(there, 6)):
+            page.keyboard.press("Tab")
+            found = page.evaluate(FOCUSED)
+            assert found["inside"], (name, number, found)
+            assert found["marked"], (name, number, found)
 
 
 # -- access ------------------------------------------------------------------------------------------------
@@ -431,9 +532,10 @@ def test_one_model_is_enough(zoo: Zoo, browser: Browser, tmp_path: Path) -> None
     record: Record = register(local, vgg((4, 4)), "only")
     with serving(local, ServiceSettings(port=0, auth=False)) as url, tab(browser, url) as page:
         for address in (
-            "/",
-            "/ui/health",
+            *(f"/ui/{place}" for place in PLACES),
             f"/ui/models/{record.id}",
+            f"/ui/what-if?model={record.id}",
+            "/ui/health?capacity=1kB",
             f"/ui/diff?parent=only&child={record.id}",
         ):
             page.goto(address)
@@ -442,3 +544,19 @@ def test_one_model_is_enough(zoo: Zoo, browser: Browser, tmp_path: Path) -> None
         assert "exact" in page.locator("#diff-summary").inner_text()
         assert json.loads(page.evaluate("JSON.stringify(Object.keys(localStorage))")) == []
     local.close()
+
+
+def test_every_page_over_postgresql(browser: Browser, postgres_url: str, tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        zoo = Zoo(tmp_path, stack, catalog=postgres_url, deep=20, many=100)
+        with tab(browser, zoo.url) as page:
+            page.goto("/ui/models")
+            page.get_by_label("Token").fill(zoo.tokens["root"])
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("heading", name="Zoo")).to_be_visible()
+            assert seen(page, addresses(zoo)) == set()
+            page.goto("/ui/models?text=many-&order=-value")
+            first = names(page)
+            page.get_by_role("link", name="Next").click()
+            expect(page.get_by_role("link", name="Before")).to_be_visible()
+            assert len({*first, *names(page)}) == 100
