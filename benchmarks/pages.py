@@ -13,22 +13,22 @@ import json
 import os
 import platform
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import sqlalchemy as sa
 
+from benchmarks.helpers.databases import zoo_on
 from benchmarks.helpers.synthetic_zoo import Architectures, fill, make_architectures
 from benchmarks.keeping import cpu_of
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.server.serve import serving
 from modelkeeper.settings import ServiceSettings, Settings
 from modelkeeper.zoo.records import Filter
-from tests.helpers.parts import Postgres
-from tests.helpers.service import probe
+from modelkeeper.zoo.schema import parents
 
 RESULTS = Path(__file__).parent / "results"
 TARGET = 200.0  # milliseconds
@@ -52,12 +52,24 @@ PAGES = {  # {-value} is the id of the model three quarters down the list in tha
     "&least_value=0.95&order=-hits&state=all",
     "zoo, none at all": "/ui/models?text=nobody+calls+a+model+so",
     "model": "/ui/models/{-created}",
+    "model, most children": "/ui/models/{parent}",
     "model, its layers": "/ui/models/{-created}/layers.json",
+    "model, its curves": "/ui/models/{-created}/curves.json",
+    "diff, nothing chosen": "/ui/diff",
+    "diff of two models": "/ui/diff?parent={-created}&child={created}",
     "what would I get": "/ui/what-if",
+    "what would I get, a model": "/ui/what-if?model={-created}",
+    "map": "/ui/map",
+    "savings": "/ui/savings",
+    "savings by user, a year": "/ui/savings?by=user&days=365",
     "log": "/ui/log",
     "log, registered": "/ui/log?action=registered",
     "health": "/ui/health",
+    "admin": "/ui/admin",
+    "tree, most children": "/v1/models/{parent}/tree",
+    "models by cursor": "/v1/models?after={-created}",
 }
+ADMINS = ("admin",)  # which nobody else may see
 
 
 def main() -> None:
@@ -93,14 +105,7 @@ def main() -> None:
 @contextlib.contextmanager
 def catalog(database: str, made: Architectures, records: int) -> Iterator[tuple[Settings, int | None]]:
     """The settings of a zoo with so many records, and the process of its database, if it has one."""
-    with contextlib.ExitStack() as stack:
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="modelkeeper-pages-")))
-        settings, server = Settings(home=str(home)), None
-        if database == "PostgreSQL":
-            postgres = stack.enter_context(Postgres())
-            server = int((postgres.folder / "data" / "postmaster.pid").read_text().split()[0])
-            url = f"postgresql+psycopg://postgres@/postgres?host={postgres.folder}"
-            settings = Settings(home=str(home), catalog=url)
+    with zoo_on(database) as (settings, server):
         empty = LocalCoordinator(settings)
         empty.zoo.expect_own_store()  # before there are records of which it has no files
         empty.close()
@@ -114,18 +119,31 @@ def measure(settings: Settings, server: int | None, repeats: int) -> dict[str, A
     number = local.count() * 3 // 4
     orders = ("created", "-created", "value", "-value", "name", "task", "-bytes", "-hits")
     deep = {order: local.models(Filter(), order=order, limit=1, offset=number)[0].id for order in orders}
+    by_children = sa.select(parents.c.parent).group_by(parents.c.parent).order_by(sa.func.count().desc())
+    with local.zoo.catalog.database.reading() as connection:
+        deep["parent"] = connection.scalar(by_children.limit(1)) or deep["-created"]
     found: dict[str, Any] = {}
     try:
         with serving(local, ServiceSettings(port=0, rate=10**6)) as url:
-            probe(url)  # the index is read before, not meanwhile
+            wait_for(url)  # the index is read before, not meanwhile
             for user, scope in (("root", "admin"), ("reader", "read")):
                 local.accounts.add_user(user)
                 token = local.accounts.add_token(user, scope)
-                with httpx.Client(base_url=url, headers={"accept": "text/html", "origin": url}) as line:
+                with httpx.Client(
+                    base_url=url, headers={"accept": "text/html", "origin": url}, timeout=60
+                ) as line:
                     line.post("/ui/login", data={"token": token}, follow_redirects=True).raise_for_status()
+                    bearer = {"authorization": f"Bearer {token}"}
                     found[user] = {
-                        name: timed(line, address.format(**deep), server, repeats)
+                        name: timed(
+                            line,
+                            address.format(**deep),
+                            server,
+                            repeats,
+                            bearer if address.startswith("/v1") else {},
+                        )
                         for name, address in PAGES.items()
+                        if scope == "admin" or name not in ADMINS
                     }
                 print(json.dumps({user: found[user]}, indent=1), flush=True)
     finally:
@@ -133,12 +151,23 @@ def measure(settings: Settings, server: int | None, repeats: int) -> dict[str, A
     return found
 
 
-def timed(line: httpx.Client, address: str, server: int | None, repeats: int) -> dict[str, float]:
+def wait_for(url: str, most: float = 600) -> None:
+    """Return when a service is ready."""
+    end = time.monotonic() + most
+    while httpx.get(f"{url}/readyz", timeout=most).status_code != 200:
+        if time.monotonic() > end:
+            raise TimeoutError(f"{url} is not ready after {most:g} s")
+        time.sleep(0.2)
+
+
+def timed(
+    line: httpx.Client, address: str, server: int | None, repeats: int, headers: dict[str, str]
+) -> dict[str, float]:
     """Milliseconds of one page; the first time does not count, since it may open what others find open."""
     spent, busy = [], []
     for turn in range(repeats + 1):
         cpu, began = time.process_time() + cpu_of(server), time.perf_counter()
-        reply = line.get(address)
+        reply = line.get(address, headers=headers)
         if turn:
             spent.append(1000 * (time.perf_counter() - began))
             busy.append(1000 * (time.process_time() + cpu_of(server) - cpu))
