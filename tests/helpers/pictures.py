@@ -41,12 +41,15 @@ def main() -> None:
             "zoo": "/ui/models?order=-value",
             "model": f"/ui/models/{kin.id}",
             "diff": f"/ui/diff?parent={deep.id}&child={child.id}",
+            "map": "/ui/map?colour=family&lineage=1",
             "what-if": f"/ui/what-if?model={child.id}",
         }
         for name, address in pages.items():
             light = "dark" if name == "diff" else "light"
             with tab(browser, url, viewport=WINDOW, color_scheme=light) as page:
                 page.goto(address)
+                if name == "map":
+                    page.wait_for_selector("#map[data-ready]")
                 page.wait_for_load_state("networkidle")
                 page.screenshot(path=IMAGES / f"dashboard-{name}.png")
 

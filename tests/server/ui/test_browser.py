@@ -21,7 +21,7 @@ from tests.helpers.generated import vgg
 from tests.helpers.vendored import AXE, ROOT
 from tests.helpers.zoos import register
 
-PLACES = ("models", "diff", "what-if", "log", "health")
+PLACES = ("models", "diff", "map", "what-if", "log", "health")
 DEEP = 2500  # convolutions: as many pairs of layers with their norms are 5,000 rows
 MANY = 10_000
 USERS = {"root": "admin", "eve": "read", "<i>mallory<i>": "write", "partner": "partner"}
@@ -128,7 +128,7 @@ def nodes(page: Page) -> int:
 def loaded(page: Page) -> None:
     """Wait for what scripts put into a page."""
     page.wait_for_function(
-        "() => !document.querySelector('#layers > p.hint, #diff:not([data-ready])')"
+        "() => !document.querySelector('#layers > p.hint, #diff:not([data-ready]), #map:not([data-ready])')"
         " && (!document.querySelector('#of-zoo')?.value || document.querySelector('#answer > .card'"
         " + ', [role=alert]:not(:empty)'))"
     )
@@ -156,6 +156,7 @@ def addresses(zoo: Zoo) -> dict[str, str]:
         "model-hostile": f"/ui/models/{hostile.id}",
         "diff-hostile": f"/ui/diff?parent={zoo.hostile[0].id}&child={hostile.id}",
         "diff-deep": f"/ui/diff?parent={deep[0].id}&child={deep[1].id}",
+        "map-families": "/ui/map?colour=family&lineage=1",
         "what-if-model": f"/ui/what-if?model={family.id}",
         "what-if-hostile": f"/ui/what-if?model={hostile.id}",
         "admin": "/ui/admin",
