@@ -126,6 +126,9 @@ scale: $(READY) ## how a query grows with the zoo: 10,000 to 1,000,000 models on
 pages: $(READY) ## how long each page of the dashboard takes at 100,000 models, on SQLite and PostgreSQL
 	$(BIN)/python -m benchmarks.pages $(ARGS)
 
+diff-page: $(READY) ## how soon two models of 5,000 layers stand side by side in a browser, and in how few elements
+	$(BIN)/python -m benchmarks.diff_page $(ARGS)
+
 shards: $(READY) ## alignments, exactness and recovery of searches in shards; ARGS=--ray kills real actors, too
 	$(BIN)/python -m benchmarks.shards $(ARGS)
 
@@ -232,6 +235,16 @@ hashes: ## write deploy/requirements.txt anew: the pins of what a container inst
 	} > build/requirements.txt
 	@mv build/requirements.txt deploy/requirements.txt
 
+wheel: ## build the sdist, and wheels from it alone, into dist/: for Python 3.11, and of the stable ABI from 3.12 on
+	@$(call find_python) && "$$python" -u -m release.wheel
+
+test-wheel: ## try what `make wheel` built in fresh environments elsewhere, without the source: four minutes
+	@$(call find_python) && { ls dist/*.whl > /dev/null 2>&1 || $(MAKE) --no-print-directory wheel; } && \
+	  "$$python" -u -m release.trial $(ARGS)
+
+sbom: ## write what a deployed service is made of into dist/, in CycloneDX
+	@$(call find_python) && "$$python" -m release.sbom
+
 vendor: $(READY) ## fetch the files of others that are kept in the repository anew, by version and checksum
 	$(BIN)/python -m tests.helpers.vendored
 
@@ -240,7 +253,7 @@ pictures: $(READY) ## make the pictures of docs/dashboard.md and the drawings of
 	$(BIN)/python -m tests.helpers.pictures
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) $(KERAS_VENV) $(HUB_VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(KERAS_VENV) $(HUB_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The installed project finds its modules in src; which packages there are, it learned when installed.
 DECIDES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/native/*) $(shell find src -name __init__.py)

@@ -143,6 +143,14 @@ def test_every_file_of_the_container_is_pinned_by_its_hash() -> None:
     assert names - {name for name, _, _ in blocks} == set(), "run `make hashes`"
 
 
+def test_each_file_of_others_has_its_licence_beside_it() -> None:
+    kept = [path for folder in (VENDOR, SHOWN) for path in (ROOT / folder).rglob("*") if path.is_file()]
+    assert len(kept) >= 5
+    for path in kept:
+        licence = path.with_name(f"{path.name.partition('.')[0]}.LICENSE.txt")
+        assert "copyright" in licence.read_text().lower() or "Mozilla" in licence.read_text(), path
+
+
 def test_what_others_wrote_and_we_keep_is_what_was_looked_at() -> None:
     kept = {path for folder in (VENDOR, SHOWN) for path in (ROOT / folder).rglob("*") if path.is_file()}
     looked_at = {ROOT / here: expected for package in KEPT for here, expected in package.kept.values()}

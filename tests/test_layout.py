@@ -53,6 +53,7 @@ SUITES = {
     "test_fuzz.py": "what do hostile programs, graphs, files, requests and replies do to who takes them?",
     "test_layout.py": "do tests lie where what they test lies?",
     "test_notebooks.py": "do the notebooks of the documentation run?",
+    "test_packaging.py": "do wheels hold what they should, are they built as the files for CI and releases say?",
     "test_release.py": "is what a release says of itself true: version, changelog, what is public?",
     "test_scale_page.py": "does docs/scale.md say what was measured?",
     "test_site.py": "is all that the code offers in the reference pages, does every link lead somewhere?",
