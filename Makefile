@@ -129,6 +129,9 @@ pages: $(READY) ## how long each page of the dashboard takes at 100,000 models, 
 diff-page: $(READY) ## how soon two models of 5,000 layers stand side by side in a browser, and in how few elements
 	$(BIN)/python -m benchmarks.diff_page $(ARGS)
 
+diff-page: $(READY) ## how soon two models of 5,000 layers stand side by side in a browser, and in how few elements
+	$(BIN)/python -m benchmarks.diff_page $(ARGS)
+
 shards: $(READY) ## alignments, exactness and recovery of searches in shards; ARGS=--ray kills real actors, too
 	$(BIN)/python -m benchmarks.shards $(ARGS)
 

@@ -7,12 +7,16 @@ import contextlib
 import tempfile
 from pathlib import Path
 
+from playwright.sync_api import Page
+
 from modelkeeper.coordinator.local import LocalCoordinator
+from modelkeeper.frontends.torch import describe
 from modelkeeper.meta import Query
 from modelkeeper.server.serve import serving
 from modelkeeper.settings import ServiceSettings, Settings
 from tests.helpers.browsers import launched, tab
 from tests.helpers.dashboards import fill_family
+from tests.helpers.families import FAMILIES, INPUTS
 from tests.helpers.generated import resnet
 from tests.helpers.vendored import ROOT
 from tests.helpers.zoos import register
@@ -33,6 +37,10 @@ def main() -> None:
         deep = register(local, resnet((12, 12), 8), "resnet-deep", 0.91, owner="ada", owner_id="a")
         deeper = resnet((18, 18), 12)
         child = register(local, deeper, "resnet-deeper", 0.94, owner="ada", owner_id="a", parent=deep.id)
+        lent, taken = (
+            register(local, describe(FAMILIES["residual"](width, depth), INPUTS["residual"]), name, 0.9)
+            for width, depth, name in ((16, 8, "residual16"), (24, 10, "residual24"))
+        )
         local.query(resnet((2, 2), 40), Query(task="classification", data="fashion-mnist"))
         url = stack.enter_context(serving(local, ServiceSettings(port=0, auth=False)))
         browser = stack.enter_context(launched())
@@ -40,7 +48,7 @@ def main() -> None:
         pages = {
             "zoo": "/ui/models?order=-value",
             "model": f"/ui/models/{kin.id}",
-            "diff": f"/ui/diff?parent={deep.id}&child={child.id}",
+            "diff": f"/ui/diff?parent={lent.id}&child={taken.id}",
             "map": "/ui/map?colour=family&lineage=1",
             "what-if": f"/ui/what-if?model={child.id}",
         }
@@ -51,7 +59,18 @@ def main() -> None:
                 if name == "map":
                     page.wait_for_selector("#map[data-ready]")
                 page.wait_for_load_state("networkidle")
+                if name == "diff":
+                    look_closer(page)
                 page.screenshot(path=IMAGES / f"dashboard-{name}.png")
+
+
+def look_closer(page: Page) -> None:
+    """Show what becomes of a layer, and what widens with its outputs, in a window high enough for both."""
+    page.set_viewport_size({"width": WINDOW["width"], "height": 1180})
+    page.locator("#diff-rows .row").nth(3).click()
+    page.locator(".axes button").first.click()
+    page.locator(".space-of h3").wait_for()
+    page.mouse.move(0, 0)
 
 
 if __name__ == "__main__":
