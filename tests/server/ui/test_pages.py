@@ -42,9 +42,14 @@ class Shown:
             "/ui/what-if?model=%22%3E%3Cscript%3Ealert(1)%3C/script%3E",
             f"/ui/what-if?model={self.hostile[-1].id}&width=1.5&task=%22%3E%3Cscript%3E",
             f"/ui/what-if?model={self.hostile[-1].id}&width=%3Cscript%3E&blocks=%22%3E%3Cb%3E",
+            f"/ui/models/{self.hostile[-1].id}?children=%22%3E%3Cb%3E&loans=%3Cscript%3E",
+            "/ui/savings",
+            "/ui/savings?by=user&days=365",
+            "/ui/savings?by=project&user=%22%3E%3Cscript%3E&days=%22%3E&task=%27onfocus%3D",
             "/ui/log",
             "/ui/log?user=%22onfocus%3Dalert(1)%20autofocus%3D%22",
             "/ui/health",
+            "/ui/health?range=%22%3E%3Cscript%3E",
         ]
 
 
@@ -164,7 +169,7 @@ def test_pages_over_postgresql(postgres_url: str, tmp_path_factory: pytest.TempP
         for address in found.addresses():
             assert found.line.get(address).status_code == 200, address
         both = f"parent={found.hostile[0].id}&child={found.hostile[1].id}"
-        assert found.line.get(f"/ui/diff.json?{both}").json()["rows"]
+        assert found.line.get(f"/ui/diff.json?{both}").json()["count"]
         chosen = "/ui/models?order=-value&least_value=0.5&most_bytes=10MB&state=all&tag=nas"
         assert found.line.get(chosen).status_code == 200
         found.line.close()

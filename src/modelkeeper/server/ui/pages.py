@@ -12,7 +12,7 @@ from modelkeeper.server.guard import headers_of, note_failure, public
 from modelkeeper.server.service import Service
 from modelkeeper.server.ui import static_files
 from modelkeeper.server.ui.rendering import HEADERS, page
-from modelkeeper.server.ui.views import access, admin, diff, health, log, model, what_if, zoo
+from modelkeeper.server.ui.views import access, admin, diff, health, log, model, savings, what_if, zoo
 from modelkeeper.server.ui.views import map as map_page
 
 _EXTRA = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
@@ -24,7 +24,7 @@ class Pages:
     def __init__(self, service: Service) -> None:
         self.routes = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
         self.routes.state.service = service
-        for part in (static_files, access, zoo, model, diff, map_page, what_if, log, health, admin):
+        for part in (static_files, access, zoo, model, diff, map_page, what_if, savings, log, health, admin):
             self.routes.include_router(part.router)
         self.routes.add_exception_handler(ModelKeeperError, _known)
         self.routes.add_exception_handler(HTTPException, _plain)

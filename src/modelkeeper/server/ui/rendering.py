@@ -34,9 +34,11 @@ PAGES = (  # what the navigation shows
     ("/ui/diff", "Diff"),
     ("/ui/map", "Map"),
     ("/ui/what-if", "What would I get"),
+    ("/ui/savings", "Savings"),
     ("/ui/log", "Log"),
     ("/ui/health", "Health"),
 )
+HISTORY = ("/ui/savings",)  # of which others than our own are told nothing
 ADMINISTRATION = ("/ui/admin", "Admin")  # for administrators, where there are users
 
 
@@ -60,6 +62,8 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
 def _navigation(service: Service, holder: Holder | None) -> tuple[tuple[str, str], ...]:
     if holder is None or not holder.may(READ):
         return ()
+    if holder.scope == PARTNER:
+        return tuple(entry for entry in PAGES if entry[0] not in HISTORY)
     return (*PAGES, ADMINISTRATION) if service.settings.auth and holder.may(ADMIN) else PAGES
 
 
@@ -78,6 +82,7 @@ def _templates() -> jinja2.Environment:
         ago=lambda at, now: text.ago(now - at),
         date=date,
         number=number,
+        duration=duration,
         score=score,
         words=lambda name: name.replace("_", " "),
     )
@@ -93,6 +98,16 @@ def date(at: float) -> str:
 def number(value: float) -> str:
     """A number as short as it can be without a loss that anybody would see."""
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def duration(seconds: float) -> str:
+    """How long something took, or how much less; 7,300 seconds are 2.0 h."""
+    sign, left = "−" if seconds < 0 else "", abs(seconds)
+    shorter = (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48))
+    fits = ((left / length, unit) for unit, length, most in shorter if left < length * most)
+    amount, unit = next(fits, (left / 86400, "d"))
+    written = f"{amount:.2g}" if amount < 1 else f"{amount:.1f}" if amount < 10 else f"{amount:,.0f}"
+    return f"{sign}{written} {unit}"
 
 
 def score(record: Record) -> str:

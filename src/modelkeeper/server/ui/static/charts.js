@@ -20,6 +20,15 @@ const MINUTES = new Intl.DateTimeFormat("en-CA", { timeZone: "UTC", dateStyle: "
 
 const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** Moments below an axis: days, or hours and minutes, with the day where one begins. */
+function ticks(moments) {
+  const hours = moments.length > 1 && moments[1] - moments[0] < 86400;
+  return moments.map((at) => {
+    const [day, time] = new Date(at * 1000).toISOString().split("T");
+    return hours && !time.startsWith("00:00") ? time.slice(0, 5) : day.slice(5);
+  });
+}
+
 /** How values of an axis are written: `{name, unit, time: "days" | "minutes", write}`, all but the name optional. */
 function writer(axis) {
   if (axis.write) return axis.write;
@@ -75,12 +84,12 @@ export class Chart {
       width: Math.max(120, this.canvas.clientWidth),
       height: this.height,
       legend: { show: false },
-      padding: [10, 14, 0, 0],
+      padding: [10, 22, 0, 0],
       tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
       scales: { x: { time: Boolean(this.x.time) }, y: { range: (_, least, most) => this.#range(least, most) } },
       axes: [
-        { ...axis, label: this.x.name, labelSize: 20, size: 28, space: 70, values: this.x.time ? undefined : (_, at) => at.map((value) => NUMBERS.format(value)) },
+        { ...axis, label: this.x.name, labelSize: 20, size: 28, space: 70, values: this.x.time ? (_, at) => ticks(at) : (_, at) => at.map((value) => NUMBERS.format(value)) },
         { ...axis, label: this.y.name + unit, labelSize: 22, size: (_, texts) => width(texts), values: (_, at) => at.map(short) },
       ],
       series: [{}, ...this.lines.map((line, index) => this.#series(line, index))],

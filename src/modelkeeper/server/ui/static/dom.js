@@ -41,6 +41,16 @@ export function doubts(box, reasons) {
   return box;
 }
 
+/** 7,300 seconds as 2.0 h. */
+export function duration(seconds) {
+  const sign = seconds < 0 ? "−" : "";
+  const left = Math.abs(seconds);
+  const [length, unit] = [[1, "s", 120], [60, "min", 120], [3600, "h", 48]].find(([one, , most]) => left < one * most) ?? [86400, "d"];
+  const amount = left / length;
+  const digits = amount < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: amount < 10 ? 1 : 0 };
+  return `${sign}${amount.toLocaleString("en", digits)} ${unit}`;
+}
+
 /** 11,173,962 as 11.2 M. */
 export function count(number) {
   for (const unit of ["", " k", " M", " G", " T"]) {

@@ -12,7 +12,7 @@ from modelkeeper.server.dependencies import TheService
 from modelkeeper.server.ui.forms import onward, read_form
 from modelkeeper.server.ui.rendering import page
 from modelkeeper.server.ui.visitors import ROOM, cookie, secret_of, under_tls
-from modelkeeper.zoo.holders import READ, WRITE, Holder
+from modelkeeper.zoo.holders import PARTNER, READ, WRITE, Holder
 
 router = APIRouter()
 LOGIN = f"{ROOM}/login"
@@ -29,6 +29,16 @@ async def _visitor(request: Request) -> Holder:
     return holder
 
 
+async def _colleague(request: Request) -> Holder:
+    """Who may read, and is of this organisation: what happened in a zoo is told to nobody else."""
+    holder = await _visitor(request)
+    if holder.scope == PARTNER:
+        raise NotAllowed(
+            f"this needs the scope {READ}, yours is {holder.scope}", "Log in with another token."
+        )
+    return holder
+
+
 async def _editor(request: Request) -> Holder:
     holder = await _visitor(request)
     if not holder.may(WRITE):
@@ -39,6 +49,7 @@ async def _editor(request: Request) -> Holder:
 
 
 Visitor = Annotated[Holder, Depends(_visitor)]
+Colleague = Annotated[Holder, Depends(_colleague)]
 Editor = Annotated[Holder, Depends(_editor)]
 To = Annotated[str, Query(max_length=2000)]
 

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter, Request, Response
 
-from modelkeeper.coordinator.base import Lineage
+from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.errors import ModelKeeperError, NotAllowed
 from modelkeeper.policy.credit import Credit
 from modelkeeper.server.bodies import reply, stream_reply
@@ -12,11 +13,14 @@ from modelkeeper.server.dependencies import Id, TheService
 from modelkeeper.server.service import Service
 from modelkeeper.server.ui.forms import onward, read_form
 from modelkeeper.server.ui.layers import layer_rows
+from modelkeeper.server.ui.past import Past, past_of
 from modelkeeper.server.ui.pedigree import pedigree
 from modelkeeper.server.ui.rendering import page
-from modelkeeper.server.ui.views.access import Editor, Visitor
+from modelkeeper.server.ui.views.access import Colleague, Editor, Visitor
 from modelkeeper.zoo.holders import PARTNER, WRITE, Holder
 from modelkeeper.zoo.records import STORED, Event, Record
+from modelkeeper.zoo.savings import matched
+from modelkeeper.zoo.twins import TWIN
 
 router = APIRouter()
 EVENTS = 20
@@ -27,13 +31,16 @@ async def show(model: Id, request: Request, service: TheService, who: Visitor) -
     """The page of a model."""
     coordinator = service.coordinator
 
-    def find() -> tuple[Lineage, list[Event], Credit | None]:
+    def find() -> tuple[Lineage, list[Event], Credit | None, Past | None]:
         record = coordinator.show(model, who.viewer)
         events = coordinator.log(limit=EVENTS, model=record.id, viewer=who.viewer)
-        credit = coordinator.credit(record) if who.scope != PARTNER else None
-        return coordinator.tree(record.id, who.viewer), events, credit
+        credit, past = None, None
+        if who.scope != PARTNER:
+            credit = coordinator.credit(record)
+            past = past_of(coordinator, record, who.viewer, request.query_params)
+        return coordinator.tree(record.id, who.viewer), events, credit, past
 
-    tree, events, credit = await service.read(who, find)
+    tree, events, credit, past = await service.read(who, find)
     kin, left_out = pedigree(tree)
     record = tree.record
     own = record.owner_id == who.user.id
@@ -46,6 +53,7 @@ async def show(model: Id, request: Request, service: TheService, who: Visitor) -
         lanes=max(relative.row.width for relative in kin),
         events=events,
         claim=str(credit) if credit is not None else "",
+        past=past,
         stored=record.state in STORED,
         may_change=record.state in STORED and who.may(WRITE) and (own or who.viewer.all),
         snippet=_snippet(request, service, record),
@@ -77,6 +85,21 @@ async def layers(model: Id, service: TheService, who: Visitor) -> Response:
         who, lambda: layer_rows(coordinator.graph(coordinator.show(model, who.viewer)))
     )
     return reply(found)
+
+
+@router.get("/ui/models/{model}/curves.json")
+async def curves(model: Id, service: TheService, who: Colleague) -> Response:
+    """How the training of a model went, what it is drawn beside, and by how much it was earlier than that."""
+    coordinator, viewer = service.coordinator, who.viewer
+
+    def find() -> dict[str, Any]:
+        found = coordinator.curves(coordinator.show(model, viewer), viewer=viewer)
+        earlier = None
+        if found.curve is not None and found.beside is not None and found.kind == TWIN:
+            earlier = matched(found.curve, [found.beside])
+        return {**msgspec.to_builtins(found), "earlier": earlier}
+
+    return reply(await service.read(who, find))
 
 
 @router.get("/ui/models/{model}/model.safetensors")
