@@ -1,4 +1,4 @@
-"""Kill coordinators behind nginx in turn, and restart PostgreSQL and S3, while clients register and query.
+"""Kill coordinators behind nginx in turn, restart or freeze PostgreSQL and S3, while clients train.
 
 The topology is that of deploy/compose.yaml, as processes. What was acknowledged must be there with its bytes,
 what was lent must be right, and every client must go on after every fault.
@@ -22,13 +22,14 @@ from typing import Any, TypeVar
 from benchmarks.helpers.soaking import Fault, Honest, Tally, lost, users
 from benchmarks.helpers.topology import Replica, Topology
 from modelkeeper.coordinator.local import LocalCoordinator
-from modelkeeper.settings import Settings
+from modelkeeper.settings import CatalogLimits, Settings
 from tests.helpers.parts import ObjectStore, Postgres, wait_until
 
 T = TypeVar("T")
 PROCESSES = 4  # that the clients are threads of
 TIMEOUT = 10.0  # of a client, as it is unless somebody sets another
 DOWN = (0.5, 3.0)  # seconds that a part stays away, at least and at most
+LONGER = CatalogLimits().patience  # seconds that PostgreSQL hangs besides, so that coordinators say so
 
 
 def set_environment(variables: dict[str, str]) -> None:
@@ -144,7 +145,7 @@ def _faults(topology: Topology, seconds: float, every: float, dice: random.Rando
                 time.sleep(away)
         else:
             what = next(behind)
-            _disturb(topology, what, away)
+            _disturb(topology, what, away + (LONGER if what == "postgres hangs" else 0.0))
         tally.faults.append(Fault(what, begun, time.monotonic()))
         tally.counts[f"fault: {what}"] += 1
 
