@@ -15,7 +15,7 @@ from modelkeeper.meta import Query
 from modelkeeper.server.serve import serving
 from modelkeeper.settings import ServiceSettings, Settings
 from tests.helpers.browsers import launched, tab
-from tests.helpers.dashboards import fill_family
+from tests.helpers.dashboards import age, fill_family, keep_busy
 from tests.helpers.families import FAMILIES, INPUTS
 from tests.helpers.generated import resnet
 from tests.helpers.vendored import ROOT
@@ -34,6 +34,8 @@ def main() -> None:
         )
         stack.callback(local.close)
         family = fill_family(local, 30)
+        age(local, family, 80)
+        keep_busy(local, 24, every=5)
         deep = register(local, resnet((12, 12), 8), "resnet-deep", 0.91, owner="ada", owner_id="a")
         deeper = resnet((18, 18), 12)
         child = register(local, deeper, "resnet-deeper", 0.94, owner="ada", owner_id="a", parent=deep.id)
@@ -45,12 +47,16 @@ def main() -> None:
         url = stack.enter_context(serving(local, ServiceSettings(port=0, auth=False)))
         browser = stack.enter_context(launched())
         kin = max(family, key=lambda record: len(local.tree(record.id).ancestors) * bool(record.more_parents))
+        twin = max(family, key=lambda record: (local.curves(record).twins, len(local.children(record))))
         pages = {
             "zoo": "/ui/models?order=-value",
             "model": f"/ui/models/{kin.id}",
             "diff": f"/ui/diff?parent={lent.id}&child={taken.id}",
             "map": "/ui/map?colour=family&lineage=1",
             "what-if": f"/ui/what-if?model={child.id}",
+            "training": f"/ui/models/{twin.id}",
+            "savings": "/ui/savings?by=user",
+            "health": "/ui/health",
         }
         for name, address in pages.items():
             light = "dark" if name == "diff" else "light"
@@ -61,6 +67,10 @@ def main() -> None:
                 page.wait_for_load_state("networkidle")
                 if name == "diff":
                     look_closer(page)
+                if name == "training":
+                    page.locator("section", has=page.locator("#curve")).evaluate(
+                        "part => part.scrollIntoView()"
+                    )
                 page.screenshot(path=IMAGES / f"dashboard-{name}.png")
 
 
