@@ -194,7 +194,7 @@ def _test(environment: Environment, elsewhere: Path, suites: tuple[str, ...]) ->
 
 def _served(environment: Environment, folder: Path) -> None:
     """A service of the wheel, whose pages come from the files in it."""
-    command = [
+    command: list[str | Path] = [
         environment.python,
         *"-I -m modelkeeper serve --no-auth --port 0 --home".split(),
         folder / "served",
