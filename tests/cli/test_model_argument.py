@@ -73,6 +73,13 @@ def test_diff_takes_models_of_a_zoo(here: Path, monkeypatch: pytest.MonkeyPatch)
     for parent, child in (("small", "broad"), (identity, "wide.onnx"), (identity[:6], "broad")):
         assert json.loads(run("diff", parent, child, "--json").stdout) == by_files
     assert "inner" in run("diff", "small", "broad").stdout
+    assert run("describe", "broad", "--json").stdout == run("show", "broad", "--graph").stdout
+    assert "Saved" in run("diff", "small", "broad", "--svg", "pictures/diff.svg").stdout
+    assert "widened" in (here / "pictures" / "diff.svg").read_text()
+    assert "cannot be written" in run("tree", "small", "--svg", "small.onnx/tree.svg", code=1).stderr
+    assert "Saved" in run("tree", "small", "--svg", "tree.svg").stdout
+    assert "small" in (here / "tree.svg").read_text()
+    assert "no curve" in run("show", "small", "--curve", "--svg", "curve.svg", code=1).stderr
     monkeypatch.delenv("MODELKEEPER_URI")
     assert json.loads(run("diff", "small", "broad", "--zoo", "zoo", "--json").stdout) == by_files
     assert "there is no zoo" in run("diff", "small", "broad", "--zoo", "nowhere", code=1).stderr

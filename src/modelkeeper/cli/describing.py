@@ -7,11 +7,19 @@ import click
 from modelkeeper.cli.model_argument import (
     Given,
     graph_of_any,
-    open_model,
     shapes_option,
     trust_option,
 )
-from modelkeeper.cli.options import console, echo_graph, echo_json, json_option, waiting, zoo_option
+from modelkeeper.cli.options import (
+    console,
+    echo_graph,
+    echo_json,
+    json_option,
+    save_drawing,
+    svg_option,
+    waiting,
+    zoo_option,
+)
 
 if TYPE_CHECKING:
     from modelkeeper.importing.things import Shape
@@ -26,23 +34,31 @@ if TYPE_CHECKING:
 )
 @click.option("--model", "architecture", metavar="QUERY", help="Of a file of weights, its factory.")
 @trust_option
+@zoo_option
 def describe(
-    factory: str, as_json: bool, shapes: "tuple[Shape, ...]", architecture: str | None, trust: bool
+    factory: str,
+    as_json: bool,
+    shapes: "tuple[Shape, ...]",
+    architecture: str | None,
+    trust: bool,
+    zoo: str | None,
 ) -> None:
-    """Print the graph of the model that FACTORY makes, or that lies in a file or folder.
+    """Print the graph of the model that FACTORY makes, that lies in a file or folder, or in a zoo.
 
     FACTORY is module:name or module:name(arguments). The module is looked for in the current folder too; the
     name is a model, a class, or a function that returns a model; the arguments are Python literals. Or it is
-    a path: an ONNX, .keras or .pt2 file, a folder of Hugging Face or MLflow; with --model, of weights.
+    a path: an ONNX, .keras or .pt2 file, a folder of Hugging Face or MLflow; with --model, of weights. Or a
+    model of a zoo, as for `modelkeeper show`: by name, id, or the beginning of one.
 
     \b
       modelkeeper describe my_models:resnet20
       modelkeeper describe "my_models:make(width=64)" --input 1,3,32,32
       modelkeeper describe model.onnx
       modelkeeper describe ~/.cache/huggingface/hub/models--org--name
+      modelkeeper describe ada/resnet20 --zoo zoo/
     """
     with waiting("describing", silent=as_json):
-        graph = open_model(factory, Given(shapes, trust, architecture), program=False).graph
+        graph = graph_of_any(factory, Given(shapes, trust, architecture), zoo)
     if as_json:
         echo_graph(graph)
     else:
@@ -55,11 +71,18 @@ def describe(
 @click.argument("parent")
 @click.argument("child")
 @json_option("Print the alignment as JSON.")
+@svg_option("Draw what the one would lend to the other.")
 @shapes_option("The shape of an example input of both models; see `modelkeeper describe`.")
 @trust_option
 @zoo_option
 def diff(
-    parent: str, child: str, as_json: bool, shapes: "tuple[Shape, ...]", trust: bool, zoo: str | None
+    parent: str,
+    child: str,
+    as_json: bool,
+    svg: str | None,
+    shapes: "tuple[Shape, ...]",
+    trust: bool,
+    zoo: str | None,
 ) -> None:
     """Align two models, layer against layer: what could PARENT lend to CHILD?
 
@@ -71,6 +94,7 @@ def diff(
       modelkeeper diff trained.json "my_models:make(width=64)" --json
       modelkeeper diff trained.onnx my_models:resnet56
       modelkeeper diff resnet20 my_models:resnet56 --zoo zoo/
+      modelkeeper diff resnet20 resnet56 --svg diff.svg
     """
     from modelkeeper.display.comparison import side_by_side, to_dict
     from modelkeeper.matching import align
@@ -79,7 +103,11 @@ def diff(
     with waiting("aligning", silent=as_json):
         first, second = (graph_of_any(each, given, zoo) for each in (parent, child))
         alignment = align(first, second)
-    if as_json:
+    if svg is not None:
+        from modelkeeper.transform import make_plan
+
+        save_drawing(make_plan(first, second, alignment).plot(), svg)
+    elif as_json:
         echo_json(to_dict(first, second, alignment))
     else:
         console().print(side_by_side((parent, first), (child, second), alignment))

@@ -11,7 +11,9 @@ from modelkeeper.cli.options import (
     json_option,
     opened,
     progress,
+    save_drawing,
     say,
+    svg_option,
     waiting,
     whose_options,
     zoo_option,
@@ -20,6 +22,7 @@ from modelkeeper.cli.options import (
 if TYPE_CHECKING:
     from modelkeeper.policy.curves import Curve
     from modelkeeper.zoo.records import Record
+    from modelkeeper.zoo.twins import Curves
 
 _SORTED = ("created", "last_used", "hits", "value", "parameters", "bytes", "name")
 _STATES = ("active", "not_a_parent", "evicted", "removed", "damaged")
@@ -95,9 +98,10 @@ def models(
 @click.argument("model", metavar="ID")
 @click.option("--graph", is_flag=True, help="Print the model's graph as JSON, for `query` and `diff`.")
 @click.option("--curve", is_flag=True, help="Show how its training went, if that was reported.")
+@svg_option("With --curve: draw it, beside a cold run of the same thing, or its parent's.")
 @zoo_option
 @json_option()
-def show(model: str, graph: bool, curve: bool, zoo: str | None, as_json: bool) -> None:
+def show(model: str, graph: bool, curve: bool, svg: str | None, zoo: str | None, as_json: bool) -> None:
     """Show all that the zoo knows of one model.
 
     ID is an id, the beginning of one (four letters at least), or a name: then the newest of that name. With
@@ -109,6 +113,7 @@ def show(model: str, graph: bool, curve: bool, zoo: str | None, as_json: bool) -
       modelkeeper show ada/resnet20
       modelkeeper show 3fa9 --graph > resnet20.json
       modelkeeper show 3fa9 --curve
+      modelkeeper show 3fa9 --curve --svg curve.svg
     """
     import msgspec
 
@@ -116,6 +121,9 @@ def show(model: str, graph: bool, curve: bool, zoo: str | None, as_json: bool) -
         record = coordinator.show(model)
         if graph:
             echo_graph(coordinator.graph(record))
+            return
+        if svg is not None:
+            _draw_curve(coordinator.curves(record), record, svg)
             return
         if curve:
             _show_curve(coordinator.curve(record), as_json)
@@ -141,11 +149,22 @@ def _show_curve(curve: "Curve | None", as_json: bool) -> None:
         console().print(tables.curve(curve))
 
 
+def _draw_curve(curves: "Curves", record: "Record", svg: str) -> None:
+    """Save how a training went as a picture, beside what it is compared with."""
+    if curves.curve is None:
+        raise click.ClickException(
+            f"{record.full_name} left no curve: nobody reported how its training went."
+        )
+    beside = {f"{curves.kind} {curves.name}".strip(): curves.beside} if curves.beside is not None else {}
+    save_drawing(curves.curve.plot(beside, name=record.name), svg)
+
+
 @click.command()
 @click.argument("model", metavar="ID")
 @zoo_option
+@svg_option("Draw it.")
 @json_option()
-def tree(model: str, zoo: str | None, as_json: bool) -> None:
+def tree(model: str, zoo: str | None, svg: str | None, as_json: bool) -> None:
     """Show what a model descends from, and what descends from it.
 
     ID is as for `modelkeeper show`. A model that started from several stands below each of them; [again]
@@ -153,10 +172,13 @@ def tree(model: str, zoo: str | None, as_json: bool) -> None:
 
     \b
       modelkeeper tree resnet20
+      modelkeeper tree resnet20 --svg family.svg
     """
     with waiting("following parents", silent=as_json), opened(zoo) as coordinator:
         lineage = coordinator.tree(model)
-    if as_json:
+    if svg is not None:
+        save_drawing(lineage.plot(), svg)
+    elif as_json:
         echo_json(lineage.to_dict())
     else:
         from modelkeeper.cli import tables

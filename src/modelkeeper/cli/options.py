@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from modelkeeper.coordinator import Coordinator
+    from modelkeeper.drawings import Drawing
     from modelkeeper.graph import Graph
 
 zoo_option = click.option(
@@ -41,6 +42,21 @@ zoo_option = click.option(
 def json_option(text: str = "Print JSON instead of a table.") -> Callable[[Any], Any]:
     """The option --json, with this help."""
     return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+def svg_option(text: str) -> Callable[[Any], Any]:
+    """The option --svg, with this help."""
+    path = click.Path(dir_okay=False, writable=True)
+    return click.option("--svg", metavar="FILE", type=path, help=f"{text} As an SVG file.")
+
+
+def save_drawing(drawing: "Drawing", path: str) -> None:
+    """Save a picture, and say where it is."""
+    try:
+        saved = drawing.save(path)
+    except OSError as problem:
+        raise click.ClickException(f"{path} cannot be written: {problem.strerror}.") from problem
+    say(f"Saved {saved}")
 
 
 def whose_options(which: str) -> Callable[[Any], Any]:
