@@ -50,7 +50,7 @@ def test_the_line_for_a_shell_is_printed_alone_on_standard_output(shell: str) ->
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_completes_commands_with_the_line_that_is_printed(tmp_path: Path) -> None:
     program = tmp_path / "modelkeeper"
-    program.write_text(f'#!/bin/sh\nexec '{sys.executable}' -m modelkeeper "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m modelkeeper "$@"\n')
     program.chmod(0o755)
     script = f"""
         {run("completion", "bash").stdout}
