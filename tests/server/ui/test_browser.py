@@ -16,12 +16,12 @@ from modelkeeper.server.serve import serving
 from modelkeeper.settings import ServiceSettings, Settings
 from modelkeeper.zoo.records import Record
 from tests.helpers.browsers import shot, tab
-from tests.helpers.dashboards import fill_family, fill_hostile, multiply
+from tests.helpers.dashboards import fill_family, fill_hostile, keep_busy, multiply
 from tests.helpers.generated import vgg
 from tests.helpers.vendored import AXE, ROOT
 from tests.helpers.zoos import register
 
-PLACES = ("models", "diff", "map", "what-if", "log", "health")
+PLACES = ("models", "diff", "map", "what-if", "savings", "log", "health")
 DEEP = 2500  # convolutions: as many pairs of layers with their norms are 5,000 rows
 MANY = 10_000
 USERS = {"root": "admin", "eve": "read", "<i>mallory<i>": "write", "partner": "partner"}
@@ -55,6 +55,7 @@ class Zoo:
         )
         self.coordinator.publish(self.shared.id)
         multiply(self.coordinator, self.family[0], many)
+        keep_busy(self.coordinator, 24, every=5)
         accounts = self.coordinator.accounts
         self.tokens = {}
         for user, scope in USERS.items():
@@ -128,7 +129,9 @@ def nodes(page: Page) -> int:
 def loaded(page: Page) -> None:
     """Wait for what scripts put into a page."""
     page.wait_for_function(
-        "() => !document.querySelector('#layers > p.hint, #diff:not([data-ready]), #map:not([data-ready])')"
+        "() => !document.querySelector('#layers > p.hint, #diff:not([data-ready]), #map:not([data-ready]),"
+        " #curve:not([data-ready]),"
+        " #weeks:not([data-ready]), #activity:not([data-ready])')"
         " && (!document.querySelector('#of-zoo')?.value || document.querySelector('#answer > .card'"
         " + ', [role=alert]:not(:empty)'))"
     )
@@ -161,6 +164,9 @@ def addresses(zoo: Zoo) -> dict[str, str]:
         "what-if-hostile": f"/ui/what-if?model={hostile.id}",
         "admin": "/ui/admin",
         **{f"admin-{name}": f"/ui/admin/{place}" for name, place in zoo.administered.items()},
+        "savings-user": "/ui/savings?by=user&days=365",
+        "savings-hostile": "/ui/savings?user=%3Cscript%3Ealert(1)%3C%7Cscript%3E&project=%22%3E",
+        "health-hour": "/ui/health?range=hour",
         "health-foreseen": "/ui/health?capacity=20kB",
         "log-hostile": f"/ui/log?model={hostile.id}",
     }
