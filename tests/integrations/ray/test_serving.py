@@ -2,7 +2,11 @@
 
 import asyncio
 import contextlib
+import os
+import shutil
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,7 +29,7 @@ from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.integrations.ray import deployment
-from modelkeeper.integrations.ray.serving import from_here_alone
+from modelkeeper.integrations.ray.serving import TARGET, from_here_alone
 from modelkeeper.meta import Query
 from modelkeeper.settings import ServiceSettings, Settings
 from modelkeeper.zoo.holders import WRITE
@@ -35,6 +39,15 @@ from tests.helpers.service import network, tensors, told
 GRAPH = network()
 ASKED = Query(data="digits", task="classification")
 PATIENCE = 60.0  # seconds for what Serve does in the background
+# As `deployment` sets it, but that Serve decides at once.
+QUICK = {
+    "min_replicas": 2,
+    "max_replicas": 3,
+    "target_ongoing_requests": TARGET,
+    "upscale_delay_s": 0.1,
+    "metrics_interval_s": 0.1,
+    "look_back_period_s": 0.5,
+}
 
 
 @dataclass
@@ -80,9 +93,8 @@ def served(
         zoo = stack.enter_context(contextlib.closing(LocalCoordinator(settings)))
         zoo.accounts.add_user("ada")
         token = zoo.accounts.add_token("ada", WRITE)
-        keeper = deployment(settings, ServiceSettings(rate=10_000)).options(
-            num_replicas=2,
-            autoscaling_config=None,
+        keeper = deployment(settings, ServiceSettings(rate=10_000), min_replicas=2, max_replicas=3).options(
+            autoscaling_config=QUICK,
             ray_actor_options={"num_cpus": 0.1, "runtime_env": {"env_vars": environment}},
         )
         serve.start(http_options={"host": "127.0.0.1", "port": port})
@@ -134,6 +146,25 @@ def test_clients_go_on_when_a_replica_is_killed(served: Served, tmp_path: Path) 
     until_two()
 
 
+def test_more_requests_under_way_bring_more_replicas(served: Served) -> None:
+    """More than the target in each of two: uploads are announced whose bytes do not come."""
+    until_two()
+    host, port = served.url.removeprefix("http://").split(":")
+    head = (
+        f"POST /v1/uploads HTTP/1.1\r\nHost: {host}\r\nContent-Length: 9999\r\n"
+        f"Content-Type: application/json\r\nAuthorization: Bearer {served.token}\r\n\r\n"
+    )
+    with contextlib.ExitStack() as stack:
+        for _ in range(2 * TARGET + 4):
+            line = stack.enter_context(socket.create_connection((host, int(port))))
+            line.sendall(head.encode() + b"{")
+        end = time.monotonic() + PATIENCE
+        while len(replicas()) < 3:
+            assert time.monotonic() < end, "there is no third replica"
+            time.sleep(0.1)
+    assert httpx.get(f"{served.url}/readyz").status_code == 200
+
+
 def test_a_replica_that_goes_finishes_what_is_under_way(served: Served, tmp_path: Path) -> None:
     """The application is deleted while a model is being sent, slowly: the request ends as it should."""
     end = threading.Thread(target=serve.delete, args=("keeper",))
@@ -160,6 +191,51 @@ def test_a_replica_that_goes_finishes_what_is_under_way(served: Served, tmp_path
     assert sent.status_code == 200, sent.text
     end.join(PATIENCE)
     assert replicas() == []
+
+
+def until_ready(url: str) -> None:
+    end = time.monotonic() + 3 * PATIENCE
+    while time.monotonic() < end:
+        with contextlib.suppress(httpx.TimeoutException):  # Serve lets calls wait for a replica
+            if httpx.get(f"{url}/readyz", timeout=5.0).status_code == 200:
+                return
+        time.sleep(0.1)
+    pytest.fail("it is not ready")
+
+
+def test_a_replica_that_is_unwell_for_long_is_replaced(served: Served, tmp_path: Path) -> None:
+    """Its store goes away. Serve starts another one, which waits until the store is back."""
+    settings = Settings(home=str(tmp_path / "home"), blobs=str(tmp_path / "store"), threads=1)
+    keeper = deployment(settings, ServiceSettings(auth=False), max_replicas=1, unwell=0.2)
+    serve.run(keeper.options(health_check_period_s=0.2).bind(), name="keeper", route_prefix="/")
+    until_ready(served.url)
+    (before,) = replicas()
+    (tmp_path / "store").rename(tmp_path / "away")
+    end = time.monotonic() + PATIENCE
+    while before in replicas():
+        assert time.monotonic() < end, "it was not replaced"
+        time.sleep(0.1)
+    shutil.rmtree(tmp_path / "store", ignore_errors=True)
+    (tmp_path / "away").rename(tmp_path / "store")
+    until_ready(served.url)
+    serve.delete("keeper")
+
+
+def test_the_command_of_serve_runs_it(served: Served, tmp_path: Path) -> None:
+    """`serve run modelkeeper.serve:app`, set by variables."""
+    address = ray.get_runtime_context().gcs_address
+    command = [str(Path(sys.executable).with_name("serve")), "run", "modelkeeper.serve:app"]
+    subprocess.run(
+        [*command, "--address", address, "--name", "keeper", "--non-blocking"],
+        env=os.environ | {"MODELKEEPER_HOME": str(tmp_path), "MODELKEEPER_AUTH": "false"},
+        check=True,
+        capture_output=True,
+        timeout=3 * PATIENCE,
+    )
+    until_ready(served.url)
+    assert httpx.get(f"{served.url}/v1/models", timeout=PATIENCE).raise_for_status().json() == []
+    assert (tmp_path / "catalog.db").exists()
+    serve.delete("keeper")
 
 
 def test_replicas_that_would_not_share_a_zoo_are_refused(
