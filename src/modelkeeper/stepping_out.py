@@ -24,6 +24,11 @@ def in_place(leave: Callable[[], bool], come_back: Callable[[], None]) -> Iterat
         _here.place = before
 
 
+def has_place() -> bool:
+    """Has this thread a place of some pool?"""
+    return getattr(_here, "place", None) is not None
+
+
 @contextlib.contextmanager
 def stepped_out() -> Iterator[None]:
     """While the block runs, another may have the place of this thread, if it has one."""

@@ -10,6 +10,7 @@ queries and registrations need (NumPy, matching, transforming) is imported when 
 """
 
 import math
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -27,6 +28,7 @@ from modelkeeper.coordinator.local_listing import LocalListing
 from modelkeeper.coordinator.local_loan import LocalLoan
 from modelkeeper.coordinator.local_replica import LocalReplica
 from modelkeeper.coordinator.local_trust import LocalTrust
+from modelkeeper.coordinator.places import Places
 from modelkeeper.errors import (
     CorruptWeights,
     InvalidWeights,
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from modelkeeper.zoo.staged import Staged
 
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
+AT_ONCE = 4  # queries for each core: so many lose nothing by each other, many more do (`make service`)
 
 
 class LocalCoordinator(LocalClaims, LocalListing, LocalHistory, LocalTrust, LocalReplica):
@@ -75,6 +78,7 @@ class LocalCoordinator(LocalClaims, LocalListing, LocalHistory, LocalTrust, Loca
         self._me = Viewer("", name=user or login(), all=True)
         self._upstreams: Upstreams | None = None
         self._planned: Planned | None = None
+        self._places = Places(AT_ONCE * (settings.threads or os.cpu_count() or 1))
         if settings.upstreams:
             from modelkeeper.coordinator.upstream import upstreams
 
@@ -107,7 +111,22 @@ class LocalCoordinator(LocalClaims, LocalListing, LocalHistory, LocalTrust, Loca
             runners_up: Look for more candidates than the choice needs, to explain it.
             seconds: After so many it ends with what it has found and planned; the answer then says so.
             via: The coordinators that it came through: see `upstream`.
+
+        Of many threads that ask, a few for each core search at once; the others wait in the order they came.
         """
+        with self._places.one():
+            return self._query(graph, query, viewer, dry_run, runners_up, seconds, via)
+
+    def _query(
+        self,
+        graph: Graph,
+        query: "Query",
+        viewer: Viewer | None,
+        dry_run: bool,
+        runners_up: bool,
+        seconds: float,
+        via: Sequence[str],
+    ) -> LocalLoan:
         from modelkeeper.coordinator.candidates import Request
         from modelkeeper.coordinator.clock import Clock
         from modelkeeper.coordinator.search import Search

@@ -129,6 +129,22 @@ class Graph(Struct, frozen=True, dict=True):
 
         return fingerprint(self)
 
+    @cached_property
+    def as_json(self) -> bytes:
+        """As `to_json` writes it: for whoever sends one several times."""
+        from modelkeeper.graph.wire import to_json
+
+        return to_json(self)
+
+    @cached_property
+    def takers(self) -> tuple[tuple[int, ...], ...]:
+        """See `consumers`."""
+        takers: list[dict[int, None]] = [{} for _ in self.layers]
+        for number, layer in enumerate(self.layers):
+            for edge in layer.inputs:
+                takers[edge.source][number] = None
+        return tuple(tuple(layers) for layers in takers)
+
     def __hash__(self) -> int:
         return hash(self.fingerprint)
 
@@ -139,7 +155,7 @@ class Graph(Struct, frozen=True, dict=True):
         free = sum(space.free for space in self.spaces)
         said = f"{self.framework}: {len(self.layers):,} layers, {self.parameters:,} parameters, "
         said += f"{len(self.spaces):,} spaces ({free:,} free), fingerprint {self.fingerprint[:16]}"
-        rows = [
+        rows: list[tuple[object, ...]] = [
             (
                 number,
                 layer.name,
@@ -158,11 +174,7 @@ class Graph(Struct, frozen=True, dict=True):
 
 def consumers(graph: Graph) -> tuple[tuple[int, ...], ...]:
     """For each layer, the layers that take its output, each once, in order."""
-    takers: list[dict[int, None]] = [{} for _ in graph.layers]
-    for number, layer in enumerate(graph.layers):
-        for edge in layer.inputs:
-            takers[edge.source][number] = None
-    return tuple(tuple(layers) for layers in takers)
+    return graph.takers
 
 
 def walk(graph: Graph) -> Iterator[tuple[Layer, Tensor, Axis]]:

@@ -178,6 +178,9 @@ class _Table:
         self.rows: list[list[Any]] = []
         self._numbers: dict[Any, int] = {}
 
+    def __contains__(self, key: Any) -> bool:
+        return key in self._numbers
+
     def number(self, key: Any, row: list[Any]) -> int:
         known = self._numbers.get(key)
         if known is None:
@@ -214,7 +217,9 @@ def _pack_tensor(
     )
     form = _trim([name, tensor.role, tensor.dtype, flags], [""])
     numbers = [
-        axes.number(axis, _trim([axis.role, _pack(axis.of, terms), axis.degrees], [()]))
+        axes.number(axis, [])
+        if axis in axes
+        else axes.number(axis, _trim([axis.role, _pack(axis.of, terms), axis.degrees], [()]))
         for axis in tensor.axes
     ]
     return [forms.number(tuple(form), form), *numbers]

@@ -118,7 +118,7 @@ class Lending:
         if tensor.name in self.fresh:
             return entry("kept", False, self.fresh[tensor.name])
         pair = self.pairs.get(tensor.name)
-        if pair is not None and pair.parent.shape != tensor.shape and "int" in tensor.dtype:
+        if pair is not None and "int" in tensor.dtype and pair.parent.shape != tensor.shape:
             return entry("kept", False, "a table of whole numbers, of another size in the parent")
         if pair is not None:
             return self._taken(number, pair, entry)

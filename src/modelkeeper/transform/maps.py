@@ -50,6 +50,7 @@ class Maps:
         self._parent, self._child, self._partners, self._seed = parent, child, partners, seed
         self._fills, self._products = fills, whole
         self._spaces: dict[tuple[int, int], UnitMap] = {}
+        self._judged: dict[tuple[int, int], Verdict] = {}  # by the spaces of the child and the parent
         self._directions: set[tuple[str, Expression]] | None = None
 
     def anew(self) -> "Maps":
@@ -60,6 +61,8 @@ class Maps:
 
     def judge(self, child_axis: Axis, parent_axis: Axis) -> Verdict:
         """Judge what happens on an axis: the action of all its parts together; exact if each of them is."""
+        if isinstance(child_axis.of, Atom | Fixed):  # its own only part, as most are
+            return self._judge(child_axis.of, parent_axis.of)
         verdicts = [
             self._judge(child_part, parent_part)
             for child_part, parent_part in self._partners.parts(child_axis.of, parent_axis.of)
@@ -77,7 +80,10 @@ class Maps:
         """Judge one part of an axis: atoms, fixed sizes, or forms that do not correspond."""
         match child_expression, parent_expression:
             case Atom(child_space, child_size), Atom(parent_space, parent_size):
-                return self._judge_space(child_space, child_size, parent_space, parent_size)
+                key = child_space, parent_space
+                if key not in self._judged:
+                    self._judged[key] = self._judge_space(child_space, child_size, parent_space, parent_size)
+                return self._judged[key]
             case Fixed(child_size, origin), Fixed(parent_size):
                 if child_size == parent_size:
                     return COPIED

@@ -6,11 +6,10 @@ everywhere; where it meets several, the one that most parameters speak for is it
 that space is exact.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from modelkeeper.graph import Atom, Axis, Concat, Expression, Layer, Product, Tensor, leaves
+from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Layer, Product, Tensor, leaves
 from modelkeeper.graph.vocabulary import PARAMETER
 from modelkeeper.patience import go_on
 
@@ -65,6 +64,8 @@ def pair_axes(parent: Tensor, child: Tensor) -> tuple[int | None, ...] | None:
 
     Kernels of size one may be missing on one side: a 1x1 convolution is a linear layer.
     """
+    if [axis.role for axis in parent.axes] == [axis.role for axis in child.axes]:
+        return tuple(range(len(child.axes)))
     waiting = list(range(len(parent.axes)))
     axes: list[int | None] = []
     for child_axis in child.axes:
@@ -86,22 +87,32 @@ class Partners:
     """For each space of the child, the parent's space that it takes its units from."""
 
     def __init__(self, tensor_pairs: Mapping[str, TensorPair]) -> None:
-        self._votes: dict[int, Counter[int]] = {}
+        self._votes: dict[int, dict[int, int]] = {}
         self._inherited: dict[int, int] = {}
-        for producing in (True, False):  # who makes a unit says what it is; readers of concatenations follow
-            for pair in tensor_pairs.values():
-                for child_axis, parent_axis in pair.axis_pairs():
-                    if (child_axis.role != "in") == producing:
-                        for child_space, parent_space in self.atoms(child_axis.of, parent_axis.of):
-                            self._votes.setdefault(child_space, Counter())[parent_space] += max(
-                                1, pair.child.size
-                            )
+        reading: list[tuple[Expression, Expression, int]] = []
+        # Who makes a unit says what it is; readers of concatenations follow.
+        for pair in tensor_pairs.values():
+            weight = max(1, pair.child.size)
+            for child_axis, parent_axis in pair.axis_pairs():
+                if child_axis.role == "in":
+                    reading.append((child_axis.of, parent_axis.of, weight))
+                else:
+                    self._vote(child_axis.of, parent_axis.of, weight)
+        for each in reading:
+            self._vote(*each)
+
+    def _vote(self, child_expression: Expression, parent_expression: Expression, weight: int) -> None:
+        for child_space, parent_space in self.atoms(child_expression, parent_expression):
+            votes = self._votes.setdefault(child_space, {})
+            votes[parent_space] = votes.get(parent_space, 0) + weight
 
     def of(self, child_space: int) -> int | None:
         """The parent's space for a child's space, or None."""
         votes = self._votes.get(child_space)
         if not votes:
             return self._inherited.get(child_space)
+        if len(votes) == 1:
+            return next(iter(votes))
         return min(votes, key=lambda parent_space: (-votes[parent_space], parent_space))
 
     def voted(self, child_space: int) -> int | None:
@@ -126,6 +137,9 @@ class Partners:
         self, child_expression: Expression, parent_expression: Expression | None
     ) -> Iterator[tuple[Expression, Expression | None]]:
         """Take two expressions apart into pairs of parts, as long as they have the same form."""
+        if isinstance(child_expression, Atom | Fixed):  # most are
+            yield child_expression, parent_expression
+            return
         match child_expression, parent_expression:
             case Product(child_factors), Product(parent_factors) if len(child_factors) == len(parent_factors):
                 for child_factor, parent_factor in zip(child_factors, parent_factors, strict=True):

@@ -13,7 +13,7 @@ from fractions import Fraction
 import msgspec
 
 from modelkeeper.errors import InvalidPairs, InvalidSetting
-from modelkeeper.graph import Graph, Layer
+from modelkeeper.graph import Atom, Fixed, Graph, Layer
 from modelkeeper.graph.vocabulary import (
     COMMUTATIVE,
     CONCAT,
@@ -199,6 +199,8 @@ def _differences(
     lending: Lending, child_number: int, child_layer: Layer, parent_layer: Layer
 ) -> Iterable[str]:
     """The attributes that differ, and that nothing takes care of, in words."""
+    if child_layer.kind == parent_layer.kind and child_layer.attributes == parent_layer.attributes:
+        return []
     taken_care_of = set()
     if child_layer.kind in WINDOWED:
         taken_care_of.add("groups")  # the spaces do
@@ -225,6 +227,8 @@ def _statistics(lending: Lending) -> Iterable[str]:
     for name, pair in lending.pairs.items():
         go_on()
         for child_axis, _ in pair.axis_pairs():
+            if isinstance(child_axis.of, Atom | Fixed):  # of one part
+                continue
             ratios = set()
             for child_space in spaces_of(child_axis.of):
                 parent_space = lending.partners.of(child_space)

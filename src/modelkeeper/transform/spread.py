@@ -60,9 +60,11 @@ def find_spreads(
     lent = Counter(pair.parent.name for pair in pairs.values())
     for child_number, parent_number in partner.items():
         parent_layer, child_layer = parent.layers[parent_number], child.layers[child_number]
-        groups, ours = (_groups(layer) for layer in (parent_layer, child_layer))
+        groups = _groups(parent_layer)
+        if groups < 2 or _groups(child_layer) != 1:
+            continue
         weight, child_weight = by_role(parent_layer, "weight"), by_role(child_layer, "weight")
-        if groups < 2 or ours != 1 or weight is None or child_weight is None or lent[weight.name] != 1:
+        if weight is None or child_weight is None or lent[weight.name] != 1:
             continue
         pair = pairs.get(child_weight.name)
         dense = _dense(weight, groups)
@@ -113,7 +115,7 @@ def _whole(child: Graph, pairs: Mapping[str, TensorPair], spread: Iterable[Tenso
         for ours, theirs in pair.axis_pairs()
         if isinstance(ours.of, Atom) and isinstance(theirs.of, Product)
     }
-    for _, tensor, axis in walk(child):
+    for _, tensor, axis in walk(child) if found else ():
         for space in found.keys() & set(spaces_of(axis.of)):
             met = _met(pairs.get(tensor.name), axis) if isinstance(axis.of, Atom) else None
             if met != found[space]:

@@ -49,7 +49,7 @@ from modelkeeper.errors import (
     TooManyRequests,
     UnknownModel,
 )
-from modelkeeper.graph import Graph, from_json, to_json
+from modelkeeper.graph import Graph, from_json
 from modelkeeper.meta import Query, narrowed
 from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.answer import Answer
@@ -104,7 +104,7 @@ class RemoteCoordinator(RemoteHistory, RemoteTrust):
     ) -> RemoteLoan:
         """Find a parent for a model, and plan what it lends."""
         query = narrowed(query, self._allowed)
-        raw = msgspec.Raw(to_json(graph))
+        raw = msgspec.Raw(graph.as_json)
         request = QueryRequest(graph=raw, query=query, dry_run=dry_run, runners_up=runners_up)
         allowance, body = Allowance(self._deadline), msgspec.json.encode(request)
         answer = self._calls.ask("POST", "/query", Answer, body=body, allowance=allowance)

@@ -20,7 +20,7 @@ from modelkeeper.coordinator.remote.calls import Calls
 from modelkeeper.coordinator.remote.downloads import direct_url, download, receive, refuse_no_numbers
 from modelkeeper.coordinator.wire import DIRECT_BYTES, WeightsRequest
 from modelkeeper.errors import InvalidSignature
-from modelkeeper.graph import Graph, from_json, to_json
+from modelkeeper.graph import Graph, from_json
 from modelkeeper.layouts import Laid, Layout
 from modelkeeper.meta import Query
 from modelkeeper.warmstart.answer import Answer
@@ -54,7 +54,7 @@ class RemoteLoan:
                 yield from self._made_here()
                 return
             parents = [parent.id for parent in self.answer.parents]
-            request = WeightsRequest.of(to_json(self._graph), self._query, parents)
+            request = WeightsRequest.of(self._graph.as_json, self._query, parents)
             yield from receive(self._calls, msgspec.json.encode(request), self._graph, self._allowance)
 
     def _is_the_parents_file(self) -> bool:
