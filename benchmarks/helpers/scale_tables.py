@@ -134,7 +134,8 @@ def serving(found: Result | None) -> str | None:
         parts = dict.fromkeys(name for way in ways for name in said[way])
         rows += [[f"{what}: {part}", *(f"{said[way].get(part, '')}" for way in ways)] for part in parts]
     begins = (
-        f"Transfers of {found['GB']} GB; load {load(found['machine'])} on {found['machine']['cores']} cores."
+        f"Transfers of {found['GB']} GB, best of several; the proxy runs on {found['loop of the proxy']}; "
+        f"load {load(found['machine'])} on {found['machine']['cores']} cores."
     )
     return f"{begins}\n\n" + table(["", "uvicorn alone", "Ray Serve"], rows)
 
