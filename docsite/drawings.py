@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from modelkeeper.drawings import COLOURS, LINES, Box, Drawing, Wire, links
+from modelkeeper.drawings import COLOURS, LINES, Box, Picture, Wire, links
 from modelkeeper.frontends.torch import describe
 from modelkeeper.graph import Graph
 from modelkeeper.graph.expressions import Atom, leaves
@@ -46,7 +46,8 @@ class Network(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Ten scores for each image."""
-        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
+        scores: Tensor = self.head(self.blocks(self.stem(x)).mean((2, 3)))
+        return scores
 
 
 def graph_of(width: int, inner: int, blocks: int) -> Graph:
@@ -54,7 +55,7 @@ def graph_of(width: int, inner: int, blocks: int) -> Graph:
     return describe(Network(width, inner, blocks), torch.zeros(1, 3, 8, 8))
 
 
-def spaces() -> Drawing:
+def spaces() -> Picture:
     """A residual network: on the left its tensors, on the right the spaces that their axes lie in."""
     graph = graph_of(8, 16, 1)
     tensors = [
@@ -81,7 +82,7 @@ def _colour(number: int) -> str:
     return LINES[number % len(LINES)]
 
 
-def alignment() -> Drawing:
+def alignment() -> Picture:
     """Two networks, of which the second is deeper: which layer is matched with which?"""
     parent, child = graph_of(8, 16, 1), graph_of(8, 24, 2)
     found = align(parent, child)
@@ -100,7 +101,7 @@ def _shapes(graph: Graph, number: int) -> list[tuple[int, ...]]:
     return [tensor.shape for tensor in graph.layers[number].tensors]
 
 
-def growth() -> Drawing:
+def growth() -> Picture:
     """Four units become six: which are copies, and by which share is each read?"""
     units = widen(4, 6, (0,))
     left = [Box(f"unit {number}", "of the parent", _colour(number)) for number in range(4)]
@@ -112,13 +113,13 @@ def growth() -> Drawing:
     return links(("parent", "child"), left, right, wires, "shares of copies sum to one, and differ")
 
 
-def plan() -> Drawing:
+def plan() -> Picture:
     """A small residual network lends to a wider and deeper one."""
     parent, child = graph_of(8, 16, 1), graph_of(12, 24, 2)
     return make_plan(parent, child, align(parent, child)).plot()
 
 
-DRAWINGS: dict[str, Callable[[], Drawing]] = {
+DRAWINGS: dict[str, Callable[[], Picture]] = {
     "concept-spaces.svg": spaces,
     "concept-alignment.svg": alignment,
     "concept-growth.svg": growth,

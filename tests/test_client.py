@@ -727,9 +727,11 @@ def test_a_registration_runs_the_model_once_for_its_graph_and_once_for_each_size
 def test_a_model_for_which_there_is_no_room_says_so(tmp_path: Path) -> None:
     client = ModelKeeperClient(tmp_path / "zoo", capacity=2000)  # for one of them
     best = client.register_model(net(), {**META, "accuracy": 0.9})
+    assert best is not None
     assert best.state == "active"
     client.coordinator.pin(best.id)
     with pytest.warns(KeeperWarning, match="the zoo had no room for it"):
         record = client.register_model(net(seed=1), {**META, "accuracy": 0.5})
+    assert record is not None
     assert (record.state, client.coordinator.show(record.id).state) == ("evicted", "evicted")
     client.close()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeeper.drawings import COLOURS, Box, Drawing, TreeRow, Wire, lines, links, rows, table
+from modelkeeper.drawings import COLOURS, Box, Picture, TreeRow, Wire, lines, links, rows, table
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.matching import align
 from modelkeeper.policy.curves import Curve, Point
@@ -21,7 +21,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 numbers = st.floats(-1e6, 1e6)
 
 
-def read(drawing: Drawing) -> ElementTree.Element:
+def read(drawing: Picture) -> ElementTree.Element:
     """Its elements: nothing in them but shapes and text, nothing that runs or is fetched."""
     root = ElementTree.fromstring(drawing.svg)
     for each in root.iter():
@@ -63,7 +63,7 @@ def test_a_plan_shows_who_lends_to_whom(tmp_path: Path) -> None:
     parent, child = vgg((8, 8)), renamed(vgg((8, 16, 16)))
     plan = make_plan(parent, child, align(parent, child))
     saved = plan.plot().save(tmp_path / "pictures" / "plan.svg")
-    root = read(Drawing(saved.read_text()))
+    root = read(Picture(saved.read_text()))
     boxes = list(root.iter(f"{SVG}rect"))
     owners = [layer for graph in (parent, child) for layer in graph.layers if layer.tensors]
     assert len(boxes) == len(owners)
@@ -119,7 +119,7 @@ def test_a_record_is_a_table_and_its_family_a_picture(tmp_path: Path) -> None:
     child = zoos.register(coordinator, vgg((8, 16)), "child", 0.6, parent=record.id)
     zoos.register(coordinator, vgg((8, 32)), "grandchild", 0.7, parent=child.id)
     tree = coordinator.tree(child.id)
-    root = read(Drawing(tree._repr_svg_()))
+    root = read(Picture(tree._repr_svg_()))
     assert len(list(root.iter(f"{SVG}circle"))) == 3
     said = words(root)
     assert said.index("bold") < said.index("/child") < said.index("grandchild")

@@ -40,7 +40,7 @@ LONGEST = 38  # letters of a name in a box
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # letters that XML has not
 
 
-class Drawing:
+class Picture:
     """A picture: shown by a notebook, or saved as a file."""
 
     def __init__(self, svg: str) -> None:
@@ -93,7 +93,7 @@ def escaped(text: str, longest: int = 200) -> str:
 
 def links(
     titles: tuple[str, str], left: Sequence[Box], right: Sequence[Box], wires: Iterable[Wire], caption: str
-) -> Drawing:
+) -> Picture:
     """Two columns of boxes in their order, and wires between them; of very many the names are hints alone."""
     most = max(len(left), len(right), 1)
     step = 20.0 if most <= MOST_NAMED else max(1.5, 1200 / most)
@@ -131,7 +131,7 @@ def _box(x: float, y: float, step: float, box: Box) -> str:
 
 def lines(
     curves: Mapping[str, Sequence[tuple[float, float]]], x: str, y: str, *, dashed: Iterable[str] = ()
-) -> Drawing:
+) -> Picture:
     """Curves over one axis, each with its name where it ends."""
     points = [point for curve in curves.values() for point in curve if math.isfinite(point[1])]
     least, most = (min((p[1] for p in points), default=0.0), max((p[1] for p in points), default=1.0))
@@ -181,7 +181,7 @@ def _ticks(least: float, most: float) -> list[float]:
     return [step * number for number in range(first, last + 1)]
 
 
-def rows(tree: Sequence[TreeRow], caption: str) -> Drawing:
+def rows(tree: Sequence[TreeRow], caption: str) -> Picture:
     """A tree, from the top down, each node below whom it comes from."""
     step, indent = 24.0, 22.0
     parts: list[str] = []
@@ -234,7 +234,7 @@ def _text(
     )
 
 
-def _drawing(width: float, height: float, parts: Iterable[str], said: str) -> Drawing:
+def _drawing(width: float, height: float, parts: Iterable[str], said: str) -> Picture:
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escaped(said, 400)}">'
-    return Drawing(f"{head}{''.join(parts)}</svg>\n")
+    return Picture(f"{head}{''.join(parts)}</svg>\n")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from modelkeeper.coordinator import Coordinator
-    from modelkeeper.drawings import Drawing
+    from modelkeeper.drawings import Picture
     from modelkeeper.graph import Graph
 
 zoo_option = click.option(
@@ -50,7 +50,7 @@ def svg_option(text: str) -> Callable[[Any], Any]:
     return click.option("--svg", metavar="FILE", type=path, help=f"{text} As an SVG file.")
 
 
-def save_drawing(drawing: "Drawing", path: str) -> None:
+def save_drawing(drawing: "Picture", path: str) -> None:
     """Save a picture, and say where it is."""
     try:
         saved = drawing.save(path)

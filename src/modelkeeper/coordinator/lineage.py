@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from modelkeeper.drawings import Drawing, TreeRow, rows
+from modelkeeper.drawings import Picture, TreeRow, rows
 from modelkeeper.zoo.records import Record
 
 
@@ -33,7 +33,7 @@ class Lineage(Struct, frozen=True):
             "more_descendants": self.more_descendants,
         }
 
-    def plot(self) -> Drawing:
+    def plot(self) -> Picture:
         """A picture: the oldest ancestor first, then the model, then what descends from it. An SVG."""
         above = [
             TreeRow(depth, record.full_name, _note(record))

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.drawings import Drawing, lines
+from modelkeeper.drawings import Picture, lines
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.quality import Metric
 
@@ -71,8 +71,8 @@ class Curve(Struct, frozen=True, kw_only=True):
 
     def plot(
         self, beside: "Mapping[str, Curve] | None" = None, *, by: str = "step", name: str = "this"
-    ) -> Drawing:
-        """A picture of it, beside others by name; `by` step or seconds. An SVG; see `Drawing`."""
+    ) -> Picture:
+        """A picture of it, beside others by name; `by` step or seconds. An SVG; see `Picture`."""
         if by not in ("step", "seconds"):
             raise InvalidMeta("by", repr(by)[:80], "give step or seconds")
         both = {name: self, **(beside or {})}

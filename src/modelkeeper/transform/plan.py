@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from modelkeeper.drawings import COLOURS, Box, Drawing, Wire, links, table
+from modelkeeper.drawings import COLOURS, Box, Picture, Wire, links, table
 from modelkeeper.graph import Graph, Layer
 from modelkeeper.transform.compose import Composite
 from modelkeeper.transform.epsilon import OtherEpsilon
@@ -135,8 +135,8 @@ class Plan(Decisions, frozen=True, dict=True, kw_only=True):
     doubled: frozenset[str] = frozenset()  # tensors of the child that make up for a gate that is half open
     rewired: float = 0.0  # which fraction of the child's layers is fed with something else than in the parent
 
-    def plot(self) -> Drawing:
-        """Both models as a picture: which layer lends to which, and how. An SVG; see `Drawing`."""
+    def plot(self) -> Picture:
+        """Both models as a picture: which layer lends to which, and how. An SVG; see `Picture`."""
         lenders = [layer for layer in self.parent.layers if layer.tensors]
         takers = [layer for layer in self.child.layers if layer.tensors]
         owner = {tensor.name: number for number, layer in enumerate(lenders) for tensor in layer.tensors}
