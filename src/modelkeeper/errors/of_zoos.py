@@ -169,7 +169,7 @@ class CatalogSilent(ZooUnusable):
 
     code, status = "catalog_silent", 503
     remedy = (
-        "Check that the database runs, is not stopped, and can be reached from here; all goes on when it does. "
+        "Check that the database runs, is not stopped, and can be reached from here; all goes on then. "
         "What was registered meanwhile waits in the spool; `modelkeeper sync` sends it."
     )
 

@@ -134,7 +134,7 @@ class ZooReader:
 
     @property
     def shared_snapshots(self) -> "SharedSnapshots | None":
-        """Saved search indexes in the store, of columns where shards have the rest; None: it is in the home."""
+        """Saved indexes in the store, of columns alone where shards have the rest; None: at home."""
         from modelkeeper.zoo.shared_snapshots import SharedSnapshots
 
         if self._shared is None and not self._together:
