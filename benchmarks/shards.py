@@ -72,6 +72,7 @@ def main() -> None:
             "queries of each kind": arguments.queries,
         }
         report |= searches(settings, children(arguments.queries))
+        report["load when they come back"] = os.getloadavg()[0]
         report["coming back"] = coming_back(settings)
         if arguments.ray:
             report["ray"] = actors(settings)
@@ -235,7 +236,7 @@ def page(report: Mapping[str, Any]) -> str:
             "| " + " | ".join("---" for _ in heads) + " |",
             *rows,
             "",
-            "One shard of four is opened:",
+            f"One shard of four is opened; load {report['load when they come back']:.1f}:",
             "",
             *back,
             *(["", "Actors of a real Ray:", "", *ray] if ray else []),

@@ -116,7 +116,8 @@ def shards(found: Result | None) -> str | None:
         f"{found['records']:,} models, {found['queries of each kind']} queries of each kind; "
         f"load {load(found['machine'])} on {found['machine']['cores']} cores."
     )
-    return f"{begins}\n\n{searched}\n\n{table(['a shard comes back', 'takes'], back)}"
+    loaded = f"a shard comes back; load {found['load when they come back']:.1f}"
+    return f"{begins}\n\n{searched}\n\n{table([loaded, 'takes'], back)}"
 
 
 def serving(found: Result | None) -> str | None:
