@@ -74,9 +74,11 @@ setup: ## make both environments, at the same time
 demo: $(READY) ## a small search on handwritten digits, cold and warm: time, accuracy and a picture, below two minutes
 	$(BIN)/python examples/demo.py $(ARGS)
 
-check: $(READY) ## formatting, lint and types
+check: $(READY) ## formatting, lint, dead code, dependencies and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/vulture
+	$(BIN)/deptry --no-ansi src 2> build/deptry.log || { grep -v '^Assuming' build/deptry.log; exit 1; }
 	$(BIN)/mypy
 
 docs: $(READY) ## build the documentation as a site, in build/site: warnings are errors, links are followed
@@ -125,9 +127,6 @@ scale: $(READY) ## how a query grows with the zoo: 10,000 to 1,000,000 models on
 
 pages: $(READY) ## how long each page of the dashboard takes at 100,000 models, on SQLite and PostgreSQL
 	$(BIN)/python -m benchmarks.pages $(ARGS)
-
-diff-page: $(READY) ## how soon two models of 5,000 layers stand side by side in a browser, and in how few elements
-	$(BIN)/python -m benchmarks.diff_page $(ARGS)
 
 diff-page: $(READY) ## how soon two models of 5,000 layers stand side by side in a browser, and in how few elements
 	$(BIN)/python -m benchmarks.diff_page $(ARGS)

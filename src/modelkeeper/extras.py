@@ -11,7 +11,7 @@ from modelkeeper.errors import NotInstalled
 
 # What is imported of an extra, in the order of pyproject.toml.
 MODULES = {
-    "zoo": ("alembic", "click", "cryptography", "httpx", "obstore", "safetensors", "sqlalchemy"),
+    "zoo": ("alembic", "click", "cryptography", "httpcore", "httpx", "obstore", "safetensors", "sqlalchemy"),
 }
 
 
