@@ -12,6 +12,7 @@
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -36,13 +37,19 @@ SUITES = (
     "cli",
     "test_client.py",
     "test_native.py",
-    "zoo/test_backup.py",
     "zoo/test_blobs.py",
     "zoo/test_catalog.py",
     "zoo/test_migrations.py",
 )
-NO_FRAMEWORK = ("graph", "policy", "zoo/test_blobs.py", "zoo/test_catalog.py", "zoo/test_migrations.py")
-LEFT_OUT = "not postgres and not s3 and not keras"
+NO_FRAMEWORK = (
+    *(f"graph/test_{name}.py" for name in ("fingerprint", "hostile", "structure", "wire")),
+    *(f"matching/test_{name}.py" for name in ("index", "search", "similarity")),
+    "policy",
+    "test_native.py",
+    "zoo/test_blobs.py",
+    "zoo/test_catalog.py",
+)
+LEFT_OUT = "not postgres and not s3 and not scale and not keras"
 NEEDED = (
     "tests",
     "benchmarks/__init__.py",
@@ -206,17 +213,21 @@ def _served(environment: Environment, folder: Path) -> None:
             if not said:
                 sys.exit("the service did not start")
             address = said.split(" listens at ")[1].strip()
-            for page, word in (
-                ("/ui", "<title>"),
-                ("/ui/static/base.css", "{"),
-                ("/version", "0"),
-            ):
-                with urllib.request.urlopen(address + page, timeout=60) as reply:
-                    if word not in reply.read().decode():
-                        sys.exit(f"{page} lacks {word}")
+            page = _fetched(f"{address}/ui")
+            linked = re.findall(r'(?:href|src)="(/[^"]+\.(?:css|js|svg)[^"]*)"', page)
+            if not linked:
+                sys.exit(f"/ui names no files: {page[:500]}")
+            for name in linked:
+                _fetched(address + name)
         finally:
             service.terminate()
             service.communicate(timeout=60)
+
+
+def _fetched(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=60) as reply:
+        text: str = reply.read().decode()
+    return text
 
 
 if __name__ == "__main__":
