@@ -348,6 +348,7 @@ def test_a_catalog_that_cannot_be_opened_says_so(tmp_path: Path) -> None:
         "nonsense",
         "unknown://x",
         "postgresql+psycopg://nobody:hunter2@/x?host=/nowhere",
+        "postgresql+pg8000://nobody:hunter2@host/x",  # whose driver is not installed
     ):
         with pytest.raises(ZooUnusable) as problem:
             Catalog(url)

@@ -255,12 +255,20 @@ def _open_engine(
         engine = sa.create_engine(url, **options)
     except (SQLAlchemyError, ImportError) as problem:
         advice = "Give a SQLAlchemy URL, e.g. sqlite:///zoo/catalog.db or postgresql+psycopg://host/name."
-        raise ZooUnusable(repr(url), str(problem), advice) from problem
+        raise ZooUnusable(repr(_without_password(url)), str(problem), advice) from problem
     if line is not None:
         line.speak(engine)
     if engine.dialect.name == "sqlite":
         _speak_sqlite(engine, writes=source is None)
     return engine
+
+
+def _without_password(url: str | sa.URL) -> str:
+    """A URL that may be shown; text that is none has no password."""
+    try:
+        return sa.make_url(url).render_as_string(hide_password=True)
+    except SQLAlchemyError:
+        return str(url)
 
 
 def _connect(file: Path) -> sqlite3.Connection:
