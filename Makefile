@@ -242,7 +242,7 @@ hashes: ## write deploy/requirements.txt anew: the pins of what a container inst
 wheel: ## build the sdist, and wheels from it alone, into dist/: for Python 3.11, and of the stable ABI from 3.12 on
 	@$(call find_python) && "$$python" -u -m release.wheel
 
-test-wheel: ## try what `make wheel` built in fresh environments elsewhere, without the source: four minutes
+test-wheel: ## try what `make wheel` built in fresh environments elsewhere, without the source: eight minutes
 	@$(call find_python) && { ls dist/*.whl > /dev/null 2>&1 || $(MAKE) --no-print-directory wheel; } && \
 	  "$$python" -u -m release.trial $(ARGS)
 

@@ -6,7 +6,7 @@
 - from the sdist without a compiler: does the error say what to install?
 - the wheel for this Python with PyTorch, a zoo and a service: the core suites of the tests, a service whose
   pages are asked for, `modelkeeper doctor`
-- the wheel of the stable ABI in every newer Python that is there: the doctor, and in 3.12 tests without a framework
+- the wheel of the stable ABI in newer Pythons: the doctor, in 3.12 tests without a framework
 """
 
 import argparse
