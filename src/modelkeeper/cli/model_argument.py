@@ -125,6 +125,8 @@ def _may_be_of_zoo(source: str) -> bool:
     """Is it neither a factory, nor a file or folder that is there or is meant by how its name ends?"""
     if ":" in source or os.path.exists(source) or source.startswith((os.sep, ".", "~")):
         return False
+    if Path(f"{source}.py").is_file():  # a module, of which the name behind the colon is missing
+        return False
     return not is_path(Path(source).name)  # the whole of it may have an owner: ada/resnet20
 
 
