@@ -64,6 +64,9 @@ test: setup ## run the tests (ARGS='-k fingerprint' to choose)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 	@$(MAKE) --no-print-directory -j 2 -O test-tensorflow test-jax
 
+test-all: ## run all tests, also those that take long: what a release must pass
+	$(MAKE) --no-print-directory test ARGS='-m "slow or not slow" $(ARGS)'
+
 test-tensorflow: $(KERAS_READY) ## run the tests of Keras on TensorFlow, where there is no PyTorch
 	$(call KERAS_TESTS,tensorflow)
 

@@ -224,6 +224,8 @@ def test_no_command_lets_text_steer_a_terminal(
     monkeypatch.setenv("MODELKEEPER_SPOOL", "spool")
     monkeypatch.setattr("modelkeeper.server.serve.run", lambda *arguments: None)
     monkeypatch.setattr("modelkeeper.coordinator.remote.calls.PAUSES", ())
+    # Frameworks are imported by processes of their own, which takes long and has no text of the zoo.
+    monkeypatch.setattr("modelkeeper.cli.doctor_installed._DEVICES", {})
     ids = [record.id for record in LocalCoordinator(Settings(home="zoo")).models()]
     calls = [[*path, *call] for call in calls_of(COMMANDS[path])]
     calls += [[word.replace(ID, ids[0]) for word in call] for call in calls if ID in call]

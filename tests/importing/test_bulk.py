@@ -132,6 +132,7 @@ def test_lightning_checkpoints_say_what_they_are(here: Path) -> None:
         assert outcome.notes == ("1 of its tensors are of no part of the model",)
 
 
+@pytest.mark.slow
 def test_several_processes_and_a_file_of_meta(here: Path) -> None:
     for width in (6, 7, 8):
         torch.save({"state_dict": make(width).state_dict(), "config": {"width": width}}, f"runs/w{width}.pt")

@@ -46,6 +46,7 @@ def test_tensorboard_gets_facts_and_curves(tmp_path: Path) -> None:
     assert b"start: cold" in text.tensor_proto.string_val[0]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:wandb", "ignore::ResourceWarning")
 def test_weights_and_biases_gets_facts_and_keeps_its_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -47,6 +47,7 @@ def test_inputs_are_found_for_hugging_face_models(name: str) -> None:
     assert row["compressed"] < 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_deepest_classifier_stays_below_a_megabyte() -> None:
     with torch.device("meta"):

@@ -97,6 +97,7 @@ def has_compiler() -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.compile imports deprecated parts of torch
 def test_compiled_code_that_ran_before_its_query_runs_with_what_was_lent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,7 @@ with mlflow.start_run():
 """
 
 
+@pytest.mark.slow
 def test_a_store_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")

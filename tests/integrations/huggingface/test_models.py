@@ -105,6 +105,7 @@ def test_sound(client: ModelKeeperClient) -> None:
     assert torch.equal(child.projector.weight, parent.projector.weight)
 
 
+@pytest.mark.slow
 def test_each_trial_of_a_search_asks_and_is_registered(client: ModelKeeperClient, tmp_path: Path) -> None:
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -134,6 +135,7 @@ def test_each_trial_of_a_search_asks_and_is_registered(client: ModelKeeperClient
     assert client.coordinator.count() == 3
 
 
+@pytest.mark.slow
 def test_a_search_that_evaluates_afterwards(client: ModelKeeperClient, tmp_path: Path) -> None:
     pytest.importorskip("optuna").logging.set_verbosity(40)
     warm = WarmStart(client, META)

@@ -41,6 +41,7 @@ def trained_together(folder: str) -> tuple[list[bool], Any]:
     return starts, model.bert.pooler.dense.weight.detach().numpy().copy()
 
 
+@pytest.mark.slow
 def test_two_processes_ask_once_start_equal_and_register_once(tmp_path: Path) -> None:
     (starts, weights), (others, same) = run(trained_together, tmp_path, str(tmp_path))
     assert starts == others == [True, False, True, False]

@@ -286,6 +286,7 @@ def in_a_process(zoo: Path) -> tuple[Any, ...]:
     return tuple(seen)
 
 
+@pytest.mark.slow
 def test_processes_of_one_training_start_alike_and_register_once(tmp_path: Path) -> None:
     first, second = run(in_a_process, tmp_path, tmp_path / "zoo", size=2)
     assert first == second

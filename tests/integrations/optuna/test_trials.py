@@ -161,6 +161,7 @@ def test_threads_share_a_client(client: ModelKeeperClient) -> None:
     assert {record.id for record in client.coordinator.models()} == set(ids)
 
 
+@pytest.mark.slow
 def test_processes_of_one_study_register_each_trial_once(tmp_path: Path) -> None:
     zoo, journal = str(tmp_path / "zoo"), str(tmp_path / "journal")
     script = f"""

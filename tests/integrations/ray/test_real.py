@@ -78,6 +78,7 @@ def test_a_process_that_dies_leaves_what_it_wrote(tmp_path: Path) -> None:
     assert not record.finished
 
 
+@pytest.mark.slow
 def test_a_population_exploits_across_widths(tmp_path: Path) -> None:
     warm = WarmStart(tmp_path / "zoo", META)
     population = PopulationBasedTraining(
@@ -104,6 +105,7 @@ def test_a_population_exploits_across_widths(tmp_path: Path) -> None:
     assert all(record.finished for record in zoo_of(warm))
 
 
+@pytest.mark.slow
 def test_a_class_is_used_for_several_trials(tmp_path: Path) -> None:
     warm = WarmStart(tmp_path / "zoo", META)
     space = {"width": 4, "good": tune.grid_search([0.5, 0.6, 0.7])}
@@ -127,6 +129,7 @@ def test_a_class_is_used_for_several_trials(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_trainer_with_two_workers_starts_warm_on_both_and_registers_once(tmp_path: Path) -> None:
     warm = WarmStart(tmp_path / "zoo", META)
     parent = warm.client.register_model(ray_trials.net(4), META | {"accuracy": 0.5})
@@ -144,6 +147,7 @@ def test_a_trainer_with_two_workers_starts_warm_on_both_and_registers_once(tmp_p
     assert (record.value, record.finished, record.name, record.parent) == (0.6, True, "mine", other.id)
 
 
+@pytest.mark.slow
 def test_a_client_of_a_module_goes_to_the_workers(tmp_path: Path) -> None:
     """By `tune.with_parameters`, without `WarmStart`; nobody says when it ends, so it stays unfinished."""
     client = ModelKeeperClient(tmp_path / "zoo")
@@ -161,6 +165,7 @@ def test_a_client_of_a_module_goes_to_the_workers(tmp_path: Path) -> None:
     assert [record.finished for record in client.coordinator.models()] == [False, False]
 
 
+@pytest.mark.slow
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     example = runpy.run_path(str(ROOT / "examples" / "ray_tune_search.py"), run_name="example")
     example["main"](["--widths", "8"])

@@ -146,6 +146,7 @@ def test_clients_go_on_when_a_replica_is_killed(served: Served, tmp_path: Path) 
     until_two()
 
 
+@pytest.mark.slow
 def test_more_requests_under_way_bring_more_replicas(served: Served) -> None:
     """More than the target in each of two: uploads are announced whose bytes do not come."""
     until_two()
@@ -203,6 +204,7 @@ def until_ready(url: str) -> None:
     pytest.fail("it is not ready")
 
 
+@pytest.mark.slow
 def test_a_replica_that_is_unwell_for_long_is_replaced(served: Served, tmp_path: Path) -> None:
     """Its store goes away. Serve starts another one, which waits until the store is back."""
     settings = Settings(home=str(tmp_path / "home"), blobs=str(tmp_path / "store"), threads=1)
@@ -221,6 +223,7 @@ def test_a_replica_that_is_unwell_for_long_is_replaced(served: Served, tmp_path:
     serve.delete("keeper")
 
 
+@pytest.mark.slow
 def test_the_command_of_serve_runs_it(served: Served, tmp_path: Path) -> None:
     """`serve run modelkeeper.serve:app`, set by variables."""
     address = ray.get_runtime_context().gcs_address

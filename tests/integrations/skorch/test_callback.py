@@ -109,6 +109,7 @@ def test_folds_of_a_cross_validation_do_not_lend_to_each_other(client: Any, fold
     assert len({record.fold for record in known.values()}) == (2 if folds else 1)
 
 
+@pytest.mark.slow
 def test_a_search_in_processes(tmp_path: Path) -> None:
     search = GridSearchCV(
         net(WarmStart(tmp_path, META, folds=True), max_epochs=1),
