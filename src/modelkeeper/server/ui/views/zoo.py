@@ -7,7 +7,7 @@ from fastapi.responses import StreamingResponse
 
 from modelkeeper.server.dependencies import TheService
 from modelkeeper.server.ui import filters, spreadsheets
-from modelkeeper.server.ui.places import located
+from modelkeeper.server.ui.map_parts import located
 from modelkeeper.server.ui.rendering import page
 from modelkeeper.server.ui.views.access import Visitor
 from modelkeeper.zoo.paging import Page
