@@ -346,12 +346,13 @@ def test_a_token_is_made_shown_once_and_revoked(page: Page, zoo: Zoo) -> None:
     holder = accounts.holder(token)
     assert holder is not None
     assert (holder.user.name, holder.scope) == ("<i>mallory<i>", "write")
-    page.get_by_role("link", name="To the user").click()
+    follow(page, "To the user")
     row = page.get_by_role("row").filter(has_text="onerror")
     assert token not in page.content()
     row.get_by_text("Revoke…").click()
     row.get_by_label("I am sure").check()
-    row.get_by_role("button", name="Revoke").click()
+    with page.expect_event("load"):
+        row.get_by_role("button", name="Revoke").click()
     expect(row).to_have_count(0)
     assert accounts.holder(token) is None
     page.goto("/ui/log?action=administered")
@@ -365,35 +366,41 @@ def names(page: Page) -> list[str]:
     return page.locator("table.zoo .name").all_inner_texts()
 
 
+def follow(page: Page, name: str) -> None:
+    """Click on the first link of a name, and wait until the whole page behind it is there."""
+    with page.expect_event("load"):
+        page.get_by_role("link", name=name).first.click()
+
+
 def test_the_table_sorts_filters_and_turns_its_pages(page: Page) -> None:
     page.goto("/ui/models?text=many-")
     expect(page.get_by_text(f"{MANY:,} models")).to_be_visible()
-    page.get_by_role("link", name="Score").click()  # the best first
+    follow(page, "Score")  # the best first
     scores = [float(text.split()[0]) for text in page.locator("tbody .num:nth-child(5)").all_inner_texts()]
     assert scores == sorted(scores, reverse=True)
     assert len(scores) == 50
-    page.get_by_role("link", name="Score").click()
+    follow(page, "Score")
     expect(page.locator("th[aria-sort=ascending]")).to_have_text(re.compile("Score"))
     first = names(page)
-    page.get_by_role("link", name="Next").click()
+    follow(page, "Next")
     expect(page.get_by_role("link", name="Before")).to_be_visible()
     assert not set(first) & set(names(page))
-    page.get_by_role("link", name="Before").click()
+    follow(page, "Before")
     expect(page.get_by_role("link", name="Before")).to_have_count(0)  # the first page again
     assert names(page) == first
     for order in ("value", "-value"):
         page.goto(f"/ui/models?text=many-&order={order}")
-        page.get_by_role("link", name="Last").click()
+        follow(page, "Last")
         expect(page.get_by_role("link", name="Next")).to_have_count(0)
         assert page.locator("tbody .none").count() == 50  # what has no score is last, whichever way
 
 
 def test_a_word_of_the_table_chooses(page: Page, zoo: Zoo) -> None:
     page.goto("/ui/models?text=transformer")
-    page.get_by_role("link", name="language").first.click()
+    follow(page, "language")
     assert "task=language" in page.url
     assert "text=transformer" in page.url
-    page.get_by_role("link", name="task: language").click()
+    follow(page, "task: language")
     assert "task" not in page.url
     page.get_by_text("More filters").click()
     page.get_by_label("Size from").fill("huge")
@@ -431,7 +438,8 @@ def test_a_model_is_pinned_and_removed_by_forms(page: Page, zoo: Zoo) -> None:
     page.goto(f"/ui/models/{record.id}")
     page.get_by_role("button", name="Pin").click()
     expect(page.locator(".title .pinned")).to_be_visible()
-    page.get_by_role("button", name="Unpin").click()
+    with page.expect_event("load"):
+        page.get_by_role("button", name="Unpin").click()
     expect(page.locator(".title .pinned")).to_have_count(0)
     page.get_by_text("Remove…").click()
     page.get_by_label("I am sure").check()
@@ -564,6 +572,6 @@ def test_every_page_over_postgresql(browser: Browser, postgres_url: str, tmp_pat
             assert seen(page, addresses(zoo)) == set()
             page.goto("/ui/models?text=many-&order=-value")
             first = names(page)
-            page.get_by_role("link", name="Next").click()
+            follow(page, "Next")
             expect(page.get_by_role("link", name="Before")).to_be_visible()
             assert len({*first, *names(page)}) == 100
