@@ -1,6 +1,7 @@
 """Unit maps: widening keeps every source, shares sum to one, narrowing keeps what matters most."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,3 +58,37 @@ def test_a_kernel_keeps_its_middle(small: int, more: int) -> None:
     assert grown.source[size // 2] == parents // 2
     assert units.centred(size, parents).source[parents // 2] == size // 2
     assert grown.complete
+
+
+@given(sizes, st.integers(0, 60), st.integers(0, 5), st.floats(0.1, 8))
+def test_copies_that_are_compared_by_have_squares_that_sum_up(
+    parents: int, extra: int, seed: int, total: float
+) -> None:
+    """A query times its key is what it was, if each factor is on both sides."""
+    made = units.compare(parents, parents + extra, (seed,), total)
+    assert made.made is not None
+    assert np.bincount(made.source, made.made**2, parents) == pytest.approx(np.full(parents, total))
+    assert (made.source == units.widen(parents, parents + extra, (seed,)).source).all()
+
+
+@given(sizes, st.integers(0, 60), st.integers(0, 5), st.booleans())
+def test_what_is_filled_up_is_copied_equally_often(parents: int, extra: int, seed: int, mean: bool) -> None:
+    size = parents + extra
+    made, copies = units.fill(parents, size, (seed,), mean=mean), size // parents * parents
+    assert np.bincount(made.source[:copies], minlength=parents).tolist() == [size // parents] * parents
+    assert set(made.source[copies:]) <= {units.MEAN if mean else units.NOTHING}
+    assert np.bincount(made.source[:copies], made.share[:copies], parents) == pytest.approx(np.ones(parents))
+    assert made.share[copies:] == pytest.approx(parents / copies)
+    assert made.read is not None
+    assert (made.read[:copies] == made.source[:copies]).all()
+    rest = made.read[copies:]
+    assert (rest == (units.NOTHING if mean else np.arange(len(rest)) % parents)).all()
+
+
+@given(sizes, sizes)
+def test_resampling_keeps_the_sum_over_all_positions(parents: int, size: int) -> None:
+    for made in (units.nearest(parents, size), units.cyclic(parents, size)):
+        assert made.share.sum() == pytest.approx(parents)
+        assert set(made.share.tolist()) == {parents / size}
+    assert (np.diff(units.nearest(parents, size).source) >= 0).all()
+    assert units.cyclic(parents, size).source.tolist() == [unit % parents for unit in range(size)]

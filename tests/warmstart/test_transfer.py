@@ -96,6 +96,38 @@ def test_a_wider_child_computes_the_same_in_training_mode(kinds: Blueprint, widt
         torch.testing.assert_close(child.train()(IMAGE.double()), parent.train()(IMAGE.double()))
 
 
+class Joined(nn.Module):
+    """Two parts, one behind the other along places or channels; of one layer or of two.
+
+    What reads them makes two parts in turn, which tells nothing of those that it reads.
+    """
+
+    def __init__(self, width: int, along: int, swapped: bool, two: bool) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, width), nn.Linear(4, width) if two else None
+        self.reads, self.along, self.swapped = nn.Linear(along * width, 12), along, swapped
+        self.left, self.right = nn.Linear(5, 3), nn.Linear(7, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(inputs)
+        parts = hidden, hidden.relu() if self.second is None else self.second(inputs)
+        joined = self.reads(torch.cat(parts[::-1] if self.swapped else parts, self.along))
+        left, right = joined.split([5, 7], -1)
+        return (self.left(left) + self.right(right)).cumsum(1)
+
+
+@pytest.mark.parametrize("width", [6, 9])
+@pytest.mark.parametrize(("along", "two"), [(1, False), (1, True), (2, False), (2, True)])
+def test_parts_in_another_order_are_exact_only_where_weights_tell_them_apart(
+    width: int, along: int, two: bool
+) -> None:
+    parent = Joined(6, along, False, two)
+    for swapped in (False, True):
+        report = transfer(parent, Joined(width, along, swapped, two), torch.randn(2, 5, 4), verify=True)
+        assert report.difference is not None
+        assert report.exact is (report.difference < 1e-5) is (not swapped or (two and along == 2))
+
+
 @pytest.mark.parametrize(("width", "depth"), [(8, 2), (8, 4), (12, 2), (16, 3)])
 def test_a_deeper_plain_child_computes_the_same(width: int, depth: int) -> None:
     """Every inserted layer looks like every other, and the first differs: the pairs may not slide apart."""

@@ -13,7 +13,7 @@ from fractions import Fraction
 import msgspec
 
 from modelkeeper.errors import InvalidPairs, InvalidSetting
-from modelkeeper.graph import Atom, Fixed, Graph, Layer
+from modelkeeper.graph import Atom, Concat, Fixed, Graph, Layer, leaves
 from modelkeeper.graph.vocabulary import (
     COMMUTATIVE,
     CONCAT,
@@ -34,6 +34,7 @@ from modelkeeper.transform.plan import Entry, Plan
 from modelkeeper.transform.whole_blocks import settle
 
 MOST_DOUBTS = 8
+Fed = tuple[int | None, tuple[str, ...]]  # by which layer, over which operations
 
 
 # long: what may be asked for, and the words that explain it.
@@ -177,22 +178,59 @@ def _flow(lending: Lending, child_number: int, child_layer: Layer) -> Iterable[s
         yield f"{where} has other attributes than in the parent: {', '.join(differences)}"
     if not _fed_alike(lending, child_number, child_layer):
         yield f"{where} is fed differently"
+    elif _turned_around(lending, child_number, child_layer):
+        yield f"{where} has its parts in another order than in the parent"
 
 
 def _fed_alike(lending: Lending, child_number: int, child_layer: Layer) -> bool:
     """Is a layer of the child fed by the partners of what feeds its partner, over the same operations?"""
+    child_inputs, parent_inputs = _fed_by(lending, child_number, child_layer)
+    if child_layer.kind in COMMUTATIVE:
+        return sorted(child_inputs, key=repr) == sorted(parent_inputs, key=repr)
+    return child_inputs == parent_inputs
+
+
+def _fed_by(lending: Lending, child_number: int, child_layer: Layer) -> tuple[list[Fed], list[Fed]]:
+    """What feeds a layer of the child, told in layers of the parent, and what feeds its partner."""
     parent_layer = lending.parent.layers[lending.partner[child_number]]
-    child_inputs = [
+    child_inputs: list[Fed] = [
         (lending.partner.get(source), via) for source, via in map(lending.depth.stream, child_layer.inputs)
     ]
-    parent_inputs = [
+    parent_inputs: list[Fed] = [
         (lending.merges.gone.get(edge.source, edge.source), edge.via) for edge in parent_layer.inputs
     ]
-    if child_layer.kind in COMMUTATIVE:
-        child_inputs, parent_inputs = sorted(child_inputs, key=repr), sorted(parent_inputs, key=repr)
-        if child_layer.kind == CONCAT and len(child_inputs) > len(parent_inputs):
-            child_inputs = [child_input for child_input in child_inputs if child_input in parent_inputs]
-    return child_inputs == parent_inputs
+    if child_layer.kind == CONCAT and len(child_inputs) > len(parent_inputs):
+        child_inputs = [child_input for child_input in child_inputs if child_input in parent_inputs]
+    return child_inputs, parent_inputs
+
+
+def _turned_around(lending: Lending, child_number: int, child_layer: Layer) -> bool:
+    """Are the parts of a concatenation in another order, and do weights behind it not see to that?
+
+    They do if they have a part of an axis for each, of spaces that all differ: it is lent to by its partner.
+    """
+    child_inputs, parent_inputs = _fed_by(lending, child_number, child_layer)
+    if child_layer.kind != CONCAT or child_inputs == parent_inputs:
+        return False
+    layers, seen, ahead = lending.child.layers, set[int](), list(lending.child.takers[child_number])
+    while ahead:
+        number = ahead.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        if layers[number].kind == OUTPUT or (layers[number].tensors and not _told_apart(layers[number])):
+            return True
+        if not layers[number].tensors:
+            ahead += lending.child.takers[number]
+    return False
+
+
+def _told_apart(layer: Layer) -> bool:
+    """Does a layer read a concatenation of parts by spaces that all differ?"""
+    axes = [axis for tensor in layer.tensors for axis in tensor.axes]
+    read = [axis.of for axis in axes if axis.role == "in"] or [axis.of for axis in axes]  # a norm has none
+    spaces = [[leaf.space for leaf in leaves(of) if isinstance(leaf, Atom)] for of in read]
+    return all(isinstance(of, Concat) for of in read) and all(len(set(each)) == len(each) for each in spaces)
 
 
 def _differences(
