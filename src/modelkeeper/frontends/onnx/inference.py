@@ -62,6 +62,9 @@ class Inference:
         version = self._versions.get(domain)
         if version is None or not onnx.defs.has(node.op, version, domain):
             return unknown
+        schema = onnx.defs.get_schema(node.op, version, domain)
+        if schema.deprecated:  # onnx infers nothing of it
+            return unknown
         types = {name: _type(known) for name, known in inputs.items()}
         data = {
             name: numpy_helper.from_array(np.array(known.numbers))
@@ -69,7 +72,7 @@ class Inference:
             if known.numbers is not None and known.numbers.size <= _FEW
         }
         made = onnx.shape_inference.infer_node_outputs(
-            onnx.defs.get_schema(node.op, version, domain),
+            schema,
             node.proto,
             types,
             data,

@@ -5,6 +5,7 @@ guards rows that are masked whole. A product of scores that a model computed by 
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,9 @@ def attended(low: Lowering, call: Call, scores: Entry, values: Entry) -> Value |
     if keys is None:
         return None
     given = {"query": query[0], "key": keys, "value": values}
-    return low.step(ATTENTION, call, **given, **_masked(low, mask), **_scale(query[1] ** 2, keys))
+    return low.step(
+        ATTENTION, call, **given, **_masked(low, mask, inner.shape), **_scale(query[1] ** 2, keys)
+    )
 
 
 def _last(step: Step) -> bool:
@@ -76,8 +79,8 @@ def _scale(scale: float, keys: Value) -> dict[str, float]:
     return {} if math.isclose(scale, usual, rel_tol=1e-5) else {"scale": scale}
 
 
-def _masked(low: Lowering, mask: Value | None) -> dict[str, Any]:
-    """The mask as an argument: a causal one has a name, one that hides nothing is none."""
+def _masked(low: Lowering, mask: Value | None, scores: Sequence[int]) -> dict[str, Any]:
+    """The mask of scores as an argument: a causal one has a name, one that hides nothing is none."""
     if mask is None:
         return {}
     numbers = low.build.constants.get(mask.number)
@@ -87,7 +90,8 @@ def _masked(low: Lowering, mask: Value | None) -> dict[str, Any]:
         hidden = np.asarray(numbers, np.float64) <= _FAR
         if not np.any(numbers):
             return {}
-        if np.array_equal(hidden, _causal(hidden)) and not np.any(np.asarray(numbers)[~hidden]):
+        each = hidden.shape[-2:] == tuple(scores[-2:])  # one row for all queries is not causal
+        if each and np.array_equal(hidden, _causal(hidden)) and not np.any(np.asarray(numbers)[~hidden]):
             return {"is_causal": True}
     return {"attn_mask": mask}
 
@@ -116,7 +120,9 @@ def _attention(low: Lowering, call: Call) -> Value:
         mask = low.array(call[3])
         floating = None if mask is None else np.where(mask, 0.0, -np.inf) if mask.dtype == np.bool_ else mask
         arguments = _masked(
-            low, low.value(call.needed(3)) if floating is None else low.build.constant(floating)
+            low,
+            low.value(call.needed(3)) if floating is None else low.build.constant(floating),
+            (query.shape[-2], key.shape[-2]),
         )
     if call.get("is_causal", 0):
         arguments["is_causal"] = True

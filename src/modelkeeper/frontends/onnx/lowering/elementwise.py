@@ -33,9 +33,19 @@ def _unary(low: Lowering, call: Call) -> Value:
     name, value = _UNARY[call.node.op], low.value(call.needed(0))
     if call.node.op == "Swish" and call.get("alpha", 1.0) != 1.0:
         raise NotLowered
+    if name == "isinf":
+        name = _infinite(call)
     if name == "reciprocal" and value.step is not None and value.step.name == "sqrt":
         name, value = "rsqrt", value.step.inputs[0]
     return low.step(name, call, self=value)
+
+
+def _infinite(call: Call) -> str:
+    """Which infinities count? Both, or those of one sign."""
+    below, above = bool(call.get("detect_negative", 1)), bool(call.get("detect_positive", 1))
+    if not below and not above:
+        raise NotLowered
+    return "isinf" if below and above else "isneginf" if below else "isposinf"
 
 
 def _activation(name: str, **defaults: tuple[str, float, bool]) -> Callable[[Lowering, Call], Value]:
@@ -59,7 +69,8 @@ lowers("ThresholdedRelu")(_activation("threshold", threshold=("alpha", 1.0, True
 
 @lowers("Selu")
 def _selu(low: Lowering, call: Call) -> Value:
-    if not math.isclose(call.get("alpha", 1.67326), 1.67326, rel_tol=1e-4):
+    usual = {"alpha": 1.67326, "gamma": 1.0507}
+    if not all(math.isclose(call.get(name, number), number, rel_tol=1e-4) for name, number in usual.items()):
         raise NotLowered
     return low.step("selu", call, self=low.value(call.needed(0)))
 
@@ -206,4 +217,8 @@ def _same(low: Lowering, call: Call) -> Entry:
         array = low.array(entry)
         assert array is not None
         return array.astype(dtype_of(call.dtype))
-    return low.step("clone", call, self=low.value(entry))
+    value = low.value(entry)
+    if value.floating and "float" not in call.dtype:  # what a number has behind its point is lost
+        bools = call.dtype == "bool"
+        return low.step("ne", call, self=value, other=0) if bools else low.step("trunc", call, self=value)
+    return low.step("clone", call, self=value)

@@ -221,7 +221,9 @@ def _gather(low: Lowering, call: Call) -> Value:
     value, known = low.value(data), low.array(indices)
     if known is not None and known.ndim == 0:
         return low.step("select", call, self=value, dim=axis, index=int(known))
-    if known is not None and known.ndim == 1 and list(known) == list(range(known[0], known[0] + len(known))):
-        start, end = int(known[0]), int(known[-1]) + 1
-        return low.step("slice", call, self=value, dim=axis, start=start, end=end or None)
+    if known is not None and known.ndim == 1 and len(known):
+        places = [int(place) % value.shape[axis] for place in known]  # -1 is the last: 0 does not follow it
+        start, end = places[0], places[0] + len(places)
+        if places == list(range(start, end)):
+            return low.step("slice", call, self=value, dim=axis, start=start, end=end)
     return low.step("index", call, self=value, indices=[*[None] * axis, low.value(indices)])

@@ -61,6 +61,8 @@ def _as_matrix(shape: Sequence[int], axis: int) -> tuple[int, int]:
 
 @lowers("ArgMax", "ArgMin")
 def _argument(low: Lowering, call: Call) -> Value:
+    if call.get("select_last_index", 0):
+        raise NotLowered
     name = call.node.op.lower()
     keep = bool(call.get("keepdims", 1)) or None
     return low.step(name, call, self=low.value(call.needed(0)), dim=call.get("axis", 0), keepdim=keep)

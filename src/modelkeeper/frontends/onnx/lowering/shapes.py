@@ -60,11 +60,19 @@ def _split(low: Lowering, call: Call) -> Sequence[Value]:
     shapes = [made.shape for made in call.made if made.shape is not None]
     if len(shapes) < len(call.made):
         raise NotLowered
-    sizes = [shape[axis] for shape in shapes]
+    return _parts(low, value, shapes, [shape[axis] for shape in shapes], axis)
+
+
+def _parts(
+    low: Lowering, value: Value, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int], axis: int
+) -> Sequence[Value]:
+    """The parts of a value along an axis: all as large as the first but the last, or each of its own size."""
     if len(set(sizes[:-1])) <= 1 and sizes[-1] <= sizes[0]:
-        return low.build.results("split", shapes, dtype=call.dtype, self=value, split_size=sizes[0], dim=axis)
+        return low.build.results(
+            "split", shapes, dtype=value.dtype, self=value, split_size=sizes[0], dim=axis
+        )
     return low.build.results(
-        "split_with_sizes", shapes, dtype=call.dtype, self=value, split_sizes=sizes, dim=axis
+        "split_with_sizes", shapes, dtype=value.dtype, self=value, split_sizes=list(sizes), dim=axis
     )
 
 
@@ -82,7 +90,7 @@ def _split_to_sequence(low: Lowering, call: Call) -> Value:
     else:
         parts = [int(part) for part in sizes]
     shapes = [(*value.shape[:axis], part, *value.shape[axis + 1 :]) for part in parts]
-    made = low.build.results("split", shapes, self=value, split_size=parts[0], dim=axis)
+    made = _parts(low, value, shapes, parts, axis)
     low.sequences[call.node.outputs[0]] = made
     raise NotLowered
 

@@ -261,7 +261,9 @@ class Lowering:
         if operator is not None:
             try:
                 results = operator(self, Call(node, taken, tuple(made), self.opset))
-                return results if isinstance(results, (list, tuple)) else [results]  # type: ignore[list-item]
+                entries = results if isinstance(results, (list, tuple)) else [results]
+                if not any(self.is_read(name) for name in node.outputs[len(entries) :]):
+                    return entries  # type: ignore[return-value]
             except NotLowered:
                 pass  # it is opaque
         return self._opaque(node, present, made)
