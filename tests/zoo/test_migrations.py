@@ -44,12 +44,38 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return found
 
 
-def test_migrations_lead_to_the_schema(url: str) -> None:
-    catalog = Catalog(url)
-    with catalog.database._engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, schema.metadata) == []
-    catalog.close()
+def shape(connection: sa.Connection) -> dict[str, Any]:
+    """What a database says of its tables, but for the order of columns and defaults for old rows."""
+    seen, found = sa.inspect(connection), {}
+    for table in seen.get_table_names():
+        columns = {each["name"]: (str(each["type"]), each["nullable"]) for each in seen.get_columns(table)}
+        indexes = {each["name"]: (each["column_names"], each["unique"]) for each in seen.get_indexes(table)}
+        unique = sorted(each["column_names"] for each in seen.get_unique_constraints(table))
+        key, foreign = seen.get_pk_constraint(table)["constrained_columns"], seen.get_foreign_keys(table)
+        found[table] = (columns, indexes, unique, key, [{**each, "name": None} for each in foreign])
+    return found
+
+
+def test_migrations_lead_to_the_schema_that_a_new_catalog_has(url: str) -> None:
+    """Step by step as at once: the same tables, indexes, first rows, and those queries are written for."""
+    engine = sa.create_engine(url)
+    counted = sa.select(schema.clock).order_by(schema.clock.c.name)
+    began = sa.select(schema.ledger.c.number, schema.ledger.c.kind)
+    made = []
+    for make in (migrations.upgrade, migrations.create):
+        with engine.begin() as connection:
+            make(connection)
+            context = MigrationContext.configure(connection, opts={"compare_type": True})
+            assert compare_metadata(context, schema.metadata) == []
+            version = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
+            rows = [tuple(row) for query in (counted, began) for row in connection.execute(query)]
+            made.append((shape(connection), version, rows))
+            everything = sa.MetaData()
+            everything.reflect(connection)
+            everything.drop_all(connection)
+    engine.dispose()
+    assert made[0] == made[1]
+    assert len(made[0][0]) > 15
     heads = ScriptDirectory(str(Path(migrations.__file__).parent)).get_heads()
     assert heads == [schema.VERSION]
 
@@ -63,9 +89,11 @@ def test_a_newer_schema_is_refused(url: str) -> None:
         Catalog(url)
 
 
-def test_a_catalog_that_is_up_to_date_opens_without_alembic(tmp_path: Path) -> None:
+@pytest.mark.parametrize("new", [True, False])
+def test_a_catalog_that_is_new_or_up_to_date_opens_without_alembic(tmp_path: Path, new: bool) -> None:
     url = f"sqlite:///{tmp_path / 'catalog.db'}"
-    Catalog(url).close()
+    if not new:
+        Catalog(url).close()
     code = f"import sys; from modelkeeper.zoo.catalog import Catalog; Catalog({url!r}); print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "sqlalchemy" in run.stdout.split()

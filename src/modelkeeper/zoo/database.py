@@ -171,7 +171,7 @@ class Database:
     def _prepare_schema(self) -> None:
         if self._version() == schema.VERSION:
             return
-        from modelkeeper.zoo.migrations import upgrade
+        from modelkeeper.zoo.migrations import create, upgrade
 
         if self.read_only and self.file is not None and self._source is not None:
             with self._translated():  # an older one becomes what it should be in a copy
@@ -182,7 +182,9 @@ class Database:
             if version is not None and version > schema.VERSION:
                 problem = f"its schema is version {version}, this modelkeeper knows {schema.VERSION}"
                 raise ZooUnusable(self.where, problem, "Upgrade modelkeeper.")
-            if version != schema.VERSION:
+            if version is None:
+                create(connection)
+            elif version != schema.VERSION:
                 upgrade(connection)
 
     @contextlib.contextmanager

@@ -284,8 +284,8 @@ class Zoo(ZooReader):
             InvalidMeta: It has no licence: nobody knows what they may do with it.
         """
         if published and not record.licence:
-            advice = "register it with one first, e.g. Apache-2.0"
-            raise InvalidMeta("licence", "of the model not known", advice)
+            advice = f"who uses {record.name!r} must know what is allowed: register it with one, e.g. MIT"
+            raise InvalidMeta("licence", "empty", advice)
         event = done_to(record, PUBLISHED if published else UNPUBLISHED, user)
         self.catalog.update(record.id, event, published=published)
 

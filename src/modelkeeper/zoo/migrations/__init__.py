@@ -1,11 +1,29 @@
-"""Bring a catalog's database to the newest schema, step by step.
+"""Give a catalog's database the newest schema: a new one at once, an older one step by step.
 
-Opening a catalog that is up to date does not import alembic; only a new or an old one does.
+Only an old one needs alembic; a new one and one that is up to date open without importing it.
 """
 
 from pathlib import Path
 
-from sqlalchemy import Connection
+from sqlalchemy import Column, Connection, MetaData, String, Table
+
+from modelkeeper.zoo import schema
+
+_stamp = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
+
+
+def create(connection: Connection) -> None:
+    """Make all tables in an empty database, as migrations would, inside the transaction at hand."""
+    from modelkeeper.zoo.ledger import begin
+    from modelkeeper.zoo.totals import count_anew
+
+    schema.metadata.create_all(connection, checkfirst=False)
+    _stamp.create(connection)
+    connection.execute(_stamp.insert(), {"version_num": schema.VERSION})
+    counted = [{"name": name, "value": 0} for name in (schema.CHANGES, schema.ACCOUNTS)]
+    connection.execute(schema.clock.insert(), counted)
+    count_anew(connection)
+    begin(connection)
 
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
