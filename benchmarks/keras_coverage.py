@@ -1,4 +1,4 @@
-"""Is every model of keras.applications described, and is it true of them? `make coverage`, `make widen`
+"""Is every model of keras.applications described, and is it true of them? `make architectures`, `make widen`
 
     python -m benchmarks.keras_coverage [--only TEXT] [--most PARAMETERS] [--describe-only] [--hub]
 

@@ -5,24 +5,28 @@ condition left out. Of all that cosmic-ray can make of the modules below, some a
 tried against the tests of its package, and those that no test fails on are listed: they survived. Many of
 these are no faults (a bound moved by one where nothing lies), so a score of 1 is not to be had.
 
-It works on a copy of the project below build/, since mutants are written into files.
+It works on copies of the project below build/, since mutants are written into files.
 """
 
 import argparse
+import contextlib
 import json
 import random
 import shutil
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-COPY = ROOT / "build" / "mutants" / "project"
+SOURCE = ROOT / "src" / "modelkeeper"
+COPIES = ROOT / "build" / "mutants" / "projects"
 RESULTS = ROOT / "benchmarks" / "results" / "mutants.json"
 # What is mutated, and the tests that should notice. Docstrings and types are no code.
 PACKAGES = {
@@ -30,7 +34,8 @@ PACKAGES = {
     "transform": [
         f"tests/transform/test_{name}.py"
         for name in ("units", "maps", "plan", "planner", "gather", "pairing", "importance", "apply")
-    ],
+    ]
+    + ["tests/transform", "tests/warmstart/test_transfer.py"],  # the laws, for those that the quick ones miss
 }
 MODULES = {
     "policy": "*",
@@ -39,6 +44,7 @@ MODULES = {
 # Alternatives of types are written with |; and what must be told which variables are meant.
 LEFT_OUT = ("_BitOr_", "/Variable")
 PATIENCE = 240.0  # seconds in which the tests of a package end; a mutant that takes longer was noticed
+KEYS = ("package", "module", "line", "operator")
 SURVIVED, NOTICED, INCOMPETENT = "survived", "noticed", "does not start"
 # Imported before the tests, in the copy: the installed project would find its modules in src of this one.
 FOUND_HERE = """
@@ -58,103 +64,172 @@ class Mutant:
     became: str
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a fault can be made: a file below src/modelkeeper, an operator, which of its places, the line."""
+
+    package: str
+    file: str
+    operator: str
+    occurrence: int
+    line: int
+
+    @property
+    def module(self) -> str:
+        """The name of the file."""
+        return Path(self.file).stem
+
+
 def main() -> None:
     """Draw mutants, try them, write what became of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--sample", type=int, default=60, help="mutants of each package (60)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, default=30, help="begin no further one after so long (30)")
+    parser.add_argument("--workers", type=int, default=2, help="how many are tried at once (2)")
+    parser.add_argument("--minutes", type=float, default=15, help="for each package; then none begins (15)")
+    parser.add_argument("--again", action="store_true", help="only those that survived the run before")
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
-    copy_project()
-    until, began, tried, possible = time.monotonic() + 60 * chosen.minutes, time.monotonic(), [], {}
-    for package, tests in PACKAGES.items():
-        run_tests(tests, check=True)
-        every = list(mutants(package))
+    copies = [Copy.make(COPIES / str(number)) for number in range(chosen.workers)]
+    before = json.loads(chosen.out.read_text()) if chosen.again else None
+    began, tried, possible = time.monotonic(), [], {}
+    for package in PACKAGES:
+        copies[0].passes(PACKAGES[package], check=True)
+        every = list(places(package))
         possible[package] = len(every)
         random.Random(chosen.seed).shuffle(every)
-        for number, (file, operator, occurrence, line) in enumerate(every[: chosen.sample]):
-            if time.monotonic() > until:
-                break
-            became = try_out(file, operator, occurrence, tests)
-            tried.append(Mutant(package, file.stem, line, operator, became))
-            print(
-                f"{package} {number + 1}/{chosen.sample}: {file.stem}:{line} {operator}: {became}", flush=True
-            )
-    report = summary(tried, possible) | {"seed": chosen.seed, "seconds": round(time.monotonic() - began)}
+        drawn = every[: chosen.sample]
+        if before:
+            left = [tuple(each[key] for key in KEYS) for each in before["survivors"]]
+            drawn = [each for each in drawn if tuple(getattr(each, key) for key in KEYS) in left]
+        tried += try_all(drawn, copies, time.monotonic() + 60 * chosen.minutes)
+    found = summary(tried, possible)
+    report = (merged(before, found, tried) if before else found) | {
+        "seed": chosen.seed,
+        "seconds": round(time.monotonic() - began),
+    }
     chosen.out.write_text(json.dumps(report, indent=1) + "\n")
     for package, row in report["packages"].items():
         print(f"{package}: {row['noticed']} of {row['tried']} noticed, {row['score']:.2f}")
 
 
-def copy_project() -> None:
-    """The project as it is, with its native module, where it may be changed."""
-    shutil.rmtree(COPY, ignore_errors=True)
-    for part in ("src", "tests", "benchmarks/__init__.py", "benchmarks/helpers", "pyproject.toml"):
-        source, target = ROOT / part, COPY / part
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, target)
-    for native in Path(sysconfig.get_path("platlib")).glob("modelkeeper/_native*.so"):
-        shutil.copy(native, COPY / "src" / "modelkeeper")
-    (COPY / "found_here.py").write_text(FOUND_HERE)
-
-
-def mutants(package: str) -> Iterator[tuple[Path, str, int, int]]:
-    """All faults of a package: the file, the operator, which of its places, and on which line that is."""
+def places(package: str) -> Iterator[Place]:
+    """Where faults can be made in a package."""
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.plugins import get_operator, operator_names
 
-    folder, wanted = COPY / "src" / "modelkeeper" / package, MODULES[package]
-    for file in sorted(folder.rglob("*.py")):
+    wanted = MODULES[package]
+    for file in sorted((SOURCE / package).rglob("*.py")):
         if file.name == "__init__.py" or (wanted != "*" and file.stem not in wanted):
             continue
         nodes = list(ast_nodes(get_ast(file.read_text())))
         for name in sorted(operator_names()):
             if any(word in name for word in LEFT_OUT):
                 continue
-            operator, occurrence = get_operator(name)(), 0
-            for node in nodes:
-                for (line, _), _ in operator.mutation_positions(node):
-                    yield file, name, occurrence, line
-                    occurrence += 1
+            operator = get_operator(name)()
+            lines = [line for node in nodes for (line, _), _ in operator.mutation_positions(node)]
+            for occurrence, line in enumerate(lines):
+                yield Place(package, str(file.relative_to(SOURCE)), name, occurrence, line)
 
 
-def try_out(file: Path, operator: str, occurrence: int, tests: list[str]) -> str:
-    """What becomes of a mutant?"""
-    from cosmic_ray.mutating import mutate_code
-    from cosmic_ray.plugins import get_operator
+def try_all(drawn: list[Place], copies: list["Copy"], until: float) -> list[Mutant]:
+    """What became of those that were begun in time; each copy has one at a time."""
+    waiting, tried = iter(list(enumerate(drawn, 1))), []
+    turn = threading.Lock()
 
-    before = file.read_bytes()
-    changed = mutate_code(before, get_operator(operator)(), occurrence)
-    if changed is None:
-        return INCOMPETENT
-    file.write_text(changed)
-    try:
-        compile(changed, str(file), "exec")
-        return SURVIVED if run_tests(tests) else NOTICED
-    except SyntaxError:
-        return INCOMPETENT
-    finally:
-        file.write_bytes(before)
+    def work(copy: Copy) -> None:
+        while time.monotonic() < until:
+            with turn:
+                number, place = next(waiting, (0, None))
+            if place is None:
+                return
+            mutant = Mutant(place.package, place.module, place.line, place.operator, copy.try_out(place))
+            with turn:
+                tried.append(mutant)
+                told = f"{mutant.module}:{mutant.line} {mutant.operator}: {mutant.became}"
+                print(f"{place.package} {number}/{len(drawn)}: {told}", flush=True)
+
+    with ThreadPoolExecutor(len(copies)) as pool:
+        list(pool.map(work, copies))
+    return tried
 
 
-def run_tests(tests: list[str], *, check: bool = False) -> bool:
-    """Do the tests of the copy pass?"""
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "found_here"]
-    environment = {"PYTHONPATH": f"{COPY}:{COPY / 'src'}", "PATH": "/usr/bin:/bin", "CI": "true"}
-    command = [sys.executable, "-m", "pytest", *options, *tests]
-    try:
-        done = subprocess.run(
-            command, cwd=COPY, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    if check and done.returncode:
-        sys.exit(f"the tests fail without any mutant:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
-    return done.returncode == 0
+class Copy:
+    """The project where it may be changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def make(cls, folder: Path) -> "Copy":
+        """Copy the project as it is, with its native module."""
+        shutil.rmtree(folder, ignore_errors=True)
+        for part in ("src", "tests", "benchmarks/__init__.py", "benchmarks/helpers", "pyproject.toml"):
+            source, target = ROOT / part, folder / part
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, target)
+        for native in Path(sysconfig.get_path("platlib")).glob("modelkeeper/_native*.so"):
+            shutil.copy(native, folder / "src" / "modelkeeper")
+        (folder / "found_here.py").write_text(FOUND_HERE)
+        return cls(folder)
+
+    def try_out(self, place: Place) -> str:
+        """What becomes of a mutant?"""
+        from cosmic_ray.mutating import mutate_code
+        from cosmic_ray.plugins import get_operator
+
+        file = self.folder / "src" / "modelkeeper" / place.file
+        before = file.read_bytes()
+        changed = mutate_code(before, get_operator(place.operator)(), place.occurrence)
+        if changed is None:
+            return INCOMPETENT
+        file.write_text(changed)
+        try:
+            compile(changed, str(file), "exec")
+            return SURVIVED if self.passes(self._likely_first(place)) else NOTICED
+        except SyntaxError:
+            return INCOMPETENT
+        finally:
+            file.write_bytes(before)
+
+    def _likely_first(self, place: Place) -> list[str]:
+        """Those of the module itself before all other tests: the first that fails ends the run."""
+        tests, name = PACKAGES[place.package], f"test_{Path(place.file).name}"
+        own = [
+            str(each.relative_to(self.folder)) for each in (self.folder / "tests" / place.package).rglob(name)
+        ]
+        return [*own, *(where for where in tests if where not in own)]
+
+    def passes(self, tests: list[str], *, check: bool = False) -> bool:
+        """Do these tests pass?"""
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "found_here"]
+        found = f"{self.folder}:{self.folder / 'src'}"
+        done = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", *options, *tests],
+                cwd=self.folder, env={"PYTHONPATH": found, "PATH": "/usr/bin:/bin", "CI": "true"},
+                capture_output=True, text=True, timeout=PATIENCE, check=False,
+            )  # fmt: skip
+        if check and (done is None or done.returncode):
+            sys.exit(
+                f"the tests fail without any mutant:\n{done.stdout[-3000:] if done else 'they take too long'}"
+            )
+        return done is not None and done.returncode == 0
+
+
+def merged(before: dict[str, Any], again: dict[str, Any], tried: list[Mutant]) -> dict[str, Any]:
+    """A run, and what became of its survivors when they were tried again."""
+    known = {tuple(getattr(each, key) for key in KEYS) for each in tried}
+    left = [each for each in before["survivors"] if tuple(each[key] for key in KEYS) not in known]
+    packages = {}
+    for name, row in before["packages"].items():
+        noticed = row["noticed"] + again["packages"][name]["noticed"]
+        packages[name] = {**row, "noticed": noticed, "score": round(noticed / max(1, row["tried"]), 3)}
+    return {"packages": packages, "survivors": [*again["survivors"], *left]}
 
 
 def summary(tried: list[Mutant], possible: dict[str, int]) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """Credit: how far a claim is believed, by what others found."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeeper.policy.credit import CHECKED, KINDS, RACED, REFUTED, Credit, Outcome, credit
+from modelkeeper.policy.credit import CHECKED, KINDS, RACED, REFUTED, Credit, Outcome, credit, factors
 
 OWNER = "owner"
 gains = st.floats(-1, 1)
@@ -43,6 +44,21 @@ def test_nobody_praises_himself(outcomes: list[Outcome], own: list[Outcome]) -> 
 def test_the_order_does_not_matter(outcomes: list[Outcome], random: st.DataObject) -> None:
     shuffled = random.sample(outcomes, len(outcomes))  # type: ignore[attr-defined]
     assert credit(shuffled, OWNER) == credit(outcomes, OWNER)
+
+
+counts = st.tuples(st.integers(0, 5), st.integers(0, 5))
+
+
+@given(st.lists(st.lists(counts, max_size=4), max_size=6))
+def test_all_at_once_as_one_by_one(zoo: list[list[tuple[int, int]]]) -> None:
+    """Of each model, how often each of its users found good and bad."""
+    rows = np.array([(n, *found) for n, users in enumerate(zoo) for found in users], np.int64).reshape(-1, 3)
+    expected = [
+        credit((found(str(n), RACED, gain) for n, (good, bad) in enumerate(users)
+                for gain in [1.0] * good + [-1.0] * bad), OWNER).factor
+        for users in zoo
+    ]  # fmt: skip
+    assert factors(rows[:, 0], rows[:, 1], rows[:, 2], len(zoo)).tolist() == expected
 
 
 def test_by_hand() -> None:

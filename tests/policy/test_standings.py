@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkeeper.policy.quality import Metric, Peers, standing
-from modelkeeper.policy.standings import standings
+from modelkeeper.policy.standings import peers_of, standing_of, standings
 
 values = st.one_of(
     st.floats(0, 1), st.sampled_from([0.5, 0.9]), st.floats(allow_nan=False, allow_infinity=False)
@@ -33,3 +33,19 @@ def test_all_at_once_as_one_by_one(zoo: list[tuple[int, float | None, int, bool]
         peers = Peers.of([number for number, _ in said], lower, [voice for _, voice in said])
         expected = 0.5 if value is None else standing(Metric(name, value, lower), peers)
         assert place == expected
+
+
+@given(
+    st.lists(st.tuples(values, st.integers(0, 4)), max_size=30),
+    st.lists(values, min_size=1, max_size=8),
+    st.sampled_from(METRICS),
+)
+def test_those_of_one_metric_as_one_by_one(
+    said: list[tuple[float, int]], asked: list[float], metric: tuple[str, bool]
+) -> None:
+    name, lower = metric
+    numbers, voices = [value for value, _ in said], [voice for _, voice in said]
+    peers = Peers.of(numbers, lower, [str(voice) for voice in voices])
+    assert peers_of(np.array(numbers, np.float64), np.array(voices, np.int64), lower) == peers
+    found = standing_of(np.array(asked), name, lower, peers).tolist()
+    assert found == [standing(Metric(name, value, lower), peers) for value in asked]

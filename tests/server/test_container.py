@@ -90,6 +90,7 @@ def healthy(python: list[str], port: int) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("ALL_PARTS"), reason="two minutes of installing: ALL_PARTS=1 runs it")
 def test_its_steps_give_a_service(tmp_path: Path) -> None:
     [version] = re.findall(r"^python:(\d+\.\d+)-slim$", only("FROM"))

@@ -13,6 +13,7 @@ from tests.helpers.parts import or_skip
 CLIENTS = 16
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("topology")  # it takes both cores: one at a time
 def test_nothing_is_lost_and_every_client_goes_on(tmp_path: Path) -> None:
     """A replica is killed every 10 s, PostgreSQL and S3 are restarted, PostgreSQL hangs; round robin.

@@ -1,4 +1,4 @@
-"""A sample of real architectures, as `make coverage` does them all."""
+"""A sample of real architectures, as `make architectures` does them all."""
 
 import pytest
 import torch

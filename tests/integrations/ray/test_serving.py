@@ -122,6 +122,7 @@ def test_all_of_the_service_is_there(served: Served, tmp_path: Path) -> None:
     assert served.zoo.count() == 8
 
 
+@pytest.mark.slow
 def test_clients_go_on_when_a_replica_is_killed(served: Served, tmp_path: Path) -> None:
     until_two()
     killed = threading.Event()
