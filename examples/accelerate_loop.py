@@ -1,7 +1,7 @@
 """A plain loop with accelerate that starts warm: two trainings on handwritten digits, the second is wider.
 
     python examples/accelerate_loop.py
-    torchrun --nproc-per-node 2 examples/accelerate_loop.py --zoo zoo/      on GPUs: accelerate launch
+    torchrun --nproc-per-node 2 examples/accelerate_loop.py --zoo zoo/      # on GPUs: accelerate launch
 
 The keeper is asked before `prepare`, in every process; one of them asks for all. What is reported is the
 model without its wrappers.

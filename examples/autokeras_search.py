@@ -1,8 +1,8 @@
 """What does AutoKeras gain when its trials start from each other? Images, text or tables, a minute each.
 
-    python examples/autokeras_search.py image         scikit-learn's handwritten digits
-    python examples/autokeras_search.py text          which module of Python does a sentence describe?
-    python examples/autokeras_search.py structured    scikit-learn's wines
+    python examples/autokeras_search.py image         # scikit-learn's handwritten digits
+    python examples/autokeras_search.py text          # which module of Python does a sentence describe?
+    python examples/autokeras_search.py structured    # scikit-learn's wines
 
 The same search runs twice, with the same seed: as it is, and with trials that start from what the trials
 before them have learned. AutoKeras' random search gives both the same networks to train. In the end AutoKeras

@@ -1,7 +1,7 @@
 """Does a training in several processes start warm, as one, and is it registered once? In seconds.
 
-    torchrun --nproc-per-node 2 examples/distributed_ddp.py        two processes, one model
-    python examples/distributed_ddp.py                             the same script in one
+    torchrun --nproc-per-node 2 examples/distributed_ddp.py        # two processes, one model
+    python examples/distributed_ddp.py                             # the same script in one
 
 A small network is trained and registered, then a wider one starts from it. Every process makes the same
 calls; the keeper is asked once, and all of them have the same weights.

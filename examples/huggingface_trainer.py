@@ -1,7 +1,7 @@
 """Hugging Face's Trainer starts warm: two vision transformers on handwritten digits, the second is wider.
 
 python examples/huggingface_trainer.py
-torchrun --nproc-per-node 2 examples/huggingface_trainer.py --zoo zoo/     nothing is fetched
+torchrun --nproc-per-node 2 examples/huggingface_trainer.py --zoo zoo/     # nothing is fetched
 """
 
 import argparse

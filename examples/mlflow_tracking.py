@@ -1,6 +1,6 @@
 """Which training did a run of MLflow start from, and how do its models come into a zoo?
 
-python examples/mlflow_tracking.py            writes to a temporary folder
+python examples/mlflow_tracking.py            # writes to a temporary folder
 """
 
 import tempfile

@@ -1,16 +1,20 @@
 """Claims are compared with what models do, in a process of their own, and what comes out counts."""
 
 import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 from torch import nn
 
 from modelkeeper import ModelKeeperClient
+from modelkeeper.cli import main
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import CorruptWeights, InvalidMeta, NoProgram
 from modelkeeper.server.serve import serving
@@ -42,6 +46,17 @@ def able() -> nn.Sequential:
 def garbage() -> nn.Sequential:
     torch.manual_seed(5)
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
+
+
+@pytest.mark.parametrize(("model", "code"), [(able(), 0), (garbage(), 1)])
+def test_the_command_fails_where_a_claim_does_not_hold(tmp_path: Path, model: nn.Module, code: int) -> None:
+    home, held_out = str(tmp_path / "zoo"), str(tmp_path / "held_out.safetensors")
+    with ModelKeeperClient(home, on_error="raise") as client:
+        client.register_model(model, META | {"accuracy": 1.0, "name": "claims"})
+    save_file(dict(zip(("inputs", "labels"), examples(), strict=True)), held_out)
+    ran = CliRunner().invoke(main, ["check", "claims", "--examples", held_out, "--zoo", home, "--json"])
+    assert ran.exit_code == code, ran.output
+    assert json.loads(ran.stdout)["holds"] is (code == 0)
 
 
 def test_garbage_fails_its_check_and_sinks(tmp_path: Path) -> None:

@@ -389,6 +389,7 @@ def test_a_broken_home_is_a_cold_start_and_a_warning(tmp_path: Path, spoil: Any)
     assert same(state(model), before)
     assert meta.cold
     assert re.search("the keeper could not help: (ZooUnusable|CorruptCatalog)", meta.reason)
+    assert ".." not in str(meta)
     with pytest.warns(KeeperWarning, match="The model was not registered"):
         assert give(client, model) is None
     strict = ModelKeeperClient(tmp_path / "zoo", on_error="raise")

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from tests.helpers.vendored import KEPT, SHOWN, VENDOR
 
@@ -66,6 +67,18 @@ def test_the_licence_of_everything_installed_is_known_and_allowed() -> None:
     assert len(installed) > 30
     other = {name: found for name, found in sorted(installed.items()) if not found <= ALLOWED}
     assert other == {}, "read their licences; see the words above"
+
+
+def test_everything_installed_runs_on_the_oldest_python_that_we_promise() -> None:
+    """Debian 12 has Python 3.11.2: a pin that asks for 3.11.5 would keep its users from installing."""
+    oldest = PROJECT["requires-python"].removeprefix(">=") + ".0"
+    asking = {one.metadata["Name"]: one.metadata for one in metadata.distributions()}
+    newer = {
+        name: said["Requires-Python"]
+        for name, said in asking.items()
+        if "Requires-Python" in said and oldest not in SpecifierSet(said["Requires-Python"])
+    }
+    assert newer == {}
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ import importlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from modelkeeper.cli import main
@@ -106,6 +108,53 @@ def test_the_overview_names_every_command() -> None:
     text = (ROOT / "docs/commands.md").read_text()
     for name in main.commands:
         assert re.search(rf"(modelkeeper|/) {name}\b", text), f"modelkeeper {name} is not in docs/commands.md"
+
+
+def shell_lines() -> list[tuple[str, str]]:
+    """Every call of ours in a block that a reader copies into a shell, with its page."""
+    pages = [ROOT / name for name in ("README.md", "SECURITY.md", "CHANGELOG.md")]
+    found = []
+    for page in (*pages, *sorted((ROOT / "docs").rglob("*.md"))):
+        text = page.read_text()
+        for block in re.findall(r"^```(?:sh|bash)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            for line in block.splitlines():
+                found += [(page.name, call) for call in calls_of(line)]
+    return found
+
+
+def calls_of(line: str) -> list[str]:
+    """The calls in a line: up to what redirects it, and each of several in a row."""
+    parts = re.split(r"\s*(?:;|&&|\|\|)\s*", line)
+    return [
+        re.split(r"\s[|>]", part)[0] for part in parts if part.startswith(("modelkeeper ", "pip ", "make "))
+    ]
+
+
+def test_lines_for_a_shell_can_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What explains a line stands behind a #, and each call is one that the program takes."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "held_out.safetensors").touch()  # the one file that must be there for a call to be right
+    lines = shell_lines()
+    assert len(lines) > 60
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page, line in lines:
+        program, *words = shlex.split(line, comments=True)
+        if program == "pip":
+            named = [word for word in words if not word.startswith("-") and word != "constraints.txt"]
+            assert words[0] == "install", f"{page}: {line}"
+            assert not any(word in ("or", "and") or word.startswith("modelkeeper") for word in named), line
+        elif program == "make":
+            assert all(word in targets or "=" in word for word in words), f"{page}: {line}"
+        else:
+            command: click.Command = main
+            while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+                command = command.commands[words.pop(0)]
+            try:
+                command.make_context(line, words).close()
+            except (click.exceptions.Exit, click.exceptions.NoArgsIsHelpError):
+                continue  # --version, --help
+            except click.UsageError as problem:
+                pytest.fail(f"{page}: {line}: {problem.format_message()}")
 
 
 def test_the_readme_is_short() -> None:

@@ -19,6 +19,7 @@ SUITES = {
     "frontends/keras/test_conformance.py": "does the Keras front end keep the promises of all front ends?",
     "frontends/onnx/test_conformance.py": "does the ONNX front end keep the promises of all front ends?",
     "frontends/keras/test_promises.py": "is anything called exact of Keras models that is not?",
+    "frontends/onnx/test_promises.py": "is anything called exact of ONNX models that is not?",
     "frontends/torch/test_promises.py": "is anything called exact of PyTorch models that is not?",
     "frontends/torch/test_activations.py": "is every activation of torch.nn understood?",
     "frontends/torch/test_conformance.py": "does the PyTorch front end keep the promises of all front ends?",

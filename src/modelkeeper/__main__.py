@@ -1,5 +1,6 @@
 """The command `modelkeeper`, also as `python -m modelkeeper`."""
 
+import io
 import sys
 
 from modelkeeper.errors import NotInstalled
@@ -14,6 +15,12 @@ def main() -> None:
         sys.exit(f"Error: {error}")
     from modelkeeper.cli import main as command
 
+    for stream in (
+        sys.stdout,
+        sys.stderr,
+    ):  # a terminal that lacks a letter shows ?, and tables stay straight
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     command(prog_name="modelkeeper")
 
 

@@ -316,4 +316,5 @@ class ModelKeeperClient(Connection):
 
 def _helpless(trouble: list[str]) -> Answer:
     """The answer when the keeper failed: a cold start."""
-    return Answer(reason=f"the keeper could not help: {trouble[0]}", warnings=tuple(trouble))
+    reason = trouble[0].removesuffix(".")  # a report ends the sentence
+    return Answer(reason=f"the keeper could not help: {reason}", warnings=tuple(trouble))

@@ -2,7 +2,7 @@
 
     need("zoo")     nothing, or NotInstalled: ... pip install "modelkeeper[zoo]"
 
-`pip install modelkeeper` brings what `modelkeeper.transfer` needs. Nothing is imported for the answer.
+Without extras there is what `modelkeeper.transfer` needs. Nothing is imported for the answer.
 """
 
 from importlib.util import find_spec

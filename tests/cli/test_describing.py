@@ -1,6 +1,7 @@
 """The command line, with a small model that a user might have in the current folder."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -204,6 +205,15 @@ def test_a_model_that_does_not_run_says_why(models: str) -> None:
     result = run(f"{models}:net", "--input", "2,5")
     assert result.exit_code == 1
     assert "cannot describe Net" in result.stderr
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+def test_letters_that_a_terminal_does_not_have_stop_nothing(models: str, encoding: str) -> None:
+    call = [sys.executable, "-m", "modelkeeper", "diff", f"{models}:Net(8)", f"{models}:Net(16)"]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    done = subprocess.run(call, capture_output=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "weight 8x4 ? 16x4" in done.stdout.decode(encoding)
 
 
 def diff(*arguments: str) -> Result:

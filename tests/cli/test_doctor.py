@@ -69,6 +69,13 @@ def test_a_zoo_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_a_folder_that_cannot_be_looked_into_is_a_failure(tmp_path: Path) -> None:
+    found = told("--zoo", str(tmp_path / ("z" * 300)), code=1)
+    assert (found["zoo"]["state"], found["writing"]["state"]) == ("fail", "ok")
+    assert "File name too long" in found["zoo"]["found"]
+    assert not found["zoo"]["advice"].endswith(".")  # the table ends the sentence
+
+
 def test_a_damaged_catalog_is_a_failure_with_advice(home: str) -> None:
     for path in Path(home).glob("catalog.db*"):
         path.write_bytes(b"no database at all" * 100)

@@ -1,5 +1,6 @@
 """What is installed: requirements against versions, and frameworks that do not work."""
 
+import sys
 from importlib import metadata
 
 import pytest
@@ -44,7 +45,17 @@ def test_a_known_bad_version_is_a_warning_that_names_the_extra(monkeypatch: pyte
     [row] = [row for row in installed() if row.check == "versions"]
     assert row.state == WARN
     assert "httpx is 0.1, not >=0.28 (zoo)" in row.found
-    assert "modelkeeper[" in row.advice
+    assert "'.[zoo]'" in row.advice
+
+
+def test_no_advice_installs_what_an_index_calls_modelkeeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is another project: by name, modelkeeper is named only to add an extra to what is installed."""
+    monkeypatch.setattr(doctor_installed, "_DEVICES", {})
+    monkeypatch.setitem(sys.modules, "modelkeeper._native", None)
+    monkeypatch.delattr("modelkeeper._native", raising=False)
+    [row] = [row for row in installed() if row.check == "native module"]
+    assert row.state == FAIL
+    assert row.advice.endswith(" --no-deps .")
 
 
 def test_a_framework_that_cannot_be_imported_is_a_failure_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,9 @@ def test_a_code_gives_cause_and_remedy() -> None:
     listed = json.loads(run("error", "--json").stdout)
     assert [row["code"] for row in listed] == sorted(kind.code for kind in errors.kinds())
     assert all(row["cause"] and row["remedy"] for row in listed)
-    assert "no error 'disk'" in run("error", "disk", code=2).stderr
+    assert "no error 'xyz'; without" in run("error", "xyz", code=2).stderr
+    assert "did you mean disk_full? Without" in run("error", "disk_ful", code=2).stderr
+    assert run("error", "DiskFull").stdout == said  # as a traceback names it
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

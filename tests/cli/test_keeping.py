@@ -301,6 +301,12 @@ def test_a_file_of_weights_is_registered_with_its_architecture(here: str) -> Non
     fourth = said("register", str(folder), "--zoo", "other")["record"]
     assert (fourth["name"], fourth["data"], fourth["value"]) == ("first", "flowers", 0.9)
     assert said("register", str(folder), "--zoo", "other", "--accuracy", "0.8")["record"]["value"] == 0.8
+    # and so does a file of weights beside a graph; what they compute comes along
+    beside = str(folder / "model.safetensors")
+    fifth = said("register", beside, "--zoo", "other", "--accuracy", "0.9")["record"]
+    program = (folder / "program.json").read_bytes()
+    for copy in (fourth, fifth):
+        assert (Path("other/models") / copy["id"] / "program.json").read_bytes() == program
 
 
 @pytest.mark.parametrize(

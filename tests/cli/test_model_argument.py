@@ -149,7 +149,7 @@ def test_without_the_package_it_is_said_what_to_install() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
-    assert "pip install modelkeeper[onnx]" in ran.stderr
+    assert 'pip install "modelkeeper[onnx]"' in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

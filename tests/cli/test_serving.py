@@ -141,6 +141,7 @@ def test_a_project_with_a_member_that_is_not_there_is_not_made(tmp_path: Path) -
     (user,) = json.loads(run("user", "list", "--json", *home)[1])
     assert (listed["members"], len(listed["id"]), len(user["id"])) == (["ada"], 16, 16)
     assert user["id"] in run("user", "list", *home)[1]
+    assert " ada " in run("project", "list", *home)[1]  # a name, not a tuple
     assert run("user", "add", "ada", "--bytes", "50GB", *home)[0] == 0
     assert "50 GB" in run("user", "list", *home)[1]
     code, said = run("user", "give", "nobody", "ada", *home)
@@ -179,6 +180,18 @@ def test_a_zoo_is_opened_in_the_browser(tmp_path: Path, options: tuple[str, ...]
     assert opened.exists() is not bool(options)
     if not options:
         assert opened.read_text().strip() == where[0]
+
+
+@pytest.mark.parametrize("command", ["ui", "serve"])
+def test_without_its_extra_a_service_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "modelkeeper.server.serve", None)
+    monkeypatch.delattr("modelkeeper.server.serve", raising=False)
+    result = CliRunner().invoke(main, [command, "--home", str(tmp_path / "zoo")])
+    assert result.exit_code == 1
+    assert 'which is not installed: pip install "modelkeeper[server]".' in result.stderr
+    assert "modelkeeper error not_installed" in result.stderr
 
 
 def test_a_typo_is_no_empty_zoo(tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ def test_a_key_is_made_once_and_shown(home: Path) -> None:
 def test_keys_are_trusted_listed_and_revoked(where: tuple[str, ...]) -> None:
     line = run("key", "new").stdout.strip()
     public, _ = PublicKey.read(line)
+    if where:  # a key of one's own is not yet one that counts
+        assert "No key is trusted here" in run("key", "list", *where).stdout
     assert run("key", "trust", line, "--name", "Ada", *where).exit_code == 0
     listed = json.loads(run("key", "list", "--json", *where).stdout)
     assert [(row["id"], row["name"]) for row in listed] == [(public.id, "Ada")]

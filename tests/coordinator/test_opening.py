@@ -55,6 +55,12 @@ def test_a_typo_is_no_empty_zoo(tmp_path: Path) -> None:
     coordinator.open(tmp_path / "zoo", make=False).close()
 
 
+def test_a_folder_that_cannot_be_looked_into_is_an_error_of_ours(tmp_path: Path) -> None:
+    """As /root/zoo is for others. Whoever runs the tests may be root, so the system refuses another thing."""
+    with pytest.raises(ZooUnusable, match="File name too long"):
+        coordinator.open(tmp_path / ("z" * 300), make=False)
+
+
 @pytest.mark.parametrize(
     ("uri", "settings", "problem"),
     [

@@ -152,6 +152,9 @@ def test_the_command_prints_tables_and_json(here: Path) -> None:
     shown = run.invoke(main, ["import", "runs", "--model", factory(here), "--dry-run"])
     assert shown.exit_code == 0, shown.output
     assert "1 would be imported" in shown.output
+    tried = run.invoke(main, ["import", "runs", "--model", factory(here), "--dry-run", "--zoo", "nowhere"])
+    assert (tried.exit_code, tried.output) == (0, shown.output)
+    assert not Path("nowhere").exists()  # looking makes no zoo
     Path("runs/bad.pt").write_bytes(b"GGUF")
     ran = run.invoke(main, ["import", "runs", "--model", factory(here), "--json"])
     assert ran.exit_code == 1, ran.output

@@ -279,6 +279,7 @@ def test_the_commands(zoo: LocalCoordinator, tmp_path: Path) -> None:
     key = KEY.public.line()
     dry = run.invoke(main, ["import", str(bundle), "--zoo", there, "--signed-by", key, "--dry-run", "--json"])
     assert [row["status"] for row in json.loads(dry.output)] == ["would import"]
+    assert not Path(there).exists()  # looking makes no zoo
     stdin = bundle.read_bytes()
     done = run.invoke(main, ["import", "-", "--zoo", there, "--project", "vision"], input=stdin, env=WIDE)
     assert done.exit_code == 0, done.output

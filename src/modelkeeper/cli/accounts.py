@@ -293,7 +293,9 @@ def _cell(name: str, value: Any) -> str:
         from modelkeeper.text import size
 
         return size(value)
-    return ", ".join(value) if isinstance(value, list) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(value) if isinstance(value, list | tuple) else str(value)
 
 
 COMMANDS = (user, project, token)

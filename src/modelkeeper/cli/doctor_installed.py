@@ -74,7 +74,7 @@ def _python() -> Finding:
 
 def _native() -> Finding:
     """Is the native module there, and does it compute?"""
-    advice = "Install modelkeeper anew: pip install --force-reinstall --no-deps modelkeeper"
+    advice = "Install modelkeeper anew, in a clone of it: pip install --force-reinstall --no-deps ."
     try:
         from modelkeeper import _native as native
     except ImportError as problem:
@@ -139,7 +139,7 @@ def _extras() -> Iterator[Finding]:
     yield Finding(check="extras", state=OK, found=found)
     if wrong:
         extra = wrong[0].rpartition("(")[2].rstrip(")").replace("modelkeeper", "zoo")
-        advice = f"pip chooses what goes together: pip install --upgrade 'modelkeeper[{extra}]'"
+        advice = f"pip chooses what goes together, in a clone: pip install --upgrade '.[{extra}]'"
         yield Finding(check="versions", state=WARN, found="; ".join(dict.fromkeys(wrong)), advice=advice)
 
 

@@ -51,7 +51,9 @@ def looked_at(uri: str | None) -> Iterator[Finding]:
 
 
 def _failed(check: str, problem: ModelKeeperError) -> Finding:
-    return Finding(check=check, state=FAIL, found=one_line(str(problem)), advice=problem.remedy)
+    return Finding(
+        check=check, state=FAIL, found=one_line(str(problem)), advice=problem.remedy.removesuffix(".")
+    )
 
 
 # -- a zoo of this machine ------------------------------------------------------------------------
@@ -70,17 +72,21 @@ def _here(meant: "Target") -> Iterator[Finding]:
 
 def _schema(folder: Path, settings: "Settings") -> Finding | None:
     """What opening a zoo in a folder would do to it, if that is more than to read it."""
+    from modelkeeper.coordinator.opening import is_zoo
     from modelkeeper.zoo import schema
     from modelkeeper.zoo.read_only import ReadOnly
 
     path = folder / "catalog.db"
     if settings.catalog:
         return None
-    if not path.exists():
-        advice = (
-            "The first registration makes it. If there should be one, say where: --zoo, or MODELKEEPER_URI"
-        )
-        return Finding(check="zoo", state=WARN, found=f"there is none in {folder} yet", advice=advice)
+    try:
+        if not is_zoo(folder):
+            advice = (
+                "The first registration makes it. If it should be there, say where: --zoo, MODELKEEPER_URI"
+            )
+            return Finding(check="zoo", state=WARN, found=f"there is none in {folder} yet", advice=advice)
+    except ModelKeeperError as problem:
+        return _failed("zoo", problem)
     try:
         with contextlib.closing(ReadOnly(path).connect()) as connection:
             [version] = connection.execute("select version_num from alembic_version").fetchone() or ("",)
@@ -109,7 +115,7 @@ def _opened(meant: "Target") -> Finding:
 
 def _writable(folder: Path) -> Finding:
     """Can a file be written where the zoo is, or would be?"""
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    there = _nearest(folder)
     try:
         with tempfile.NamedTemporaryFile(dir=there, prefix=".modelkeeper-doctor-"):
             pass
@@ -121,9 +127,14 @@ def _writable(folder: Path) -> Finding:
     return Finding(check="writing", state=OK, found=f"{there} can be written to")
 
 
+def _nearest(folder: Path) -> Path:
+    """The folder, or what of the way to it is there and may be seen."""
+    return next(each for each in (folder, *folder.absolute().parents) if os.path.exists(each))
+
+
 def _room(check: str, folder: Path) -> Finding:
     """How much is free on the disk of a folder?"""
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    there = _nearest(folder)
     free = shutil.disk_usage(there).free
     found = f"{size(free)} are free on the disk of {there}"
     advice = (
@@ -179,7 +190,7 @@ def _version(url: str, version: str, api: str, taken: float) -> Finding:
     here = modelkeeper.__version__
     found = one_line(f"{url} is modelkeeper {version}, answered within {1000 * taken:.0f} ms")
     if api != PREFIX:
-        advice = f"Install the version that the service has: pip install 'modelkeeper=={version}'"
+        advice = f"Install the version that the service has, {version}, from its clone or its wheel"
         found = one_line(f"{found}, and speaks {api}, not {PREFIX}")
         return Finding(check="service", state=FAIL, found=found, advice=advice)
     if version.split(".")[:2] != here.split(".")[:2]:

@@ -1,5 +1,6 @@
 """Commands for whoever is new here, or stuck: what an error means, and how a shell completes commands."""
 
+import difflib
 import os
 from pathlib import Path
 
@@ -15,14 +16,18 @@ from modelkeeper.errors import kinds
 def error(code: str, as_json: bool) -> None:
     """Say what an error means and what to do about it.
 
-    CODE is what the message ends with, or what the service calls `code`. Without it all codes are listed.
+    CODE is what the message ends with, what the service calls `code`, or the class in Python.
+    Without it all codes are listed.
 
     \b
       modelkeeper error invalid_meta
     """
     known = {kind.code: (" ".join(str(kind.__doc__).split()), kind.remedy) for kind in kinds()}
+    code = {kind.__name__: kind.code for kind in kinds()}.get(code, code)
     if code and code not in known:
-        raise click.UsageError(f"there is no error {code!r}; without a code all of them are listed.")
+        near = difflib.get_close_matches(code, known)
+        meant = f"did you mean {' or '.join(near)}? Without" if near else "without"
+        raise click.UsageError(f"there is no error {code!r}; {meant} a code all of them are listed.")
     chosen = {code: known[code]} if code else dict(sorted(known.items()))
     if as_json:
         rows = [{"code": name, "cause": cause, "remedy": remedy} for name, (cause, remedy) in chosen.items()]

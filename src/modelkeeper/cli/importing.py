@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from modelkeeper.cli.model_argument import shapes_option, trust_option
-from modelkeeper.cli.options import console, echo_json, json_option, progress, say, zoo_option
+from modelkeeper.cli.options import console, echo_json, json_option, looked_into, progress, say, zoo_option
 from modelkeeper.cli.sharing import are_bundles, bring, rules_options
 from modelkeeper.errors import InvalidSetting
 
@@ -113,7 +113,8 @@ def _import(
     from modelkeeper.importing import FAILED, import_models
 
     done: list[Outcome] = []
-    with ModelKeeperClient(zoo, on_error="raise") as client, progress("importing", silent=as_json) as bar:
+    where = looked_into(zoo) if how["dry_run"] else zoo
+    with ModelKeeperClient(where, on_error="raise") as client, progress("importing", silent=as_json) as bar:
 
         def tell(outcome: "Outcome", number: int, total: int) -> None:
             done.append(outcome)

@@ -199,8 +199,8 @@ def check(model: str, examples: str | None, zoo: str | None, as_json: bool) -> N
     """Compare the accuracy that is claimed of a model with what it does on examples that you trust.
 
     ID is as for `modelkeeper show`. Without examples of yours, those are taken that its owner attached as
-    evidence. The model's program runs in a process of its own; what comes out is told
-    to the zoo, and counts for whoever else is offered the model.
+    evidence. The model's program runs in a process of its own; what comes out is told to the zoo, and counts
+    for whoever else is offered the model. The exit code is 1 if the claim does not hold.
 
     \b
       modelkeeper check resnet20 --examples held_out.safetensors
@@ -224,6 +224,8 @@ def check(model: str, examples: str | None, zoo: str | None, as_json: bool) -> N
         echo_json(msgspec.to_builtins(found) | {"accuracy": found.accuracy})
     else:
         say(f"{found}.")
+    if not found.holds:
+        click.get_current_context().exit(1)
 
 
 @click.command()

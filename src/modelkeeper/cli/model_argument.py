@@ -168,7 +168,7 @@ def save_model_file(model: Any, path: str, weights: "Iterable[tuple[str, Array]]
         from modelkeeper.frontends.onnx import OnnxModel, save
     except ModuleNotFoundError as error:
         problem = f"the package {error.name} is not installed"
-        raise InvalidModelFile(path, problem, "Install it: pip install modelkeeper[onnx]") from error
+        raise InvalidModelFile(path, problem, 'Install it: pip install "modelkeeper[onnx]"') from error
     if not isinstance(model, OnnxModel):
         raise InvalidModelFile(path, "the model came from no ONNX file", "Name a .safetensors file")
     save(model, path, weights)

@@ -87,6 +87,16 @@ def opened(uri: str | None, *, make: bool = False) -> "AbstractContextManager[Co
     return contextlib.closing(coordinator.open(uri, make=make))
 
 
+def looked_into(uri: str | None) -> str | None:
+    """Where a look goes that shall change nothing: the zoo that is meant; if there is none, one in memory."""
+    from modelkeeper.coordinator import target
+    from modelkeeper.coordinator.opening import is_zoo
+
+    meant = target(uri)
+    elsewhere = meant.url or meant.settings.in_memory or meant.settings.catalog
+    return uri if elsewhere or is_zoo(meant.settings.folder) else ":memory:"
+
+
 def say(text: str, *, err: bool = False) -> None:
     """Print a text; whatever names are in it, nothing steers the terminal."""
     click.echo(printable(text), err=err)

@@ -10,7 +10,7 @@ import click
 from modelkeeper.cli.accounts import catalog_option, home_option, print_rows
 from modelkeeper.cli.options import json_option, progress, say
 from modelkeeper.cli.sharing import paired_upstreams, upstream_options
-from modelkeeper.errors import InvalidSetting, ModelKeeperError
+from modelkeeper.errors import InvalidSetting, ModelKeeperError, NotInstalled
 
 if TYPE_CHECKING:
     from modelkeeper.coordinator.remote.spool import Entry
@@ -129,14 +129,13 @@ def _service_parts() -> "tuple[Any, type[Application]]":
     """What runs a service, and what it runs.
 
     Raises:
-        InvalidSetting: What it needs is not installed.
+        NotInstalled: What it needs is not installed.
     """
     try:
         from modelkeeper.server import serve as service_runner
         from modelkeeper.server.app import Application
-    except ImportError as problem:
-        advice = f"{problem}; install it: pip install 'modelkeeper[server]'"
-        raise InvalidSetting("a service", "run", advice) from problem
+    except ModuleNotFoundError as problem:
+        raise NotInstalled("a service", (problem.name or str(problem),), "server") from problem
     return service_runner, Application
 
 

@@ -12,6 +12,7 @@ from modelkeeper.cli.options import (
     console,
     echo_json,
     json_option,
+    looked_into,
     opened,
     progress,
     say,
@@ -151,7 +152,7 @@ def bring(paths: tuple[str, ...], zoo: str | None, *, dry_run: bool, as_json: bo
 
     done: list[Outcome] = []
     rules, failed = _rules(given), None
-    with opened(zoo, make=True) as coordinator:
+    with opened(looked_into(zoo) if dry_run else zoo, make=True) as coordinator:
         try:
             for path in paths:
                 with _reading(path, silent=as_json) as file:

@@ -116,7 +116,9 @@ def list_keys(mine: bool, zoo: str | None, as_json: bool) -> None:
         return
     from modelkeeper.cli import tables
 
-    console().print(tables.keys(rows) if rows else "There are no keys.")
+    console().print(
+        tables.keys(rows) if rows else "No key is trusted here: `modelkeeper key trust` adds one."
+    )
 
 
 @key.command("revoke")

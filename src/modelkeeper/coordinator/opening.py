@@ -11,6 +11,7 @@ coordinator is imported when one is opened.
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modelkeeper.coordinator.base import Coordinator
@@ -107,10 +108,26 @@ def _local(settings: Settings, make: bool, user: str = "") -> "LocalCoordinator"
     from modelkeeper.coordinator.local import LocalCoordinator
 
     in_folder = not settings.in_memory and not settings.catalog
-    if in_folder and not make and not (settings.folder / "catalog.db").exists():
+    if in_folder and not make and not is_zoo(settings.folder):
         advice = f"Register a model to make one, or say with --zoo or {URI} where it is."
         raise ZooUnusable(str(settings.folder), "there is no zoo", advice)
     return LocalCoordinator(settings, user)
+
+
+def is_zoo(folder: Path) -> bool:
+    """Is there a zoo in a folder?
+
+    Raises:
+        ZooUnusable: Nobody knows: a folder on the way may not be entered.
+    """
+    try:
+        os.stat(folder / "catalog.db")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as problem:
+        advice = "Ask its owner to let you in, or choose another folder."
+        raise ZooUnusable(str(folder), problem.strerror or str(problem), advice) from problem
+    return True
 
 
 def _remote(url: str, token: str, settings: Settings) -> "RemoteCoordinator":

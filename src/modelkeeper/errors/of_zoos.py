@@ -8,8 +8,9 @@ class NotInstalled(ModelKeeperError, ModuleNotFoundError):
 
     code, status = "not_installed", 500
     remedy = (
-        'Install the extra that is named, in the same environment: `pip install "modelkeeper[zoo]"`. '
-        "`pip install modelkeeper` alone brings `modelkeeper.transfer`."
+        'Install the extra that is named, where ModelKeeper is installed: `pip install "modelkeeper[zoo]"`. '
+        "Without extras there is `modelkeeper.transfer` alone. Elsewhere install it from a clone, as "
+        "docs/start.md says: what package indexes have by this name is another project."
     )
 
     def __init__(self, what: str, missing: tuple[str, ...], extra: str) -> None:

@@ -41,7 +41,7 @@ REFUSED = {
     EMPTY: ("the file is empty", "Write it again"),
     UNKNOWN: (
         "it is no file of a known kind",
-        "Known are PyTorch, safetensors, ONNX, .keras, .pt2, and folders of Hugging Face and MLflow",
+        "Known are PyTorch, safetensors, ONNX, .keras, .pt2, folders of Hugging Face and MLflow, and bundles",
     ),
 }
 

@@ -94,7 +94,7 @@ class _Contents:
         except ModuleNotFoundError as error:
             problem = f"PyTorch wrote it, and the package {error.name} is not installed"
             raise InvalidModelFile(
-                str(file), problem, "Install it: pip install modelkeeper[torch]"
+                str(file), problem, 'Install it: pip install "modelkeeper[torch]"'
             ) from error
         checkpoint = read_checkpoint(file, trust=trust)
         self.tensors.update(checkpoint.tensors)

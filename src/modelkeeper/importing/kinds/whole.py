@@ -28,7 +28,7 @@ class _File:
             return self.read(thing.source, terms)
         except ModuleNotFoundError as error:
             problem = f"the package {error.name} is not installed"
-            advice = f"Install it: pip install modelkeeper[{self.extra}]"
+            advice = f'Install it: pip install "modelkeeper[{self.extra}]"'
             raise InvalidModelFile(str(thing.path), problem, advice) from error
 
     def read(self, path: Path, terms: Terms) -> Source:
