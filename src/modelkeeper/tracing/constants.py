@@ -76,9 +76,9 @@ class Constants:
             return inside[0]
         return shorten(f"{_function(value.step)}({','.join(inside + place)})")
 
-    def note(self, trace: Trace) -> Iterable[Note]:
-        """The note on the constants of a trace, if it has some."""
-        found: set[str] = set()
+    def note(self, trace: Trace, counts: Iterable[str] = ()) -> Iterable[Note]:
+        """The note on the constants of a trace, and on counts of places (`tracing.counts`), if any."""
+        found = set(counts)
         for step in trace.steps:
             texts = [self.text(value) for value in step.inputs]
             if not all(texts):  # it joins constants with something else

@@ -12,6 +12,7 @@ from modelkeeper.graph import Graph, Note
 from modelkeeper.graph.vocabulary import MISFITS
 from modelkeeper.tracing import rules
 from modelkeeper.tracing.assemble import Assembly
+from modelkeeper.tracing.counts import counts_of
 from modelkeeper.tracing.degrees import infer_degrees
 from modelkeeper.tracing.infer_spaces import Inference
 from modelkeeper.tracing.terms import Solver
@@ -46,7 +47,8 @@ def account_for(trace: Trace) -> Account:
     assembly = Assembly(inference.solver, degrees)
     assembly.build(trace, trace.input_names or ["input"] * len(trace.inputs))
     assembly.leftover(trace.tensors, trace.touched)
-    notes = [*trace.notes, *assembly.constants.note(trace)]
+    counts = counts_of(trace, inference.solver, assembly.tensors.numbers)
+    notes = [*trace.notes, *assembly.constants.note(trace, counts)]
     opaque = inference.opaque.items()  # behind a "#" stands how it is set, which tells people nothing
     notes += [Note("opaque", where, name.partition("#")[0]) for name, where in opaque]
     misfits = [str(pin) for pin in inference.solver.opaque if pin.code in MISFITS]

@@ -304,7 +304,7 @@ class Solver:
         if 0 in shape:
             return [self.atom(size) for size in shape]
         result: list[Term] = []
-        for old, new in _aligned([self.resolve(term) for term in terms if term.size != 1], shape):
+        for old, new in aligned([self.resolve(term) for term in terms if term.size != 1], shape):
             try:
                 result += self._reshape(old, new, where)
             except Straddles as problem:
@@ -361,7 +361,7 @@ class Solver:
         self.pin(b, pin)
 
 
-def _aligned(terms: Sequence[Term], shape: Sequence[int]) -> Iterator[tuple[list[Term], list[int]]]:
+def aligned(terms: Sequence[Term], shape: Sequence[int]) -> Iterator[tuple[list[Term], list[int]]]:
     """The shortest runs of old axes and of new ones that hold the same units."""
     queue = list(reversed(terms))
     old: list[Term] = []

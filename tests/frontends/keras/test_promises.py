@@ -42,6 +42,14 @@ def applied(function: Callable[[Any], Any]) -> Any:
     return chain(layers.Dense(8), Applied(function))
 
 
+def cut_at(place: int) -> Callable[[Any], Any]:
+    def parted(taken: Any) -> Any:
+        first, rest = ops.split(taken, [place], axis=1)
+        return ops.max(first, axis=1) + ops.sum(rest, axis=1)
+
+    return parted
+
+
 def masked(zero: bool) -> Any:
     return chain(layers.Embedding(9, 6, mask_zero=zero), layers.LSTM(8), shape=(5,), dtype="int32")
 
@@ -56,6 +64,27 @@ PAIRS: dict[str, Pair] = {
     "at least, at most": (
         lambda: applied(lambda y: ops.maximum(y, 0.2)),
         lambda: applied(lambda y: ops.minimum(y, 0.2)),
+    ),
+    "what is behind the point": (
+        lambda: applied(lambda y: ops.cast(ops.cast(9 * y, "int32"), "float32")),
+        lambda: applied(lambda y: 9 * y),
+    ),
+    "zero or not": (
+        lambda: applied(lambda y: ops.cast(ops.cast(ops.relu(y), "bool"), "float32")),
+        lambda: applied(lambda y: ops.relu(y)),
+    ),
+    "how often places are repeated": (
+        lambda: applied(lambda y: ops.sum(ops.tile(y, (1, 2, 1)), axis=1)),
+        lambda: applied(lambda y: ops.sum(ops.tile(y, (1, 3, 1)), axis=1)),
+    ),
+    "how often each place is repeated": (
+        lambda: applied(lambda y: ops.sum(ops.repeat(y, 2, axis=1), axis=1)),
+        lambda: applied(lambda y: ops.sum(ops.repeat(y, 3, axis=1), axis=1)),
+    ),
+    "where places are cut": (lambda: applied(cut_at(1)), lambda: applied(cut_at(2))),
+    "how many places are picked": (
+        lambda: applied(lambda y: ops.sum(ops.take(y, [0, 1], axis=1), axis=1)),
+        lambda: applied(lambda y: ops.sum(ops.take(y, [0, 1, 2], axis=1), axis=1)),
     ),
     "bases": (lambda: applied(lambda y: 2**y), lambda: applied(lambda y: 3**y)),
     "orders": (

@@ -31,8 +31,24 @@ def resized(corners: bool) -> Function:
     return lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=corners)
 
 
+def windows(size: int) -> Function:
+    """The largest number in each window, added up."""
+
+    def grouped(x: Tensor) -> Tensor:
+        batch, width, height, length = x.shape
+        parts = x.view(batch, width, height // size, size, length // size, size)
+        return parts.amax((3, 5)).sum((2, 3))[..., None, None]
+
+    return grouped
+
+
 PAIRS: dict[str, tuple[Function, Function]] = {
     "corners": (resized(True), resized(False)),
+    "how much larger": (
+        lambda x: functional.interpolate(x, scale_factor=2).sum((2, 3), keepdim=True),
+        lambda x: functional.interpolate(x, scale_factor=3).sum((2, 3), keepdim=True),
+    ),
+    "windows": (windows(2), windows(3)),
     "at least, at most": (lambda x: x.clamp(min=0.2), lambda x: x.clamp(max=0.2)),
     "largest, smallest": (lambda x: x.topk(3, 2)[0], lambda x: x.topk(3, 2, largest=False)[0]),
 }
@@ -194,6 +210,11 @@ def attend(mask: Tensor | None) -> Function:
     return lambda x: functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
 
 
+def cut(x: Tensor, sizes: list[int]) -> Tensor:
+    first, rest = x.split(sizes, 1)
+    return first.amax(1) + rest.sum(1)
+
+
 IN_CODE: dict[str, tuple[Function, Function]] = {
     "masks": (attend(MASK), attend(None)),
     "other masks": (attend(MASK), attend(MASK.T.contiguous())),
@@ -208,6 +229,30 @@ IN_CODE: dict[str, tuple[Function, Function]] = {
     "whole counts": (lambda x: x + torch.arange(6)[:, None], lambda x: x + torch.arange(1, 7)[:, None]),
     "indices": (lambda x: x[:, [0, 2]], lambda x: x[:, [1, 3]]),
     "tables": (lambda x: x * TABLE, lambda x: x * (TABLE + 1)),
+    "how often places are repeated": (
+        lambda x: x.repeat(1, 2, 1).sum(1),
+        lambda x: x.repeat(1, 3, 1).sum(1),
+    ),
+    "how often one place is expanded": (
+        lambda x: x.amax(1, keepdim=True).expand(-1, 6, -1).sum(1),
+        lambda x: x.amax(1, keepdim=True).expand(-1, 3, -1).sum(1),
+    ),
+    "where places are cut": (lambda x: cut(x, [1, 5]), lambda x: cut(x, [2, 4])),
+    "how many places are picked": (lambda x: x[:, [0, 1]].sum(1), lambda x: x[:, [0, 1, 2]].sum(1)),
+    "groups of places": (
+        lambda x: x.view(len(x), 2, 3, -1).amax(1).sum(1),
+        lambda x: x.view(len(x), 3, 2, -1).amax(1).sum(1),
+    ),
+    "how many places a constant adds": (
+        lambda x: torch.cat([x, torch.ones(len(x), 2, x.shape[2])], 1).sum(1),
+        lambda x: torch.cat([x, torch.ones(len(x), 3, x.shape[2])], 1).sum(1),
+    ),
+    "how many places of a constant there are": (
+        lambda x: x.sum(1) + torch.ones(4, 1).sum(0),
+        lambda x: x.sum(1) + torch.ones(5, 1).sum(0),
+    ),
+    "what is behind the point": (lambda x: (9 * x).long().float(), lambda x: 9 * x),
+    "zero or not": (lambda x: x.relu().bool().float(), lambda x: x.relu()),
 }
 
 
@@ -227,6 +272,35 @@ def test_a_count_is_the_same_however_long_and_so_are_zeros() -> None:
     parent, child = InCode(counted), InCode(counted, 12)
     assert transfer(parent, child, torch.randn(2, 6, 4)).exact
     graphs = [describe(parent, torch.randn(2, length, 4)) for length in (6, 9)]
+    assert graphs[0].notes == graphs[1].notes
+
+
+def test_counts_that_follow_from_the_input_are_the_same_for_any_input() -> None:
+    def followed(x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        first = x[:1, :1].repeat(batch, length, 1)
+        once, rest = x.split([1, length - 1], 1)
+        return (
+            first.sum(1) + x.mean(1, keepdim=True).expand(batch, length, -1).sum(1) + once[:, 0] + rest.sum(1)
+        )
+
+    parent = InCode(followed)
+    graphs = [describe(parent, torch.randn(batch, length, 4)) for batch, length in ((2, 6), (3, 9))]
+    assert graphs[0].notes
+    assert graphs[0].notes == graphs[1].notes
+    assert transfer(parent, InCode(followed, 12), torch.randn(2, 6, 4)).exact
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.transpose(0, 1).flatten(0, 1).view(x.shape[1], x.shape[0], -1),  # as it was
+        lambda x: x.view(len(x), -1, 2, x.shape[2]).amax(2),  # pairs, not as many as there are examples
+    ],
+)
+def test_groups_are_the_same_for_any_input(function: Function) -> None:
+    graphs = [describe(InCode(function), torch.randn(batch, 6, 4)) for batch in (2, 3)]
+    assert graphs[0].notes
     assert graphs[0].notes == graphs[1].notes
 
 

@@ -76,7 +76,7 @@ class _Speller:
 
     def calls(self) -> Iterator[Call]:
         step, name = self._step, self._step.name
-        if name in _NOTHING:
+        if name in _NOTHING or (name == "trunc" and not step.outputs[0].floating):
             yield self._copied()
             return
         padding = self._given.get("padding")
@@ -89,7 +89,7 @@ class _Speller:
             yield self._call(self._operation(name), self._given, step.outputs)
 
     def _copied(self) -> Call:
-        """The same numbers, as floating-point ones if they were whole."""
+        """The same numbers, in another type where that matters: whole ones lose what is behind the point."""
         taken, made = self._step.inputs[0], self._step.outputs
         same = taken.dtype == made[0].dtype or (taken.floating and made[0].floating)
         return (

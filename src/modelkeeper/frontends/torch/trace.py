@@ -21,6 +21,7 @@ from torch._ops import OpOverload
 
 from modelkeeper.frontends.torch.aten import plain_arguments
 from modelkeeper.frontends.torch.recorder import Call, NamedTensor, Recording, tensors_in
+from modelkeeper.graph.vocabulary import cast_between
 from modelkeeper.tracing.constants import MOST_NUMBERS, numbers_text
 from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value, live_steps
 
@@ -135,6 +136,11 @@ def _numbers(tensor: Tensor) -> str:
     return "" if plain.is_complex() or plain.is_quantized else numbers_text(plain.numpy())
 
 
+def _dtype(tensor: Tensor) -> str:
+    floating = tensor.is_floating_point() or tensor.is_complex()
+    return DTYPES.get(tensor.dtype) or ("float32" if floating else "opaque")
+
+
 class _Values:
     """The current value of every tensor, by identity."""
 
@@ -152,9 +158,8 @@ class _Values:
 
     def new(self, tensor: Tensor, shape: Sequence[int] | None = None) -> Value:
         shape = tensor.shape if shape is None else shape
-        floating = tensor.is_floating_point() or tensor.is_complex()
-        dtype = DTYPES.get(tensor.dtype) or ("float32" if floating else "opaque")
-        value = self._current[id(tensor)] = Value(self._count, shape, dtype, self._owners.get(id(tensor)))
+        value = Value(self._count, shape, _dtype(tensor), self._owners.get(id(tensor)))
+        self._current[id(tensor)] = value
         self._count += 1
         return value
 
@@ -176,7 +181,11 @@ class _Values:
             return  # torch.tensor ends with it; it changes no numbers
         inputs: list[Value] = []
         taken = {name: self._take(argument, inputs) for name, argument in arguments.items()}
-        step = self._step(operator.name, plain_arguments(operator.name, taken), inputs)
+        name, given = operator.name, plain_arguments(operator.name, taken)
+        if call.func._schema.name == "aten::_to_copy":
+            name, rest = cast_between(inputs[0].dtype, _dtype(results[0]))
+            given |= rest
+        step = self._step(name, given, inputs)
         self.calls[step.number] = AtenCall(call.func, taken, bool(operator.writes))
         active = any(value.active for value in inputs)
         before = {id(tensor) for tensor in tensors_in(arguments)}

@@ -74,6 +74,7 @@ from modelkeeper.graph.vocabulary.operations import (
     VIEW,
     WEIGHT_NORM,
     Operation,
+    cast_between,
     operation,
     read_table,
 )
@@ -152,6 +153,7 @@ __all__ = [
     "Operation",
     "PathStep",
     "Pin",
+    "cast_between",
     "kind_of",
     "kinds_with",
     "operation",

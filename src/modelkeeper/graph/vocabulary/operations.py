@@ -5,6 +5,7 @@ degrees (one in `modelkeeper.tracing.degrees`), traits and arguments. A test say
 """
 
 import re
+from typing import Any
 
 from msgspec import Struct
 
@@ -284,6 +285,17 @@ def read_table(table: str) -> dict[str, Operation]:
 
 
 OPERATIONS = read_table(TABLE)
+
+
+def cast_between(before: str, after: str) -> tuple[str, dict[str, Any]]:
+    """The operation that a cast from one type to another is, with its arguments.
+
+    Whole numbers lose what a number has behind its point, and bools tell only whether it is zero. Other casts
+    change nothing that a graph would know of.
+    """
+    if "float" not in before or "float" in after or "complex" in after:
+        return "clone", {}
+    return ("ne", {"other": 0}) if after == "bool" else ("trunc", {})
 
 
 def operation(name: str) -> Operation:

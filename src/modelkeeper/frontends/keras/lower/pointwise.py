@@ -9,7 +9,7 @@ from modelkeeper.frontends.keras.lower.seen import Held, Seen, inverse
 from modelkeeper.frontends.keras.lower.table import CannotLower, arguments, lowers
 from modelkeeper.frontends.keras.recorder import Call
 from modelkeeper.frontends.keras.variables import shape_of
-from modelkeeper.graph.vocabulary import LAYERS, LINEAR, NORMS
+from modelkeeper.graph.vocabulary import LAYERS, LINEAR, NORMS, cast_between
 from modelkeeper.layouts import Layout
 from modelkeeper.tracing.trace import Value
 
@@ -185,11 +185,12 @@ def _clip(low: Lowering, call: Call) -> Seen:
 
 @lowers("Cast", "SaturateCast")
 def _cast(low: Lowering, call: Call) -> Seen | Held:
-    """Between types of floating-point numbers nothing happens that a graph would know of."""
+    """Between types of floating-point numbers nothing happens, and no step is taken."""
     before, after = call.args[0].dtype, call.outputs[0].dtype
     if before == after or ("float" in before and "float" in after):
         return low.seen(call.args[0])
-    return unary(low, call.args[0], "clone")
+    name, rest = cast_between(before, after)
+    return unary(low, call.args[0], name, dtype=after, **rest)
 
 
 @lowers("ConvertToTensor", "Identity")

@@ -9,6 +9,7 @@ from modelkeeper.frontends.onnx.lowering import patterns
 from modelkeeper.frontends.onnx.lowering.entries import Call, Entry, NotLowered, Stored, short
 from modelkeeper.frontends.onnx.lowering.tables import is_table
 from modelkeeper.frontends.onnx.lowering.walk import Lowering, lowers
+from modelkeeper.graph.vocabulary import cast_between
 from modelkeeper.tracing.trace import Value
 from modelkeeper.weights import dtype_of
 
@@ -218,7 +219,5 @@ def _same(low: Lowering, call: Call) -> Entry:
         assert array is not None
         return array.astype(dtype_of(call.dtype))
     value = low.value(entry)
-    if value.floating and "float" not in call.dtype:  # what a number has behind its point is lost
-        bools = call.dtype == "bool"
-        return low.step("ne", call, self=value, other=0) if bools else low.step("trunc", call, self=value)
-    return low.step("clone", call, self=value)
+    name, rest = cast_between(value.dtype, call.dtype)
+    return low.step(name, call, self=value, **rest)
