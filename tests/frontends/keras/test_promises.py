@@ -74,8 +74,8 @@ PAIRS: dict[str, Pair] = {
         lambda: applied(lambda y: ops.relu(y)),
     ),
     "how often places are repeated": (
-        lambda: applied(lambda y: ops.sum(ops.tile(y, (1, 2, 1)), axis=1)),
-        lambda: applied(lambda y: ops.sum(ops.tile(y, (1, 3, 1)), axis=1)),
+        lambda: applied(lambda y: ops.reshape(ops.sum(ops.tile(y, (1, 2, 1)), axis=1), (-1, 8))),
+        lambda: applied(lambda y: ops.reshape(ops.sum(ops.tile(y, (1, 3, 1)), axis=1), (-1, 8))),
     ),
     "how often each place is repeated": (
         lambda: applied(lambda y: ops.sum(ops.repeat(y, 2, axis=1), axis=1)),
