@@ -21,6 +21,8 @@ from tests.helpers.generated import vgg
 from tests.helpers.vendored import AXE, ROOT
 from tests.helpers.zoos import register
 
+pytestmark = pytest.mark.xdist_group("browser")  # one zoo of 10,000 models, where groups are asked for
+
 PLACES = ("models", "diff", "map", "what-if", "savings", "log", "health")
 DEEP = 2500  # convolutions: as many pairs of layers with their norms are 5,000 rows
 MANY = 10_000
