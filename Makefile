@@ -72,14 +72,8 @@ help: ## list the targets
 
 test: setup ## run the tests (ARGS='-k fingerprint' to choose)
 	$(BIN)/python -m tests.helpers.lend $(LENT)
-	@$(MAKE) --no-print-directory -j 2 test-torch test-keras
-
-test-torch: $(READY) ## run the tests of all but Keras on TensorFlow and JAX
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
-
-test-keras: $(KERAS_READY) ## run the tests of Keras on TensorFlow and then on JAX, and show them when they are done
-	@mkdir -p build; $(MAKE) --no-print-directory -k test-tensorflow test-jax > build/test-keras.log 2>&1; \
-	  code=$$?; cat build/test-keras.log; exit $$code
+	@$(MAKE) --no-print-directory -j 2 -O test-tensorflow test-jax
 
 test-all: ## run all tests, also those that take long: what a release must pass
 	$(MAKE) --no-print-directory test ARGS='-m "slow or not slow" $(ARGS)'

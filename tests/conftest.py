@@ -9,6 +9,7 @@ import importlib.util
 import os
 import random
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -49,3 +50,15 @@ def pytest_runtest_setup() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call() -> None:
     _same_numbers()  # whatever shared fixtures drew, or did not because they were there already
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibrations take as long as they need: on a busy machine they fit the same layers."""
+    monkeypatch.setattr("modelkeeper.frontends.calibrating.calibrate.STEPS", 10**6)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that other tests left behind draw no random numbers: what all share may be put back."""
+    monkeypatch.setattr(threading, "active_count", lambda: 1)

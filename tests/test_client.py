@@ -621,9 +621,9 @@ def teach(client: ModelKeeperClient) -> tuple[nn.Module, torch.Tensor]:
     return parent, examples
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_examples_bring_a_narrower_model_near_its_parent(client: ModelKeeperClient) -> None:
     parent, examples = teach(client)
-    client.query_for_model(net(8), META, calibrate=[examples])  # the first in a process imports, in its time
     errors = {}
     for calibrate in (None, [examples]):
         model, answer = client.query_for_model(net(8, seed=3), META, calibrate=calibrate)

@@ -50,6 +50,7 @@ def error(made: Any, wanted: Any) -> float:
     return float(np.square(made - wanted).sum() / np.square(wanted - wanted.mean(0)).sum())
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_keras_child_is_calibrated_from_a_torch_parent(tmp_path: Path) -> None:
     client, parent = ModelKeeperClient(tmp_path), in_torch(12, 0)
     client.register_model(parent, META, example_inputs=torch.zeros(1, 3, 8, 8))
@@ -63,6 +64,7 @@ def test_a_keras_child_is_calibrated_from_a_torch_parent(tmp_path: Path) -> None
     assert error(of_keras(child), of_torch(parent)) < 0.5 * error(of_keras(plain), of_torch(parent))
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_torch_child_is_calibrated_from_a_keras_parent(tmp_path: Path) -> None:
     client, parent = ModelKeeperClient(tmp_path), in_keras(12, 0)
     client.register_model(parent, META)

@@ -74,6 +74,7 @@ def test_a_narrower_child_comes_closer_to_its_parent_than_by_the_plan_alone(pare
     assert error(child, parent) < 0.1 * error(plain, parent)
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_a_client_calibrates_from_a_program_in_the_zoo(parent: Any, tmp_path: Path) -> None:
     client = ModelKeeperClient(tmp_path)
     client.register_model(parent, {"accuracy": 0.9, "data": "patches"})

@@ -4,12 +4,15 @@ from typing import Any
 
 import keras
 import numpy as np
+import pytest
 from keras import layers
 
 from modelkeeper.frontends.keras import FRONTEND
 from modelkeeper.frontends.keras.numbers import to_numpy
 from modelkeeper.testing import FrontendTests
 from modelkeeper.weights import Array
+
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 class KerasTests(FrontendTests):

@@ -209,6 +209,7 @@ def state(model: Any) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("name", ["subclassed", "variational", "transformer_with_dropout", "preprocessed"])
 def test_nothing_of_a_model_changes_when_it_is_described(name: str) -> None:
     keras.utils.set_random_seed(3)

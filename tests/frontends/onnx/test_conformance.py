@@ -1,12 +1,15 @@
 """The ONNX front end passes the suite that every front end runs."""
 
 import numpy as np
+import pytest
 from onnx import ModelProto
 
 from modelkeeper.frontends.onnx import FRONTEND, OnnxModel
 from modelkeeper.testing import FrontendTests
 from modelkeeper.weights import Array
 from tests.helpers.onnx_models import computed, convolutions, perceptron, tokens
+
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 class TestPerceptron(FrontendTests):

@@ -1,10 +1,13 @@
 """The PyTorch front end passes the suite that every front end runs."""
 
+import pytest
 import torch
 from torch import nn
 
 from modelkeeper.frontends.torch import FRONTEND
 from modelkeeper.testing import FrontendTests
+
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 class TestPerceptron(FrontendTests):

@@ -59,6 +59,7 @@ def state(model: nn.Module) -> dict[str, object]:
     }
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("kind", SCENARIOS, ids=lambda kind: kind.__name__)
 def test_the_model_stays_as_it_was(kind: type[nn.Module]) -> None:
     model = kind().train()

@@ -155,6 +155,7 @@ def test_time_ends_a_race(good: Net) -> None:
 # -- no trace ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("given_one", [True, False])
 def test_a_race_leaves_no_trace(good: Net, training: bool, given_one: bool) -> None:
