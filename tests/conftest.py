@@ -5,6 +5,7 @@ the core run where it is not installed. So does Keras with its backend: PyTorch,
 other is named.
 """
 
+import gc
 import importlib.util
 import os
 import random
@@ -40,6 +41,12 @@ def _same_numbers() -> None:
 
 def pytest_collectstart() -> None:
     _same_numbers()  # for what a module draws as it is imported
+
+
+def pytest_collection_finish() -> None:
+    """What frameworks and tests brought stays to the end: looking for garbage in it took a third of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
