@@ -44,7 +44,7 @@ def pytest_collectstart() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What frameworks and tests brought stays to the end: looking for garbage in it took a third of the time."""
+    """What frameworks brought stays to the end: looking for garbage in it took a third of the time."""
     gc.collect()
     gc.freeze()
 
