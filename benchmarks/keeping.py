@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from modelkeeper.policy.retention import retain
-from modelkeeper.zoo import totals
-from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.changes import changes_since
-from modelkeeper.zoo.columns import Columns
-from modelkeeper.zoo.outcomes import Outcomes
+from modelkeeper.zoo.catalog import totals
+from modelkeeper.zoo.catalog.catalog import Catalog
+from modelkeeper.zoo.catalog.changes import changes_since
+from modelkeeper.zoo.catalog.outcomes import Outcomes
+from modelkeeper.zoo.database.rows import record_row
+from modelkeeper.zoo.database.schema import CHANGES, clock, models
+from modelkeeper.zoo.index.columns import Columns
 from modelkeeper.zoo.records import Filter, Record, Viewer
-from modelkeeper.zoo.rows import record_row
-from modelkeeper.zoo.schema import CHANGES, clock, models
 from modelkeeper.zoo.valuation import items
 from tests.helpers.parts import Postgres
 

@@ -26,9 +26,9 @@ from typing import Any
 
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.settings import Settings
-from modelkeeper.zoo.archive import Archive
-from modelkeeper.zoo.backup import restore
-from modelkeeper.zoo.blobs import WEIGHTS
+from modelkeeper.zoo.care.archive import Archive
+from modelkeeper.zoo.care.backup import restore
+from modelkeeper.zoo.files.blobs import WEIGHTS
 
 RESULTS = Path(__file__).parent / "results" / "kills.json"
 ROUND = 250

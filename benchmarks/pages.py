@@ -27,8 +27,8 @@ from benchmarks.keeping import cpu_of
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.server.serve import serving
 from modelkeeper.settings import ServiceSettings, Settings
+from modelkeeper.zoo.database.schema import parents
 from modelkeeper.zoo.records import Filter
-from modelkeeper.zoo.schema import parents
 
 RESULTS = Path(__file__).parent / "results"
 TARGET = 200.0  # milliseconds

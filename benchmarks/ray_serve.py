@@ -40,7 +40,7 @@ from benchmarks.starting import a_store
 from modelkeeper.coordinator.remote import RemoteCoordinator
 from modelkeeper.meta import Query, read_registration
 from modelkeeper.settings import ServiceSettings, Settings
-from modelkeeper.zoo.blobs import WEIGHTS
+from modelkeeper.zoo.files.blobs import WEIGHTS
 
 RESULTS = Path(__file__).parent / "results"
 META = {"data": "digits", "task": "classification", "metrics": {"accuracy": 0.9}}

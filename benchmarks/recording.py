@@ -25,8 +25,8 @@ from benchmarks.keeping import cpu_of
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
+from modelkeeper.zoo.catalog.starts import Start
 from modelkeeper.zoo.records import new_id
-from modelkeeper.zoo.starts import Start
 from tests.helpers.service import network, tensors, told
 
 RESULTS = Path(__file__).parent / "results"

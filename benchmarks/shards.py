@@ -41,12 +41,12 @@ from modelkeeper.matching import Prepared, Snapshot, prepare
 from modelkeeper.matching.index import Index
 from modelkeeper.matching.sharded import Asked, Here, Told, Turn, ends_of, gather
 from modelkeeper.settings import Settings
-from modelkeeper.zoo.blobs import Blobs
-from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.index_snapshots import Snapshots
-from modelkeeper.zoo.index_sync import Follower
-from modelkeeper.zoo.shards import Shard, Spread
-from modelkeeper.zoo.store_identity import FACT, MARKER
+from modelkeeper.zoo.catalog.catalog import Catalog
+from modelkeeper.zoo.files.blobs import Blobs
+from modelkeeper.zoo.index.index_snapshots import Snapshots
+from modelkeeper.zoo.index.index_sync import Follower
+from modelkeeper.zoo.index.shards import Shard, Spread
+from modelkeeper.zoo.replicas.store_identity import FACT, MARKER
 
 RESULTS = Path(__file__).parent / "results"
 SHARDS = (1, 2, 4, 8)

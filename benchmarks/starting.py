@@ -27,8 +27,8 @@ from typing import Any
 from benchmarks.helpers.synthetic_zoo import make_zoo
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.settings import Settings
-from modelkeeper.zoo.blobs import Blobs
-from modelkeeper.zoo.shared_snapshots import DATA, FOLDER
+from modelkeeper.zoo.files.blobs import Blobs
+from modelkeeper.zoo.index.shared_snapshots import DATA, FOLDER
 from tests.helpers.parts import ObjectStore, Postgres, free_ports, wait_until
 
 RESULTS = Path(__file__).parent / "results"

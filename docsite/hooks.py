@@ -5,11 +5,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from docsite import notebooks, repository
-from docsite.reference import commands, http, python, settings
+from docsite.reference import commands, every_file, http, python, settings
 from docsite.repository import DOCS, ROOT
 
 REFERENCE = {
     "reference/commands.md": commands.page,
+    "reference/files.md": every_file.page,
     "reference/http.md": http.page,
     "reference/settings.md": settings.page,
 }

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parent.parent
 DOCS = "docs"
+REFERENCE = f"{DOCS}/reference/"  # pages that only the site has
 DATA = (".json", ".svg", ".png")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml", ".service": "ini", ".conf": "nginx", "": ""}
 
@@ -59,7 +60,7 @@ def moved(markdown: str, page: str) -> str:
 
     def target(match: re.Match[str]) -> str:
         path = resolved(match["path"], page)
-        if path.startswith("..") or not (ROOT / path).exists():
+        if not path.startswith(REFERENCE) and (path.startswith("..") or not (ROOT / path).exists()):
             return match["path"]  # MkDocs says what is wrong with it
         return os.path.relpath(home(path), PurePosixPath(home(page)).parent)
 

@@ -37,17 +37,17 @@ SUITES = (
     "cli",
     "test_client.py",
     "test_native.py",
-    "zoo/test_blobs.py",
-    "zoo/test_catalog.py",
-    "zoo/test_migrations.py",
+    "zoo/files/test_blobs.py",
+    "zoo/catalog/test_catalog.py",
+    "zoo/database/test_migrations.py",
 )
 NO_FRAMEWORK = (
     *(f"graph/test_{name}.py" for name in ("fingerprint", "hostile", "structure", "wire")),
     *(f"matching/test_{name}.py" for name in ("index", "search", "similarity")),
     "policy",
     "test_native.py",
-    "zoo/test_blobs.py",
-    "zoo/test_catalog.py",
+    "zoo/files/test_blobs.py",
+    "zoo/catalog/test_catalog.py",
 )
 LEFT_OUT = "not postgres and not s3 and not scale and not keras and not real_network"
 IGNORED = ("matching/test_real.py", "cli/test_model_argument.py")  # they need networks and runtimes of others

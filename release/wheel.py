@@ -29,7 +29,7 @@ NEEDED = (
     "modelkeeper/server/ui/static/base.css",
     "modelkeeper/server/ui/static/dom.js",
     "modelkeeper/server/ui/static/vendor/uPlot.LICENSE.txt",
-    "modelkeeper/zoo/migrations/env.py",
+    "modelkeeper/zoo/database/migrations/env.py",
 )
 
 

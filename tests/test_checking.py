@@ -20,8 +20,8 @@ from modelkeeper.errors import CorruptWeights, InvalidMeta, NoProgram
 from modelkeeper.server.serve import serving
 from modelkeeper.settings import ServiceSettings, Settings
 from modelkeeper.signing.keys import new_key, save_key
-from modelkeeper.zoo.blobs import EVIDENCE
 from modelkeeper.zoo.evidence import pack, unpack
+from modelkeeper.zoo.files.blobs import EVIDENCE
 from tests.helpers.zoos import net, register
 
 META = {"data": "points", "task": "classification"}

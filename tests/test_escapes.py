@@ -32,7 +32,7 @@ from modelkeeper.meta import Query
 from modelkeeper.server.serve import _Lines
 from modelkeeper.settings import Settings
 from modelkeeper.warmstart.answer import Answer, Parent, Rival
-from modelkeeper.zoo import rows, schema
+from modelkeeper.zoo.database import rows, schema
 from tests.helpers import zoos
 from tests.helpers.service import Team, network, tensors, told
 from tests.helpers.service import team as serving_team

@@ -16,7 +16,7 @@ from modelkeeper.testing import FrontendTests
 from modelkeeper.tracing.describe import describe
 from modelkeeper.tracing.trace import OwnedTensor, Step, Trace, Value
 from modelkeeper.weights import Array
-from modelkeeper.zoo import stores
+from modelkeeper.zoo.files import stores
 from tests.helpers.plain import FRONTEND, TAKES, PlainModel
 
 META = {"data": "digits", "task": "classification"}

@@ -65,7 +65,7 @@ SUITES = {
     "warmstart/test_hostile_parents.py": "what can the program of somebody's model do to a training?",
     "zoo/test_durability.py": "is what was acknowledged there after a crash?",
     "zoo/test_keeping.py": "which models stay when a zoo is full, from the policy to the disk?",
-    "zoo/test_replicas.py": "do several coordinators over one database and one store lose nothing?",
+    "zoo/replicas/test_replicas.py": "do several coordinators over one database and one store lose nothing?",
     "zoo/test_processes.py": "do many processes share a home without losing anything?",
 }
 

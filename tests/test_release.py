@@ -16,7 +16,7 @@ from modelkeeper.frontends.programs import program
 from modelkeeper.graph import wire
 from modelkeeper.sharing import bundle
 from modelkeeper.signing import manifest
-from modelkeeper.zoo import archive
+from modelkeeper.zoo.care import archive
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "stability.md").read_text()

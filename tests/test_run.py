@@ -18,8 +18,8 @@ from torch import nn
 from modelkeeper import KeeperWarning, ModelKeeperClient
 from modelkeeper.errors import InvalidMeta, InvalidMetric, InvalidSetting
 from modelkeeper.run import Version, _Writer
+from modelkeeper.zoo.catalog.starts import StartFilter
 from modelkeeper.zoo.records import REPLACED, Filter
-from modelkeeper.zoo.starts import StartFilter
 
 META = {"data": "digits", "task": "classification"}
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from docsite import check, drawings, repository
-from docsite.reference import commands, errors, http, python, settings
+from docsite.reference import commands, errors, every_file, http, python, settings
 from modelkeeper.cli import main
 from modelkeeper.settings import ServiceSettings, Settings
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
-MADE = {f"docs/reference/{name}.md" for name in ("commands", "http", "settings")}
+MADE = {f"docs/reference/{name}.md" for name in ("commands", "files", "http", "settings")}
 MADE |= {f"docs/reference/python/{name}" for name in python.pages()}
 
 
@@ -47,6 +47,13 @@ def test_every_command_and_option_is_in_the_reference() -> None:
         assert f"# {' '.join(words)}\n" in page
         for option in command.params:
             assert all(f"{name}" in page for name in option.opts if name.startswith("-"))
+
+
+def test_every_file_that_people_wrote_says_on_one_page_what_it_is_for() -> None:
+    page = every_file.page()
+    for path in (ROOT / "src").rglob("*"):
+        if path.suffix in (".py", ".hpp", ".js") and not {"vendor", "__init__.py"} & set(path.parts):
+            assert re.search(rf"^\| `{re.escape(path.name)}` \| \w.* \|$", page, re.MULTILINE), path
 
 
 def test_every_setting_has_a_meaning_in_the_reference() -> None:

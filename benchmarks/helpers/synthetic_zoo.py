@@ -13,14 +13,14 @@ from benchmarks.helpers.corpus import IMAGENET, cifar, graphs, repeats
 from modelkeeper.errors import InvalidGraph, TooLargeToMatch
 from modelkeeper.graph import Atom, Axis, Concat, Expression, Fixed, Graph, Layer, Product, Space, to_json
 from modelkeeper.matching import prepare
-from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.changes import tick
+from modelkeeper.zoo.catalog.catalog import Catalog
+from modelkeeper.zoo.catalog.changes import tick
+from modelkeeper.zoo.catalog.totals import count_anew
+from modelkeeper.zoo.database.rows import event_row, record_row
+from modelkeeper.zoo.database.schema import CHANGES, clock, events, models, tags
+from modelkeeper.zoo.database.schema import graphs as graphs_table
+from modelkeeper.zoo.database.seals import seal_of_bytes
 from modelkeeper.zoo.records import Event, Record, new_id
-from modelkeeper.zoo.rows import event_row, record_row
-from modelkeeper.zoo.schema import CHANGES, clock, events, models, tags
-from modelkeeper.zoo.schema import graphs as graphs_table
-from modelkeeper.zoo.seals import seal_of_bytes
-from modelkeeper.zoo.totals import count_anew
 
 HELD_OUT = ("densenet", "xdensenet", "dla", "hrnet", "darts", "nasnet", "pnasnet", "inception", "fractalnet")
 SETS = (

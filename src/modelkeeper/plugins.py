@@ -14,7 +14,7 @@ built in.
 One that cannot be used is named with its package, and others still work. Who asked for it gets an error, and
 as that may be a client far away, it is in the log as well; who asked for any that serves gets a warning.
 
-What a part must be able to do, its own package says: `policy.selection.base`, `zoo.stores`,
+What a part must be able to do, its own package says: `policy.selection.base`, `zoo.files.stores`,
 `frontends.protocol`. Settings need the names, so this module imports next to nothing.
 """
 

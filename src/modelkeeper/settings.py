@@ -81,7 +81,7 @@ class _Read(Struct, frozen=True, kw_only=True):
 
 
 class CatalogLimits(Struct, frozen=True, kw_only=True):
-    """What a zoo asks of PostgreSQL at most; other databases are as they are. `zoo.postgres` says more."""
+    """What a zoo asks of PostgreSQL at most; other databases are as they are. See `zoo.database.postgres`."""
 
     patience: float = 5.0  # seconds for which it may be silent
     statement: float = 60.0  # seconds for a statement; 0: any
@@ -199,7 +199,7 @@ class Settings(_Read, frozen=True, kw_only=True):
 
     @property
     def blobs_url(self) -> str:
-        """Where the files of models are: a folder, or a URL as `zoo.stores` opens it."""
+        """Where the files of models are: a folder, or a URL as `zoo.files.stores` opens it."""
         return self.blobs or ("memory://" if self.in_memory else str(self.folder))
 
 

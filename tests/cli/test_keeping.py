@@ -21,8 +21,8 @@ from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.settings import Settings, login
 from modelkeeper.warmstart.race.rules import Race, Runner
 from modelkeeper.weights import open_file
+from modelkeeper.zoo.catalog.starts import Start
 from modelkeeper.zoo.records import Event
-from modelkeeper.zoo.starts import Start
 
 MODELS = """
 import torch

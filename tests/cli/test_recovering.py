@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from modelkeeper.cli import main
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.settings import Settings
-from modelkeeper.zoo.blobs import WEIGHTS
+from modelkeeper.zoo.files.blobs import WEIGHTS
 from tests.helpers import zoos
 
 

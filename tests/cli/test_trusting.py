@@ -12,7 +12,7 @@ from modelkeeper.cli import main
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.settings import Settings
 from modelkeeper.signing import PublicKey
-from modelkeeper.zoo.schema import ledger
+from modelkeeper.zoo.database.schema import ledger
 from tests.helpers.zoos import net, register
 
 

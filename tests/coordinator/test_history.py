@@ -14,9 +14,9 @@ from modelkeeper.meta import Query
 from modelkeeper.policy.curves import Curve, Point
 from modelkeeper.settings import Settings
 from modelkeeper.warmstart.race.rules import Race, Runner
+from modelkeeper.zoo.catalog.starts import Start, StartFilter
+from modelkeeper.zoo.history.savings import Saved
 from modelkeeper.zoo.records import Record
-from modelkeeper.zoo.savings import Saved
-from modelkeeper.zoo.starts import Start, StartFilter
 from tests.helpers.service import Team, network, tensors, told
 
 ASKED = Query(data="digits", task="classification", minimum_similarity=0.3)

@@ -12,9 +12,9 @@ from modelkeeper.graph import Graph
 from modelkeeper.meta import Query
 from modelkeeper.policy.curves import Curve, Point
 from modelkeeper.warmstart.race.rules import Race, Runner
+from modelkeeper.zoo.history.savings import Saved
+from modelkeeper.zoo.history.twins import Curves
 from modelkeeper.zoo.records import Record
-from modelkeeper.zoo.savings import Saved
-from modelkeeper.zoo.twins import Curves
 from tests.helpers.service import Team, network, tensors, told
 
 ASKED = Query(data="digits", task="classification", minimum_similarity=0.3)

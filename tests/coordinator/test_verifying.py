@@ -15,10 +15,10 @@ from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
 from modelkeeper.signing import new_key
 from modelkeeper.signing.trusted import Trusted
-from modelkeeper.zoo.blobs import SIGNATURE
+from modelkeeper.zoo.database.rows import reseal
+from modelkeeper.zoo.database.schema import models
+from modelkeeper.zoo.files.blobs import SIGNATURE
 from modelkeeper.zoo.records import Record
-from modelkeeper.zoo.rows import reseal
-from modelkeeper.zoo.schema import models
 from modelkeeper.zoo.signatures import signed_as_seen, signing_with
 from tests.helpers.zoos import DATA, TASK, net, told, weights
 

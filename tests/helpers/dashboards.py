@@ -19,10 +19,10 @@ from modelkeeper.policy.curves import Curve, Point
 from modelkeeper.server.serve import serving
 from modelkeeper.settings import ServiceSettings, Settings
 from modelkeeper.warmstart.race.rules import Race, Runner
+from modelkeeper.zoo.database.rows import record_row
+from modelkeeper.zoo.database.schema import events, models, starts
+from modelkeeper.zoo.history.samples import add
 from modelkeeper.zoo.records import Record, Viewer
-from modelkeeper.zoo.rows import record_row
-from modelkeeper.zoo.samples import add
-from modelkeeper.zoo.schema import events, models, starts
 from tests.helpers.generated import densenet, resnet, transformer, vgg
 from tests.helpers.zoos import told, weights
 

@@ -29,8 +29,8 @@ from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import InvalidBackup, ZooUnusable
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
-from modelkeeper.zoo import index_sync
-from modelkeeper.zoo.backup import backup
+from modelkeeper.zoo.care.backup import backup
+from modelkeeper.zoo.index import index_sync
 from tests.helpers import zoos
 
 CHILDREN = 4

@@ -21,7 +21,7 @@ PRELOADED = """
 alembic.command pytest torch torch.distributed.fsdp torch.distributed.tensor.parallel modelkeeper.client
 modelkeeper.coordinator.local modelkeeper.coordinator.search modelkeeper.frontends.torch.frontend
 modelkeeper.frontends.torch.ranks modelkeeper.warmstart.pipeline modelkeeper.zoo.incoming
-modelkeeper.zoo.card modelkeeper.zoo.index_sync alembic.config numpy.random sqlalchemy.dialects.sqlite
+modelkeeper.zoo.card modelkeeper.zoo.index.index_sync alembic.config numpy.random sqlalchemy.dialects.sqlite
 torch._dynamo torch.onnx tests.helpers.processes
 """.split()
 

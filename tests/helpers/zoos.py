@@ -15,9 +15,9 @@ from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.graph import Graph
 from modelkeeper.meta import read_registration
 from modelkeeper.weights import Array, Header, dtype_of, stream
-from modelkeeper.zoo.catalog_reader import CatalogReader
+from modelkeeper.zoo.catalog.catalog_reader import CatalogReader
+from modelkeeper.zoo.history.relatives import Relatives
 from modelkeeper.zoo.records import Record, Registration, Viewer
-from modelkeeper.zoo.relatives import Relatives
 from modelkeeper.zoo.zoo import stored_tensors
 from tests.helpers.generated import vgg
 

@@ -21,10 +21,10 @@ from modelkeeper.server.limits import Rates
 from modelkeeper.server.serve import serving, working
 from modelkeeper.server.service import Service
 from modelkeeper.settings import ServiceSettings, Settings
-from modelkeeper.zoo import leader as leading
-from modelkeeper.zoo.database import Database
-from modelkeeper.zoo.holders import METRICS
-from modelkeeper.zoo.shared_rates import Spent
+from modelkeeper.zoo.accounts.holders import METRICS
+from modelkeeper.zoo.database.database import Database
+from modelkeeper.zoo.replicas import leader as leading
+from modelkeeper.zoo.replicas.shared_rates import Spent
 from tests.helpers import zoos
 
 WAIT = 60.0

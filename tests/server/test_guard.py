@@ -10,8 +10,8 @@ from modelkeeper.errors import DiskFull, ModelKeeperError, NotAuthenticated, Too
 from modelkeeper.server.guard import headers_of, public
 from modelkeeper.server.ui import visitors
 from modelkeeper.server.ui.rendering import POLICY
-from modelkeeper.zoo.accounts import Accounts
-from modelkeeper.zoo.sessions import Sessions
+from modelkeeper.zoo.accounts.accounts import Accounts
+from modelkeeper.zoo.accounts.sessions import Sessions
 from tests.helpers.service import Team, team
 
 

@@ -17,8 +17,8 @@ from modelkeeper.server.guard import OPEN
 from modelkeeper.server.serve import first_token
 from modelkeeper.settings import ServiceSettings
 from modelkeeper.weights import Array
-from modelkeeper.zoo.accounts import Accounts
-from modelkeeper.zoo.holders import SCOPES
+from modelkeeper.zoo.accounts.accounts import Accounts
+from modelkeeper.zoo.accounts.holders import SCOPES
 from tests.helpers.service import Team, network, team, tensors, told
 
 GRAPH = network()
@@ -143,7 +143,7 @@ def test_counts_are_of_what_may_be_seen(keeper: Team) -> None:
 
 
 def test_groups_that_are_counted_one_by_one_are_few(keeper: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("modelkeeper.zoo.totals.MOST_GROUPS", 2)
+    monkeypatch.setattr("modelkeeper.zoo.catalog.totals.MOST_GROUPS", 2)
     ada = keeper.join("ada")
     for number in range(3):
         ada.register(GRAPH, told(data=f"data {number}"), tensors(GRAPH).items())

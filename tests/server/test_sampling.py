@@ -15,7 +15,7 @@ from modelkeeper.server.app import Application
 from modelkeeper.server.sampling import MOST_WAITING, Sampling, counted
 from modelkeeper.server.upkeep import tidy_up
 from modelkeeper.settings import DAY, ServiceSettings, Settings
-from modelkeeper.zoo.samples import Sample
+from modelkeeper.zoo.history.samples import Sample
 from tests.helpers.service import network, team, tensors, told
 
 GRAPH = network()

@@ -34,13 +34,13 @@ from modelkeeper.server.upload_store import (
 )
 from modelkeeper.settings import ServiceSettings, Settings
 from modelkeeper.weights import Header
-from modelkeeper.zoo.blobs import Blobs
-from modelkeeper.zoo.database import Database
-from modelkeeper.zoo.folders import Written
-from modelkeeper.zoo.parts import Part, Parts
+from modelkeeper.zoo.database.database import Database
+from modelkeeper.zoo.database.schema import uploads
+from modelkeeper.zoo.files.blobs import Blobs
+from modelkeeper.zoo.files.folders import Written
+from modelkeeper.zoo.files.stores import put_whole
 from modelkeeper.zoo.records import Record
-from modelkeeper.zoo.schema import uploads
-from modelkeeper.zoo.stores import put_whole
+from modelkeeper.zoo.replicas.parts import Part, Parts
 from modelkeeper.zoo.zoo import stored_tensors
 from tests.helpers.service import Team, network, spread, team, tensors, told
 

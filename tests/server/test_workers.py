@@ -18,7 +18,7 @@ from modelkeeper.errors import InvalidSetting
 from modelkeeper.meta import Query
 from modelkeeper.server import workers
 from modelkeeper.settings import ServiceSettings, Settings
-from modelkeeper.zoo import index_sync
+from modelkeeper.zoo.index import index_sync
 from tests.helpers import zoos
 from tests.helpers.service import network, probe, tensors, told
 from tests.server.test_serve import Process, process, run

@@ -17,8 +17,8 @@ from modelkeeper.matching import prepare
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
 from modelkeeper.weights import Array
-from modelkeeper.zoo.blobs import WEIGHTS
-from modelkeeper.zoo.gc import Swept
+from modelkeeper.zoo.care.gc import Swept
+from modelkeeper.zoo.files.blobs import WEIGHTS
 from modelkeeper.zoo.records import STORED, Filter, Record
 from tests.helpers import zoos
 

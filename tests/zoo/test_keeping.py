@@ -10,10 +10,10 @@ from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import ModelRefused, ZooUnusable
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
-from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.changes import tick
+from modelkeeper.zoo.catalog.catalog import Catalog
+from modelkeeper.zoo.catalog.changes import tick
+from modelkeeper.zoo.catalog.stock import Stock
 from modelkeeper.zoo.records import ACTIONS, DAMAGED, EVICTED, Filter
-from modelkeeper.zoo.stock import Stock
 from tests.helpers import zoos
 
 SMALL = [zoos.net(4, width) for width in (4, 5, 6, 7)]

@@ -11,7 +11,7 @@ from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.errors import InvalidKey, InvalidSignature
 from modelkeeper.settings import Settings
 from modelkeeper.signing import load_key, new_key, save_key
-from modelkeeper.zoo.blobs import SIGNATURE
+from modelkeeper.zoo.files.blobs import SIGNATURE
 from modelkeeper.zoo.records import Record
 from modelkeeper.zoo.signatures import Sign, manifest_of, signed_by, signer_of, signing_with
 from tests.helpers.zoos import net, register, told, weights

@@ -7,8 +7,8 @@ import pytest
 
 from modelkeeper.errors import InvalidKey, InvalidMeta
 from modelkeeper.signing import new_key
-from modelkeeper.zoo.audit import audit
-from modelkeeper.zoo.catalog import Catalog
+from modelkeeper.zoo.care.audit import audit
+from modelkeeper.zoo.catalog.catalog import Catalog
 from modelkeeper.zoo.trust import Trust
 
 ADA, BOB = new_key().public, new_key().public

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from modelkeeper.policy.credit import KINDS, Outcome
-from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.outcomes import Outcomes
+from modelkeeper.zoo.catalog.catalog import Catalog
+from modelkeeper.zoo.catalog.outcomes import Outcomes
 from modelkeeper.zoo.records import ACTIVE, BARRED, REMOVED, Filter
 from modelkeeper.zoo.valuation import items
 from tests.helpers.slow_retention import as_items, valued_slowly

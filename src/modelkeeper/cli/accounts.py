@@ -9,7 +9,7 @@ import click
 from modelkeeper.cli.options import console, echo_json, json_option, say
 
 if TYPE_CHECKING:
-    from modelkeeper.zoo.accounts import Accounts
+    from modelkeeper.zoo.accounts.accounts import Accounts
 
 home_option = click.option(
     "--home", metavar="FOLDER", help="The folder of the zoo. Default: MODELKEEPER_HOME, or ~/.modelkeeper."

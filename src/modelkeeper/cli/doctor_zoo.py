@@ -73,8 +73,8 @@ def _here(meant: "Target") -> Iterator[Finding]:
 def _schema(folder: Path, settings: "Settings") -> Finding | None:
     """What opening a zoo in a folder would do to it, if that is more than to read it."""
     from modelkeeper.coordinator.opening import is_zoo
-    from modelkeeper.zoo import schema
-    from modelkeeper.zoo.read_only import ReadOnly
+    from modelkeeper.zoo.database import schema
+    from modelkeeper.zoo.database.read_only import ReadOnly
 
     path = folder / "catalog.db"
     if settings.catalog:

@@ -21,8 +21,8 @@ from modelkeeper.cli.options import (
 
 if TYPE_CHECKING:
     from modelkeeper.policy.curves import Curve
+    from modelkeeper.zoo.history.twins import Curves
     from modelkeeper.zoo.records import Record
-    from modelkeeper.zoo.twins import Curves
 
 _SORTED = ("created", "last_used", "hits", "value", "parameters", "bytes", "name")
 _STATES = ("active", "not_a_parent", "evicted", "removed", "damaged")

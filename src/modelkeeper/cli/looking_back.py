@@ -56,7 +56,7 @@ def starts(
       modelkeeper starts --parent resnet20
       modelkeeper starts --model resnet56 --json
     """
-    from modelkeeper.zoo.starts import StartFilter
+    from modelkeeper.zoo.catalog.starts import StartFilter
 
     with waiting("reading what happened", silent=as_json), opened(zoo) as coordinator:
         for of, name in (("model", model), ("parent", parent)):
@@ -95,7 +95,7 @@ def savings(by: str, days: float, zoo: str | None, as_json: bool) -> None:
     """
     import time
 
-    from modelkeeper.zoo.starts import StartFilter
+    from modelkeeper.zoo.catalog.starts import StartFilter
 
     with waiting("reading what happened", silent=as_json), opened(zoo) as coordinator:
         saved = coordinator.savings(by, StartFilter(since=time.time() - days * 86400))

@@ -54,7 +54,7 @@ def backup(
       modelkeeper backup /backups/zoo --zoo zoo/
       modelkeeper backup /backups/zoo --keep 7 --json
     """
-    from modelkeeper.zoo import backup as backups
+    from modelkeeper.zoo.care import backup as backups
 
     with _opened(zoo, catalog, blobs) as opened, progress("copying", in_bytes=True, silent=as_json) as bar:
         done = backups.backup(opened, folder, keep=keep, verify=compare, progress=bar)
@@ -96,8 +96,8 @@ def restore(
       modelkeeper restore /backups/zoo --list
       modelkeeper restore /backups/zoo --at 20260101T120000.000000Z --zoo before/
     """
-    from modelkeeper.zoo.archive import Archive
-    from modelkeeper.zoo.backup import restore as restore_zoo
+    from modelkeeper.zoo.care.archive import Archive
+    from modelkeeper.zoo.care.backup import restore as restore_zoo
 
     if only_list:
         names = Archive(folder).snapshots()
@@ -131,7 +131,7 @@ def verify(quick: bool, zoo: str | None, catalog: str | None, blobs: str | None,
       modelkeeper verify --zoo zoo/
       modelkeeper verify --quick --json
     """
-    from modelkeeper.zoo.verify import verify as look
+    from modelkeeper.zoo.care.verify import verify as look
 
     with _opened(zoo, catalog, blobs) as opened, progress("reading", in_bytes=True, silent=as_json) as bar:
         report = look(opened, quick=quick, progress=bar)

@@ -19,16 +19,16 @@ from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
 from modelkeeper.policy.credit import Credit
 from modelkeeper.policy.curves import Curve
 from modelkeeper.text import ago, count, enumeration, one_line, size
-from modelkeeper.zoo.audit import Audited
-from modelkeeper.zoo.gc import Swept
+from modelkeeper.zoo.care.audit import Audited
+from modelkeeper.zoo.care.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
 from modelkeeper.zoo.zoo import Registered
 
 if TYPE_CHECKING:
-    from modelkeeper.zoo.backup import BackedUp, Restored
-    from modelkeeper.zoo.savings import Saved, Savings
-    from modelkeeper.zoo.starts import Start
-    from modelkeeper.zoo.verify import Report
+    from modelkeeper.zoo.care.backup import BackedUp, Restored
+    from modelkeeper.zoo.care.verify import Report
+    from modelkeeper.zoo.catalog.starts import Start
+    from modelkeeper.zoo.history.savings import Saved, Savings
 
 MOST_SHOWN = 200  # lines of an import
 MOST_NOTES = 10  # below a table of models

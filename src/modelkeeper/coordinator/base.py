@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from modelkeeper.settings import Settings
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Header
-    from modelkeeper.zoo.accounts import Accounts
-    from modelkeeper.zoo.audit import Audited
-    from modelkeeper.zoo.gc import Swept
-    from modelkeeper.zoo.parts import Parts
+    from modelkeeper.zoo.accounts.accounts import Accounts
+    from modelkeeper.zoo.care.audit import Audited
+    from modelkeeper.zoo.care.gc import Swept
+    from modelkeeper.zoo.files.staged import Staged
     from modelkeeper.zoo.records import Event, Filter, Registration, Viewer
-    from modelkeeper.zoo.replica import Replica
+    from modelkeeper.zoo.replicas.parts import Parts
+    from modelkeeper.zoo.replicas.replica import Replica
     from modelkeeper.zoo.signatures import Sign
-    from modelkeeper.zoo.staged import Staged
     from modelkeeper.zoo.trust import TrustedKey
     from modelkeeper.zoo.zoo import Registered
 
@@ -179,7 +179,7 @@ class Coordinator(History, Protocol):
         progress: Progress | None = None,
         user: str = "",
     ) -> "Swept":
-        """Sweep what was left behind, and take out what is damaged: see `zoo.gc`."""
+        """Sweep what was left behind, and take out what is damaged: see `zoo.care.gc`."""
 
     def stats(self) -> dict[str, Any]:
         """Counts over the zoo."""
@@ -188,7 +188,7 @@ class Coordinator(History, Protocol):
         """What happened in the zoo, the newest first."""
 
     def audit(self, since: str = "") -> "Audited":
-        """Verify the chained log of the zoo, and compare it with the catalog: see `zoo.audit`.
+        """Verify the chained log of the zoo, and compare it with the catalog: see `zoo.care.audit`.
 
         Args:
             since: An earlier head, as an audit gave it: is it still what the log began with?

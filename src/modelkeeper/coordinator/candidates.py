@@ -13,8 +13,8 @@ from modelkeeper.policy.quality import Metric
 from modelkeeper.policy.selection import Candidate
 from modelkeeper.policy.selection.fields import Field
 from modelkeeper.policy.standings import standing_of
-from modelkeeper.zoo.columns import Columns
-from modelkeeper.zoo.index_sync import Followed
+from modelkeeper.zoo.index.columns import Columns
+from modelkeeper.zoo.index.index_sync import Followed
 from modelkeeper.zoo.records import Record, Viewer
 
 UNFINISHED = 0.8  # of its standing is what a model counts for whose training was not ended

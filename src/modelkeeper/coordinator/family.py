@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from modelkeeper.coordinator.lineage import Lineage
+from modelkeeper.zoo.history.relatives import Relatives
 from modelkeeper.zoo.records import Record, Registration, Viewer, is_id
-from modelkeeper.zoo.relatives import Relatives
 
 if TYPE_CHECKING:
-    from modelkeeper.zoo.catalog_reader import CatalogReader
+    from modelkeeper.zoo.catalog.catalog_reader import CatalogReader
 
 MOST_GENERATIONS = 200  # each way; whoever wants more asks for a relative's
 MOST_RELATIVES = 500  # of which at most half are ancestors

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from modelkeeper.policy.curves import Curve
     from modelkeeper.warmstart.race.rules import Race
-    from modelkeeper.zoo.children import Child
+    from modelkeeper.zoo.catalog.starts import Start, StartFilter
     from modelkeeper.zoo.foresight import Foreseen
-    from modelkeeper.zoo.past_loans import PastLoan
+    from modelkeeper.zoo.history.children import Child
+    from modelkeeper.zoo.history.past_loans import PastLoan
+    from modelkeeper.zoo.history.samples import Sample
+    from modelkeeper.zoo.history.savings import Savings
+    from modelkeeper.zoo.history.twins import Curves
     from modelkeeper.zoo.records import Record, Viewer
-    from modelkeeper.zoo.samples import Sample
-    from modelkeeper.zoo.savings import Savings
-    from modelkeeper.zoo.starts import Start, StartFilter
-    from modelkeeper.zoo.twins import Curves
 
 HOUR = 3600.0  # seconds
 
@@ -87,7 +87,7 @@ class History(Protocol):
     def savings(self, by: str = "week", wanted: "StartFilter | None" = None) -> "Savings":
         """What warm starts saved, in three kinds that are never added up, and what that cost.
 
-        See `zoo.savings`.
+        See `zoo.history.savings`.
 
         Args:
             by: "week", "user" or "project".

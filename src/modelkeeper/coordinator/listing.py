@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from modelkeeper.zoo.catalog.paging import Page
     from modelkeeper.zoo.chart import Chart, Survey
-    from modelkeeper.zoo.paging import Page
     from modelkeeper.zoo.records import Filter, Record, Viewer
 
 

@@ -41,7 +41,7 @@ from modelkeeper.patience import OutOfPatience
 from modelkeeper.settings import Settings, login
 from modelkeeper.text import enumeration
 from modelkeeper.warmstart.answer import Answer, Parent
-from modelkeeper.zoo.gc import Swept, sweep
+from modelkeeper.zoo.care.gc import Swept, sweep
 from modelkeeper.zoo.records import (
     ACTIVE,
     STORED,
@@ -59,10 +59,10 @@ if TYPE_CHECKING:
     from modelkeeper.meta import Query
     from modelkeeper.transform import Decisions
     from modelkeeper.weights import Array, Weights
-    from modelkeeper.zoo.accounts import Accounts
-    from modelkeeper.zoo.parts import Parts
+    from modelkeeper.zoo.accounts.accounts import Accounts
+    from modelkeeper.zoo.files.staged import Staged
+    from modelkeeper.zoo.replicas.parts import Parts
     from modelkeeper.zoo.signatures import Sign
-    from modelkeeper.zoo.staged import Staged
 
 ATTEMPTS = 8  # parents to try if one turns out to be damaged
 AT_ONCE = 4  # queries for each core: so many lose nothing by each other, many more do (`make service`)
@@ -318,7 +318,7 @@ class LocalCoordinator(LocalClaims, LocalListing, LocalHistory, LocalTrust, Loca
         progress: Progress | None = None,
         user: str = "",
     ) -> Swept:
-        """Sweep what was left behind: see `zoo.gc`."""
+        """Sweep what was left behind: see `zoo.care.gc`."""
         return sweep(self.zoo, grace=grace, verify=verify, progress=progress, user=user)
 
     def stats(self, *, viewer: Viewer | None = None) -> dict[str, Any]:
@@ -347,7 +347,7 @@ class LocalCoordinator(LocalClaims, LocalListing, LocalHistory, LocalTrust, Loca
     @property
     def accounts(self) -> "Accounts":
         """Who may use a service of this zoo, and for what."""
-        from modelkeeper.zoo.accounts import Accounts
+        from modelkeeper.zoo.accounts.accounts import Accounts
 
         return Accounts(self.zoo.catalog, by=self._me.name)
 
@@ -360,7 +360,7 @@ class LocalCoordinator(LocalClaims, LocalListing, LocalHistory, LocalTrust, Loca
 
     def weights_url(self, record: Record) -> str:
         """A URL of the store for the file of a model's weights."""
-        from modelkeeper.zoo.blobs import WEIGHTS
+        from modelkeeper.zoo.files.blobs import WEIGHTS
 
         return self.zoo.blobs.sign("GET", f"{record.folder}/{WEIGHTS}")
 
@@ -386,7 +386,7 @@ class LocalCoordinator(LocalClaims, LocalListing, LocalHistory, LocalTrust, Loca
         Raises:
             CorruptWeights: At once: it is missing, or not as long as it was.
         """
-        from modelkeeper.zoo.blobs import WEIGHTS
+        from modelkeeper.zoo.files.blobs import WEIGHTS
 
         self.zoo.blobs.weights(record.folder, record.bytes)
         return self.zoo.blobs.chunks(f"{record.folder}/{WEIGHTS}", start)

@@ -9,21 +9,21 @@ import msgspec
 from modelkeeper.coordinator.history import HOUR
 from modelkeeper.settings import DAY
 from modelkeeper.warmstart.answer import Answer
-from modelkeeper.zoo.event_data import about_loan
+from modelkeeper.zoo.catalog.event_data import about_loan
+from modelkeeper.zoo.catalog.starts import Start, StartFilter
 from modelkeeper.zoo.records import LENT, Event, Record, Viewer, new_id
-from modelkeeper.zoo.starts import Start, StartFilter
 from modelkeeper.zoo.zoo import Zoo
 
 if TYPE_CHECKING:
     from modelkeeper.coordinator.candidates import Request
     from modelkeeper.policy.curves import Curve
     from modelkeeper.warmstart.race.rules import Race
-    from modelkeeper.zoo.children import Child
     from modelkeeper.zoo.foresight import Foreseen
-    from modelkeeper.zoo.past_loans import PastLoan
-    from modelkeeper.zoo.samples import Sample
-    from modelkeeper.zoo.savings import Savings
-    from modelkeeper.zoo.twins import Curves
+    from modelkeeper.zoo.history.children import Child
+    from modelkeeper.zoo.history.past_loans import PastLoan
+    from modelkeeper.zoo.history.samples import Sample
+    from modelkeeper.zoo.history.savings import Savings
+    from modelkeeper.zoo.history.twins import Curves
 
 
 class LocalHistory:
@@ -92,7 +92,7 @@ class LocalHistory:
 
     def curves(self, record: Record, *, viewer: Viewer | None = None) -> "Curves":
         """How the training of a model went, and what it is compared with: see `History.curves`."""
-        from modelkeeper.zoo.twins import curves_of
+        from modelkeeper.zoo.history.twins import curves_of
 
         return curves_of(self.zoo.catalog, record, viewer)
 
@@ -100,7 +100,7 @@ class LocalHistory:
         self, record: Record, *, limit: int = 50, before: str | None = None, viewer: Viewer | None = None
     ) -> "list[Child]":
         """What started from a model, and what it gained: see `History.children`."""
-        from modelkeeper.zoo.children import children_of
+        from modelkeeper.zoo.history.children import children_of
 
         return children_of(self.zoo.catalog, record, viewer, limit=limit, before=before)
 
@@ -108,7 +108,7 @@ class LocalHistory:
         self, record: Record, *, limit: int = 50, before: int | None = None, viewer: Viewer | None = None
     ) -> "list[PastLoan]":
         """Who started from a model, and what came of it: see `History.loans`."""
-        from modelkeeper.zoo.past_loans import loans_of
+        from modelkeeper.zoo.history.past_loans import loans_of
 
         with self.zoo.catalog.database.reading() as connection:
             return loans_of(connection, record.id, viewer, limit=limit, before=before)
@@ -127,7 +127,7 @@ class LocalHistory:
         self, since: float | None = None, until: float | None = None, step: float = HOUR
     ) -> "list[Sample]":
         """How busy the services of the zoo were, the oldest first: see `History.samples`."""
-        from modelkeeper.zoo.samples import read
+        from modelkeeper.zoo.history.samples import read
 
         until = time.time() if until is None else until
         with self.zoo.catalog.database.reading() as connection:
@@ -137,20 +137,20 @@ class LocalHistory:
         self, by: str = "week", wanted: "StartFilter | None" = None, *, viewer: Viewer | None = None
     ) -> "Savings":
         """What warm starts saved, and what that cost: see `History.savings`."""
-        from modelkeeper.zoo.savings import savings
+        from modelkeeper.zoo.history.savings import savings
 
         return savings(self.zoo.catalog, by, wanted, viewer)
 
     def add_samples(self, minute: int, values: Mapping[str, float]) -> None:
         """Add to what the services of the zoo have counted in a minute."""
-        from modelkeeper.zoo.samples import add
+        from modelkeeper.zoo.history.samples import add
 
         with self.zoo.catalog.database.writing() as connection:
             add(connection, minute, values)
 
     def prune_samples(self, before: float) -> int:
         """Forget what was counted before a time. How many numbers?"""
-        from modelkeeper.zoo.samples import forget
+        from modelkeeper.zoo.history.samples import forget
 
         with self.zoo.catalog.database.writing() as connection:
             return forget(connection, before)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
-from modelkeeper.zoo.paging import Page
+from modelkeeper.zoo.catalog.paging import Page
 from modelkeeper.zoo.records import Filter, Record, Viewer
 from modelkeeper.zoo.zoo import Zoo
 

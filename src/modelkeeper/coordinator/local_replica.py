@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from modelkeeper.zoo.zoo import Zoo
 
 if TYPE_CHECKING:
-    from modelkeeper.zoo.replica import Replica
+    from modelkeeper.zoo.replicas.replica import Replica
 
 
 class LocalReplica:
@@ -23,7 +23,7 @@ class LocalReplica:
     @property
     def replica(self) -> "Replica":
         """What a service of it shares with other services of the same zoo; each time another one."""
-        from modelkeeper.zoo.replica import Replica
+        from modelkeeper.zoo.replicas.replica import Replica
 
         return Replica(self.zoo.catalog.database)
 

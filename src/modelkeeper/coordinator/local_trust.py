@@ -6,7 +6,7 @@ from modelkeeper.zoo.records import Record
 from modelkeeper.zoo.zoo import Zoo
 
 if TYPE_CHECKING:
-    from modelkeeper.zoo.audit import Audited
+    from modelkeeper.zoo.care.audit import Audited
     from modelkeeper.zoo.trust import Trust, TrustedKey
 
 
@@ -24,9 +24,9 @@ class LocalTrust:
         return self.zoo.signature(record)
 
     def audit(self, since: str = "") -> "Audited":
-        """Verify the chained log of the zoo, and compare it with the catalog: see `zoo.audit`."""
+        """Verify the chained log of the zoo, and compare it with the catalog: see `zoo.care.audit`."""
         from modelkeeper.signing.chain import Head
-        from modelkeeper.zoo.audit import audit
+        from modelkeeper.zoo.care.audit import audit
 
         return audit(self.zoo.catalog, Head.read(since) if since else None)
 

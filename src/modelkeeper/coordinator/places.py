@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from modelkeeper.stepping_out import has_place, in_place
-from modelkeeper.zoo.forks import renew_after_fork
+from modelkeeper.zoo.database.forks import renew_after_fork
 
 
 class Places:

@@ -23,8 +23,8 @@ from modelkeeper.meta import Query
 from modelkeeper.patience import OutOfPatience, go_on, waiting
 from modelkeeper.text import enumeration
 from modelkeeper.transform import Decisions, Plan, SideBySide, make_plan, side_by_side
-from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.recent import Recent
+from modelkeeper.zoo.catalog.catalog import Catalog
+from modelkeeper.zoo.database.recent import Recent
 from modelkeeper.zoo.records import Record
 
 MOST_VERDICTS = 10_000

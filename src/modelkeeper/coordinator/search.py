@@ -36,8 +36,8 @@ from modelkeeper.policy.selection.fields import arrays_of, benefits, first
 from modelkeeper.settings import Settings
 from modelkeeper.transform import SideBySide
 from modelkeeper.warmstart.answer import Answer
-from modelkeeper.zoo.columns import Mask
-from modelkeeper.zoo.index_sync import Followed
+from modelkeeper.zoo.index.columns import Mask
+from modelkeeper.zoo.index.index_sync import Followed
 from modelkeeper.zoo.records import ACTIVE, Filter
 from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.zoo import Zoo

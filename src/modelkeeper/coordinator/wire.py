@@ -33,7 +33,7 @@ from modelkeeper import errors
 from modelkeeper.errors import InvalidMeta, ModelKeeperError
 from modelkeeper.meta import Query
 from modelkeeper.text import one_line
-from modelkeeper.zoo.holders import Token
+from modelkeeper.zoo.accounts.holders import Token
 from modelkeeper.zoo.records import MAX_PARENTS, Registration, is_id
 from modelkeeper.zoo.zoo import Registered
 

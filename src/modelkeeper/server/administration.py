@@ -12,9 +12,9 @@ themselves an administrator of the same zoo where it is served to others.
 from modelkeeper.coordinator.wire import KnownUser, MadeToken, NewProject, NewToken, NewUser, Quotas
 from modelkeeper.errors import NotAllowed, UnknownAccount
 from modelkeeper.settings import ServiceSettings
-from modelkeeper.zoo.account_lists import AccountLists, Group, Listed, Member, Usage
-from modelkeeper.zoo.accounts import Accounts
-from modelkeeper.zoo.holders import ADMIN, READ, WRITE, Holder, Token
+from modelkeeper.zoo.accounts.account_lists import AccountLists, Group, Listed, Member, Usage
+from modelkeeper.zoo.accounts.accounts import Accounts
+from modelkeeper.zoo.accounts.holders import ADMIN, READ, WRITE, Holder, Token
 
 
 class Administration:

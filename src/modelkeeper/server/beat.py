@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.logs import logger
 from modelkeeper.server.limits import Rates
-from modelkeeper.zoo.leader import RENEWED
-from modelkeeper.zoo.replica import Replica
+from modelkeeper.zoo.replicas.leader import RENEWED
+from modelkeeper.zoo.replicas.replica import Replica
 
 BEAT = 0.5  # seconds
 log = logger("modelkeeper.server")

@@ -22,7 +22,7 @@ from modelkeeper.matching import Alignment, align
 from modelkeeper.patience import OutOfPatience, waiting
 from modelkeeper.transform import Plan, make_plan
 from modelkeeper.transform.plan import Entry
-from modelkeeper.zoo.recent import Recent
+from modelkeeper.zoo.database.recent import Recent
 from modelkeeper.zoo.records import Record
 
 MOST = 16  # comparisons that are remembered

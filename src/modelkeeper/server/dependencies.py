@@ -11,7 +11,7 @@ from fastapi import Depends, Path, Request
 from modelkeeper.coordinator.wire import PREFIX
 from modelkeeper.errors import InvalidMeta, NotAllowed
 from modelkeeper.server.service import Service
-from modelkeeper.zoo.holders import ADMIN, METRICS, PARTNER, READ, WRITE, Holder
+from modelkeeper.zoo.accounts.holders import ADMIN, METRICS, PARTNER, READ, WRITE, Holder
 
 
 async def _service(request: Request) -> Service:

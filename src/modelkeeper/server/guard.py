@@ -44,7 +44,7 @@ from modelkeeper.server.service import Service
 from modelkeeper.server.ui.visitors import Visitors, is_page
 from modelkeeper.settings import is_loopback
 from modelkeeper.text import one_line
-from modelkeeper.zoo.holders import ADMIN, Holder, User
+from modelkeeper.zoo.accounts.holders import ADMIN, Holder, User
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from modelkeeper.coordinator.wire import MAX_JSON
 from modelkeeper.errors import TooManyRequests
 from modelkeeper.stepping_out import in_place
-from modelkeeper.zoo.shared_rates import Spent, holds
+from modelkeeper.zoo.replicas.shared_rates import Spent, holds
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from modelkeeper.coordinator.wire import weights_key
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.meta import Query
 from modelkeeper.server.graphs import read_graph
-from modelkeeper.zoo.recent import Recent
+from modelkeeper.zoo.database.recent import Recent
 from modelkeeper.zoo.records import Viewer
 
 if TYPE_CHECKING:

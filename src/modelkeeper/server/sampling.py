@@ -19,7 +19,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from modelkeeper.errors import ModelKeeperError
 from modelkeeper.logs import logger
 from modelkeeper.server.prometheus import Metrics
-from modelkeeper.zoo.samples import MINUTE
+from modelkeeper.zoo.history.samples import MINUTE
 
 if TYPE_CHECKING:
     from modelkeeper.server.service import Service

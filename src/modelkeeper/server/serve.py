@@ -28,7 +28,7 @@ from modelkeeper.server.sparing_log import Sparing
 from modelkeeper.server.upkeep import keeping_tidy
 from modelkeeper.settings import ServiceSettings, is_loopback
 from modelkeeper.text import one_line, printable
-from modelkeeper.zoo.holders import ADMIN
+from modelkeeper.zoo.accounts.holders import ADMIN
 
 BACKLOG = 1024
 FIRST_USER = "admin"

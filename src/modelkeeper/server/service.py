@@ -42,12 +42,12 @@ from modelkeeper.server.upload_store import Reserved, Sending, open_uploads
 from modelkeeper.settings import OFF, ServiceSettings
 from modelkeeper.signing.envelope import MAX_ENVELOPE
 from modelkeeper.weights import MAX_HEADER, Header
+from modelkeeper.zoo.accounts.holders import ADMIN, Holder
 from modelkeeper.zoo.bounds import MAX_FRAMEWORK
+from modelkeeper.zoo.care.gc import Swept
 from modelkeeper.zoo.evidence import unpack
-from modelkeeper.zoo.gc import Swept
-from modelkeeper.zoo.holders import ADMIN, Holder
+from modelkeeper.zoo.files.staged import Staged
 from modelkeeper.zoo.records import PROJECT, Record, Registration, checked_name, is_id
-from modelkeeper.zoo.staged import Staged
 from modelkeeper.zoo.zoo import MAX_PROGRAM, Registered, stored_tensors, taken
 
 T = TypeVar("T")

@@ -3,8 +3,8 @@
     with keeping_tidy(service): ...      every `upkeep` seconds, in a thread, while the block runs
 
 Uploads that nobody goes on with, what killed processes left behind, events and counts older than is set.
-Of several services over one zoo the leader does so (see `zoo.leader`); if two do, that does no harm. Weights
-are not read: `gc --verify` does.
+Of several services over one zoo the leader does so (see `zoo.replicas.leader`); if two do, that does no
+harm. Weights are not read: `gc --verify` does.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ from modelkeeper.errors import ModelKeeperError
 from modelkeeper.logs import logger
 from modelkeeper.server.service import Service
 from modelkeeper.settings import DAY
-from modelkeeper.zoo.gc import Swept
-from modelkeeper.zoo.postgres import unhurried
+from modelkeeper.zoo.care.gc import Swept
+from modelkeeper.zoo.database.postgres import unhurried
 
 log = logger("modelkeeper.server")
 

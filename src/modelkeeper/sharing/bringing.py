@@ -26,12 +26,12 @@ from modelkeeper.sharing.bundle import MOST, Bundle, Item, read_first
 from modelkeeper.sharing.tar import Member, members
 from modelkeeper.text import size
 from modelkeeper.weights import Header, open_file
-from modelkeeper.zoo.blobs import GRAPH, PROGRAM, SIGNATURE, WEIGHTS
-from modelkeeper.zoo.folders import Written
+from modelkeeper.zoo.files.blobs import GRAPH, PROGRAM, SIGNATURE, WEIGHTS
+from modelkeeper.zoo.files.folders import Written
+from modelkeeper.zoo.files.staged import Staged
+from modelkeeper.zoo.files.unusable import zoo_unusable
 from modelkeeper.zoo.records import PUBLIC, STORED, Record
 from modelkeeper.zoo.signatures import signed_by
-from modelkeeper.zoo.staged import Staged
-from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.zoo import stored_tensors
 
 IMPORTED, HERE, REFUSED, WOULD = "imported", "here", "refused", "would import"

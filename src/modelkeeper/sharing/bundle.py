@@ -20,7 +20,7 @@ from modelkeeper.errors import InvalidBundle
 from modelkeeper.graph.wire import MAX_BYTES as MAX_GRAPH
 from modelkeeper.sharing.tar import members
 from modelkeeper.signing.envelope import MAX_ENVELOPE
-from modelkeeper.zoo.blobs import CARD, GRAPH, PROGRAM, SIGNATURE, WEIGHTS
+from modelkeeper.zoo.files.blobs import CARD, GRAPH, PROGRAM, SIGNATURE, WEIGHTS
 from modelkeeper.zoo.records import ACTIVE, PUBLIC, Record, is_id
 from modelkeeper.zoo.zoo import MAX_PROGRAM
 

@@ -25,9 +25,9 @@ from modelkeeper.errors import CorruptWeights, UnknownModel
 from modelkeeper.sharing.bundle import FIRST, Bundle, File, Item, told
 from modelkeeper.sharing.tar import BLOCK, END, PIECE, header, padding
 from modelkeeper.zoo import card
-from modelkeeper.zoo.blobs import CARD, GRAPH, PROGRAM, SIGNATURE, WEIGHTS
+from modelkeeper.zoo.files.blobs import CARD, GRAPH, PROGRAM, SIGNATURE, WEIGHTS
+from modelkeeper.zoo.files.unusable import zoo_unusable
 from modelkeeper.zoo.records import STORED, Record, checked_name
-from modelkeeper.zoo.unusable import zoo_unusable
 
 Progress = Callable[[float, float], None]
 

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from modelkeeper.matching.landscape import Landscape, survey
 from modelkeeper.matching.search import Snapshot
+from modelkeeper.zoo.database.rows import batches
+from modelkeeper.zoo.database.schema import models, parents
 from modelkeeper.zoo.records import ACTIVE, Filter, Viewer
-from modelkeeper.zoo.rows import batches
-from modelkeeper.zoo.schema import models, parents
 
 if TYPE_CHECKING:
-    from modelkeeper.zoo.columns import Columns
+    from modelkeeper.zoo.index.columns import Columns
     from modelkeeper.zoo.zoo_reader import ZooReader
 
 UNIT = 4000  # of coordinates: so much is a distance of 1, of architectures that share nothing

@@ -21,11 +21,11 @@ from modelkeeper.matching import Prepared
 from modelkeeper.policy.admission import Admission
 from modelkeeper.weights import Array, Header, stream, without_nan
 from modelkeeper.zoo import card
-from modelkeeper.zoo.blobs import CARD, CONFIG, EVIDENCE, GRAPH, PROGRAM, SIGNATURE, WEIGHTS
-from modelkeeper.zoo.folders import Folder
+from modelkeeper.zoo.files.blobs import CARD, CONFIG, EVIDENCE, GRAPH, PROGRAM, SIGNATURE, WEIGHTS
+from modelkeeper.zoo.files.folders import Folder
+from modelkeeper.zoo.files.staged import Staged
 from modelkeeper.zoo.records import ACTIVE, BARRED, Record, Registration, new_id
 from modelkeeper.zoo.signatures import Sign, signed_by
-from modelkeeper.zoo.staged import Staged
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from modelkeeper.errors import InvalidKey
 from modelkeeper.signing import PublicKey
-from modelkeeper.zoo.catalog_reader import CatalogReader
-from modelkeeper.zoo.ledger import KEY_REVOKED, KEY_TRUSTED, Note, append
+from modelkeeper.zoo.catalog.catalog_reader import CatalogReader
+from modelkeeper.zoo.catalog.ledger import KEY_REVOKED, KEY_TRUSTED, Note, append
+from modelkeeper.zoo.database.rows import event_row
+from modelkeeper.zoo.database.schema import events, keys
 from modelkeeper.zoo.records import ADMINISTERED, Event, checked_name
-from modelkeeper.zoo.rows import event_row
-from modelkeeper.zoo.schema import events, keys
 
 
 class TrustedKey(Struct, frozen=True, kw_only=True):

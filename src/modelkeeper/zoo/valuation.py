@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from modelkeeper.policy.credit import REFUTED, factors
 from modelkeeper.policy.quality import is_fraction
+from modelkeeper.zoo.catalog.stock import Stock
 from modelkeeper.zoo.records import Record
-from modelkeeper.zoo.stock import Stock
 
 if TYPE_CHECKING:
     from modelkeeper.policy.retention import Items

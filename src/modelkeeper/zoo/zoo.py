@@ -32,7 +32,7 @@ from modelkeeper.policy.credit import TRAINED, Outcome
 from modelkeeper.policy.quality import Metric, zscore
 from modelkeeper.settings import DAY, Verdict
 from modelkeeper.zoo import bounds
-from modelkeeper.zoo.event_data import done_to, refusal
+from modelkeeper.zoo.catalog.event_data import done_to, refusal
 from modelkeeper.zoo.records import (
     ACTIVE,
     BARRED,
@@ -57,9 +57,9 @@ from modelkeeper.zoo.zoo_reader import ZooReader
 if TYPE_CHECKING:
     from modelkeeper.matching import Prepared
     from modelkeeper.weights import Array
+    from modelkeeper.zoo.files.staged import Staged
     from modelkeeper.zoo.incoming import Incoming
     from modelkeeper.zoo.signatures import Sign
-    from modelkeeper.zoo.staged import Staged
 
 MAX_PROGRAM = 8 * 2**20  # bytes
 NEAR = 0.9  # models at least so similar are near-twins

@@ -17,28 +17,28 @@ from typing import TYPE_CHECKING
 from modelkeeper.errors import CorruptWeights, InvalidWeights, StoreSilent, UnreadableWeights, ZooUnusable
 from modelkeeper.logs import logger
 from modelkeeper.settings import Settings
-from modelkeeper.zoo.catalog import Catalog
-from modelkeeper.zoo.forks import renew_after_fork
-from modelkeeper.zoo.leases import Leases
-from modelkeeper.zoo.outcomes import Outcomes
+from modelkeeper.zoo.catalog.catalog import Catalog
+from modelkeeper.zoo.catalog.outcomes import Outcomes
+from modelkeeper.zoo.catalog.starts import Start, Starts
+from modelkeeper.zoo.database.forks import renew_after_fork
+from modelkeeper.zoo.database.leases import Leases
+from modelkeeper.zoo.database.watch import PATIENCE, Watch
+from modelkeeper.zoo.files.reserve import Reserve
+from modelkeeper.zoo.files.rights import make_home
+from modelkeeper.zoo.files.unusable import zoo_unusable
 from modelkeeper.zoo.records import DAMAGED, STORED, Event, Filter, Record
-from modelkeeper.zoo.reserve import Reserve
-from modelkeeper.zoo.rights import make_home
-from modelkeeper.zoo.starts import Start, Starts
-from modelkeeper.zoo.suspicions import Suspicions
-from modelkeeper.zoo.unusable import zoo_unusable
-from modelkeeper.zoo.watch import PATIENCE, Watch
+from modelkeeper.zoo.replicas.suspicions import Suspicions
 
 if TYPE_CHECKING:
     from modelkeeper.matching import Searchable
     from modelkeeper.weights import Weights
-    from modelkeeper.zoo.blobs import Blobs
-    from modelkeeper.zoo.columns import Mask
-    from modelkeeper.zoo.index_snapshots import Snapshots
-    from modelkeeper.zoo.index_sync import Followed, Follower
-    from modelkeeper.zoo.parts import Parts
-    from modelkeeper.zoo.shards import SpreadIndex
-    from modelkeeper.zoo.shared_snapshots import SharedSnapshots
+    from modelkeeper.zoo.files.blobs import Blobs
+    from modelkeeper.zoo.index.columns import Mask
+    from modelkeeper.zoo.index.index_snapshots import Snapshots
+    from modelkeeper.zoo.index.index_sync import Followed, Follower
+    from modelkeeper.zoo.index.shards import SpreadIndex
+    from modelkeeper.zoo.index.shared_snapshots import SharedSnapshots
+    from modelkeeper.zoo.replicas.parts import Parts
 
 ASIDE = 300.0  # seconds for which a model that could not be read is not tried again
 _log = logger()
@@ -97,7 +97,7 @@ class ZooReader:
     @property
     def blobs(self) -> "Blobs":
         """The files of the models."""
-        from modelkeeper.zoo.blobs import Blobs
+        from modelkeeper.zoo.files.blobs import Blobs
 
         with self._opening:
             if self._blobs is None:
@@ -107,7 +107,7 @@ class ZooReader:
     @property
     def parts(self) -> "Parts | None":
         """Files that are being sent, where the store is not a folder of this machine."""
-        from modelkeeper.zoo.parts import Parts
+        from modelkeeper.zoo.replicas.parts import Parts
 
         store = self.blobs.objects
         return None if store is None else Parts(self.catalog.database, self.blobs, store)
@@ -115,7 +115,7 @@ class ZooReader:
     @property
     def follower(self) -> "Follower":
         """What keeps the search index in step with the catalog."""
-        from modelkeeper.zoo.index_sync import Follower
+        from modelkeeper.zoo.index.index_sync import Follower
 
         with self._following:
             if self._follower is None:
@@ -135,7 +135,7 @@ class ZooReader:
     @property
     def shared_snapshots(self) -> "SharedSnapshots | None":
         """Saved indexes in the store, of columns alone where shards have the rest; None: at home."""
-        from modelkeeper.zoo.shared_snapshots import SharedSnapshots
+        from modelkeeper.zoo.index.shared_snapshots import SharedSnapshots
 
         if self._shared is None and not self._together:
             part = "columns" if self.settings.shards else ""
@@ -157,7 +157,7 @@ class ZooReader:
     @property
     def snapshots(self) -> "Snapshots":
         """The saved search indexes."""
-        from modelkeeper.zoo.index_snapshots import Snapshots
+        from modelkeeper.zoo.index.index_snapshots import Snapshots
 
         if self.settings.in_memory:
             return Snapshots(None)
@@ -172,7 +172,7 @@ class ZooReader:
         """
         if not self.settings.shards:
             return self.follower.index()
-        from modelkeeper.zoo.shards import SpreadIndex, open_shards
+        from modelkeeper.zoo.index.shards import SpreadIndex, open_shards
 
         with self._spreading:
             if self._spread is None:
@@ -233,7 +233,7 @@ class ZooReader:
         Raises:
             ZooUnusable: It is another one, or does not answer.
         """
-        from modelkeeper.zoo.store_identity import expect_own
+        from modelkeeper.zoo.replicas.store_identity import expect_own
 
         if not self._together and (again or not self._own_store):
             expect_own(self.catalog, self.blobs)
@@ -353,7 +353,7 @@ class ZooReader:
 
     def signature(self, record: Record) -> bytes | None:
         """The envelope that a model was registered with, or None: see `signatures`."""
-        from modelkeeper.zoo.blobs import SIGNATURE
+        from modelkeeper.zoo.files.blobs import SIGNATURE
 
         try:
             return self.blobs.read(f"{record.folder}/{SIGNATURE}")
@@ -366,7 +366,7 @@ class ZooReader:
         Raises:
             CorruptWeights: It is not what was registered.
         """
-        from modelkeeper.zoo.blobs import EVIDENCE
+        from modelkeeper.zoo.files.blobs import EVIDENCE
 
         if not record.evidence:
             return None
@@ -380,7 +380,7 @@ class ZooReader:
 
     def program(self, record: Record) -> bytes | None:
         """The program that a model was registered with, or None. Its front end checks it before it runs."""
-        from modelkeeper.zoo.blobs import PROGRAM
+        from modelkeeper.zoo.files.blobs import PROGRAM
 
         try:
             program = self.blobs.read(f"{record.folder}/{PROGRAM}")

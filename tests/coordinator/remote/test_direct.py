@@ -21,7 +21,7 @@ from modelkeeper.meta import Query
 from modelkeeper.server import service
 from modelkeeper.server.serve import serving
 from modelkeeper.settings import ServiceSettings, Settings
-from modelkeeper.zoo.blobs import WEIGHTS
+from modelkeeper.zoo.files.blobs import WEIGHTS
 from tests.helpers.parts import ObjectStore, Proxy, certificate, free_ports, or_skip
 from tests.helpers.service import Team, network, tensors, told
 

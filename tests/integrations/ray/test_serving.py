@@ -32,7 +32,7 @@ from modelkeeper.integrations.ray import deployment
 from modelkeeper.integrations.ray.serving import TARGET, from_here_alone
 from modelkeeper.meta import Query
 from modelkeeper.settings import ServiceSettings, Settings
-from modelkeeper.zoo.holders import WRITE
+from modelkeeper.zoo.accounts.holders import WRITE
 from tests.helpers.backends import empty_bucket, empty_database
 from tests.helpers.service import network, tensors, told
 

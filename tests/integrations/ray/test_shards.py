@@ -29,7 +29,7 @@ from modelkeeper.matching import Index, prepare
 from modelkeeper.matching.search import Wanted
 from modelkeeper.meta import Query
 from modelkeeper.settings import Settings
-from modelkeeper.zoo.shards import Spread, SpreadIndex
+from modelkeeper.zoo.index.shards import Spread, SpreadIndex
 from tests.helpers import generated as net
 from tests.helpers import zoos
 from tests.helpers.parts import LOOPBACK, free_ports, wait_until

@@ -7,7 +7,7 @@ import pytest
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.server.ui.activity import SPANS, STAGES, Lines, activity, drawn, spans
 from modelkeeper.settings import Settings
-from modelkeeper.zoo.samples import MINUTE, Sample
+from modelkeeper.zoo.history.samples import MINUTE, Sample
 
 NOW = 1_800_000_030.0  # half a minute into a minute
 

@@ -12,7 +12,7 @@ from modelkeeper.errors import NotAllowed
 from modelkeeper.server.serve import serving
 from modelkeeper.server.ui import visitors
 from modelkeeper.settings import ServiceSettings
-from modelkeeper.zoo import sessions
+from modelkeeper.zoo.accounts import sessions
 from tests.helpers.service import Team, network, team, tensors, told
 
 HTML = {"accept": "text/html"}

@@ -22,7 +22,7 @@ from modelkeeper.coordinator.wire import PREFIX, Problem, to_error
 from modelkeeper.errors import CoordinatorUnreachable, InvalidSetting, ModelKeeperError, TooManyRequests
 from modelkeeper.settings import PORT
 from modelkeeper.text import one_line
-from modelkeeper.zoo.forks import renew_after_fork
+from modelkeeper.zoo.database.forks import renew_after_fork
 
 T = TypeVar("T")
 

@@ -54,7 +54,7 @@ from modelkeeper.meta import Query, narrowed
 from modelkeeper.policy.credit import Credit
 from modelkeeper.warmstart.answer import Answer
 from modelkeeper.weights import Array, open_file
-from modelkeeper.zoo.gc import Swept
+from modelkeeper.zoo.care.gc import Swept
 from modelkeeper.zoo.records import Event, Filter, Record, Registration
 from modelkeeper.zoo.restriction import Restriction
 from modelkeeper.zoo.signatures import Sign

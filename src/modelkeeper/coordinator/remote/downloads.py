@@ -23,8 +23,8 @@ from modelkeeper.errors import CoordinatorUnreachable, InvalidWeights
 from modelkeeper.graph import Graph
 from modelkeeper.weights import MAX_HEADER, Array, Header, holds_nan, map_file
 from modelkeeper.write_buffers import BackgroundWriter
+from modelkeeper.zoo.files.unusable import zoo_unusable
 from modelkeeper.zoo.records import Record
-from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.zoo import stored_tensors
 
 PIECE = 2**20  # numbers that are looked at at a time

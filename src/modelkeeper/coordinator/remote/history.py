@@ -10,14 +10,14 @@ from modelkeeper.coordinator.wire import MAX_LISTED
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.curves import Curve
 from modelkeeper.warmstart.race.rules import Race
-from modelkeeper.zoo.children import Child
+from modelkeeper.zoo.catalog.starts import Start, StartFilter
 from modelkeeper.zoo.foresight import Foreseen
-from modelkeeper.zoo.past_loans import PastLoan
+from modelkeeper.zoo.history.children import Child
+from modelkeeper.zoo.history.past_loans import PastLoan
+from modelkeeper.zoo.history.samples import Sample
+from modelkeeper.zoo.history.savings import Savings
+from modelkeeper.zoo.history.twins import Curves
 from modelkeeper.zoo.records import Record, is_id
-from modelkeeper.zoo.samples import Sample
-from modelkeeper.zoo.savings import Savings
-from modelkeeper.zoo.starts import Start, StartFilter
-from modelkeeper.zoo.twins import Curves
 
 
 class RemoteHistory:

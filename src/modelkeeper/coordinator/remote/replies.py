@@ -9,9 +9,9 @@ from modelkeeper.coordinator.wire import UploadState
 from modelkeeper.errors import InvalidMeta
 from modelkeeper.policy.curves import Curve
 from modelkeeper.warmstart.answer import Answer
+from modelkeeper.zoo.catalog.starts import Start
 from modelkeeper.zoo.foresight import Foreseen
 from modelkeeper.zoo.records import MAX_PARENTS, Event, Record, is_id
-from modelkeeper.zoo.starts import Start
 
 _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 

@@ -28,11 +28,11 @@ from modelkeeper.coordinator.wire import UploadRequest
 from modelkeeper.graph import Graph, to_json
 from modelkeeper.settings import is_loopback
 from modelkeeper.weights import Array, Header, stream, without_nan
+from modelkeeper.zoo.files.rights import as_its_folder, make_folder, make_home
+from modelkeeper.zoo.files.unusable import zoo_unusable
 from modelkeeper.zoo.incoming import drafted, with_files
 from modelkeeper.zoo.records import Registration, is_id, new_id
-from modelkeeper.zoo.rights import as_its_folder, make_folder, make_home
 from modelkeeper.zoo.signatures import Sign
-from modelkeeper.zoo.unusable import zoo_unusable
 from modelkeeper.zoo.zoo import stored_tensors
 
 YOUNG = 60.0  # seconds in which a folder may not have been locked yet

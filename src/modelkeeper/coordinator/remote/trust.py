@@ -7,7 +7,7 @@ import msgspec
 from modelkeeper.coordinator.remote.calls import Calls
 from modelkeeper.coordinator.wire import TrustRequest
 from modelkeeper.errors import InvalidKey
-from modelkeeper.zoo.audit import Audited
+from modelkeeper.zoo.care.audit import Audited
 from modelkeeper.zoo.records import Record
 from modelkeeper.zoo.trust import TrustedKey
 
@@ -26,7 +26,7 @@ class RemoteTrust:
         return self._calls.ask("GET", f"/models/{record.id}/signature", bytes | None)  # type: ignore[arg-type]
 
     def audit(self, since: str = "") -> Audited:
-        """Verify the chained log of the zoo, and compare it with the catalog: see `zoo.audit`."""
+        """Verify the chained log of the zoo, and compare it with the catalog: see `zoo.care.audit`."""
         params = {"since": since} if since else {}
         return self._calls.ask("GET", "/audit", Audited, params=params, timeout=3600.0)
 

@@ -24,9 +24,10 @@ from modelkeeper.meta import Query, retold
 from modelkeeper.settings import Settings
 from modelkeeper.text import size
 from modelkeeper.weights import MAX_HEADER, Header
-from modelkeeper.zoo.accounts import Accounts
-from modelkeeper.zoo.blobs import WEIGHTS
-from modelkeeper.zoo.folders import Written
+from modelkeeper.zoo.accounts.accounts import Accounts
+from modelkeeper.zoo.files.blobs import WEIGHTS
+from modelkeeper.zoo.files.folders import Written
+from modelkeeper.zoo.files.staged import Staged
 from modelkeeper.zoo.records import (
     ACTIVE,
     EVICTED,
@@ -40,7 +41,6 @@ from modelkeeper.zoo.records import (
     new_id,
 )
 from modelkeeper.zoo.signatures import signed_by
-from modelkeeper.zoo.staged import Staged
 from modelkeeper.zoo.zoo import MAX_PROGRAM, Zoo, stored_tensors
 
 WITHOUT_CAPACITY = 10 * 10**9  # bytes of their models, in a zoo that keeps all of its own

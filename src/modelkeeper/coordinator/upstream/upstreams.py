@@ -31,7 +31,7 @@ from modelkeeper.errors import InvalidSetting, ModelKeeperError, ModelRefused, Z
 from modelkeeper.logs import logger
 from modelkeeper.settings import Settings, is_loopback
 from modelkeeper.signing import PublicKey
-from modelkeeper.zoo.forks import renew_after_fork
+from modelkeeper.zoo.database.forks import renew_after_fork
 from modelkeeper.zoo.zoo import Zoo
 
 MOST_HOPS = 3  # coordinators that a query goes through

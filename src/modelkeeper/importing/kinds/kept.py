@@ -7,7 +7,7 @@ from modelkeeper.graph import from_json
 from modelkeeper.importing.beside import read_json
 from modelkeeper.importing.things import Claim, Listing, Source, Terms, Thing
 from modelkeeper.weights import open_file
-from modelkeeper.zoo.blobs import CONFIG, GRAPH, PROGRAM, WEIGHTS
+from modelkeeper.zoo.files.blobs import CONFIG, GRAPH, PROGRAM, WEIGHTS
 
 _FORMAT = "modelkeeper.model"
 

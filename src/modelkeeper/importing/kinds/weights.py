@@ -19,7 +19,7 @@ from modelkeeper.importing.kinds.kept import program_beside, record_beside
 from modelkeeper.importing.kinds.shards import INDICES, shards, shards_problem
 from modelkeeper.importing.things import WEIGHTS, Claim, Listing, Shape, Source, Terms, Thing, name_of
 from modelkeeper.weights import Array, open_file
-from modelkeeper.zoo.blobs import GRAPH
+from modelkeeper.zoo.files.blobs import GRAPH
 
 _WHICH = "Say with --model which model it is of: module:factory, or a graph that `modelkeeper describe` wrote"
 

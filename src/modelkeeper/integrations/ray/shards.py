@@ -30,7 +30,7 @@ from modelkeeper.logs import logger
 from modelkeeper.matching.sharded import Asked, Told, Turn
 from modelkeeper.matching.similarity import VERSION
 from modelkeeper.settings import Settings, is_loopback
-from modelkeeper.zoo.shards import Shard, Spread
+from modelkeeper.zoo.index.shards import Shard, Spread
 
 AUTO, LOCAL = "auto", "local"
 CLIENT = "127.0.0.1:10001"  # where `ray start --head` listens for clients

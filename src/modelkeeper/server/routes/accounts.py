@@ -20,8 +20,8 @@ from modelkeeper.coordinator.wire import (
 )
 from modelkeeper.server.bodies import gives, read_json, reply, takes
 from modelkeeper.server.dependencies import Admin, Colleague, Id, TheService
-from modelkeeper.zoo.account_lists import Group, Listed, Member
-from modelkeeper.zoo.holders import Token
+from modelkeeper.zoo.accounts.account_lists import Group, Listed, Member
+from modelkeeper.zoo.accounts.holders import Token
 
 router = APIRouter(tags=["accounts"])
 After = Annotated[str, Query(max_length=200)]  # what `next` of a reply said

@@ -11,12 +11,12 @@ from modelkeeper.policy.curves import Curve
 from modelkeeper.server.bodies import gives, read_json, reply, takes
 from modelkeeper.server.dependencies import Admin, Colleague, Id, TheService
 from modelkeeper.warmstart.race.rules import Race
-from modelkeeper.zoo.children import Child
-from modelkeeper.zoo.past_loans import PastLoan
-from modelkeeper.zoo.samples import Sample
-from modelkeeper.zoo.savings import Savings
-from modelkeeper.zoo.starts import Start, StartFilter
-from modelkeeper.zoo.twins import Curves
+from modelkeeper.zoo.catalog.starts import Start, StartFilter
+from modelkeeper.zoo.history.children import Child
+from modelkeeper.zoo.history.past_loans import PastLoan
+from modelkeeper.zoo.history.samples import Sample
+from modelkeeper.zoo.history.savings import Savings
+from modelkeeper.zoo.history.twins import Curves
 
 router = APIRouter(tags=["history"])
 Identity = Annotated[str | None, Query(pattern="^[0-9a-f]{16}$")]

@@ -12,7 +12,7 @@ from modelkeeper.graph.wire import Document
 from modelkeeper.policy.credit import Credit
 from modelkeeper.server.bodies import STREAMED, gives, read_json, reply, stream_reply, takes, wanted_range
 from modelkeeper.server.dependencies import Colleague, Id, Reader, TheService, Writer
-from modelkeeper.zoo.blobs import WEIGHTS
+from modelkeeper.zoo.files.blobs import WEIGHTS
 from modelkeeper.zoo.records import SORTABLE, STATES, STORED, Filter, Record, checked_name
 from modelkeeper.zoo.restriction import Restriction
 

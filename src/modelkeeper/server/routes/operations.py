@@ -12,8 +12,8 @@ import modelkeeper
 from modelkeeper.coordinator.wire import MAX_LISTED, PREFIX, Account, Counts
 from modelkeeper.server.bodies import gives, reply
 from modelkeeper.server.dependencies import Admin, Reader, Scraper, TheService
+from modelkeeper.zoo.care.gc import Swept
 from modelkeeper.zoo.foresight import Foreseen
-from modelkeeper.zoo.gc import Swept
 from modelkeeper.zoo.records import Event
 
 run = anyio.to_thread.run_sync

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from modelkeeper.coordinator.wire import TrustRequest
 from modelkeeper.server.bodies import gives, read_json, reply, takes
 from modelkeeper.server.dependencies import Admin, Colleague, TheService
-from modelkeeper.zoo.audit import Audited
+from modelkeeper.zoo.care.audit import Audited
 from modelkeeper.zoo.trust import TrustedKey
 
 run = anyio.to_thread.run_sync

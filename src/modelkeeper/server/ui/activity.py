@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from modelkeeper.coordinator.history import HOUR, History
 from modelkeeper.settings import DAY
-from modelkeeper.zoo.samples import MINUTE, Sample
+from modelkeeper.zoo.history.samples import MINUTE, Sample
 
 STAGES = 6  # lines of one chart: those that took longest
 Values = Mapping[str, float]

@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from modelkeeper.coordinator.base import ServedCoordinator
-from modelkeeper.zoo.children import Child
-from modelkeeper.zoo.past_loans import PastLoan
+from modelkeeper.zoo.history.children import Child
+from modelkeeper.zoo.history.past_loans import PastLoan
 from modelkeeper.zoo.records import Record, Viewer, is_id
 
 SIZE = 20  # children, and loans, on a page

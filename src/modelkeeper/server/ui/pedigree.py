@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.server.ui.lanes import Row, draw
-from modelkeeper.zoo.children import gain
+from modelkeeper.zoo.history.children import gain
 from modelkeeper.zoo.records import Record
 
 MOST = 300  # models in one picture

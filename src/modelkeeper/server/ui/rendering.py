@@ -16,7 +16,7 @@ import modelkeeper
 from modelkeeper import text
 from modelkeeper.server.service import Service
 from modelkeeper.server.ui.static_files import address
-from modelkeeper.zoo.holders import ADMIN, PARTNER, READ, Holder
+from modelkeeper.zoo.accounts.holders import ADMIN, PARTNER, READ, Holder
 from modelkeeper.zoo.records import Record
 
 POLICY = (

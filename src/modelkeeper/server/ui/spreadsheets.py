@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from modelkeeper.zoo.paging import Page
+from modelkeeper.zoo.catalog.paging import Page
 
 FIELDS = (
     "id name owner project task data tags metric value lower_is_better framework parameters bytes parent "

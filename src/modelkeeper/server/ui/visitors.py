@@ -15,9 +15,9 @@ from anyio import CapacityLimiter
 
 from modelkeeper.errors import NotAllowed
 from modelkeeper.server.limits import Rates
-from modelkeeper.zoo.accounts import Accounts
-from modelkeeper.zoo.holders import Holder
-from modelkeeper.zoo.sessions import LONGEST
+from modelkeeper.zoo.accounts.accounts import Accounts
+from modelkeeper.zoo.accounts.holders import Holder
+from modelkeeper.zoo.accounts.sessions import LONGEST
 
 ROOM = "/ui"
 PLAIN, SECURE = "modelkeeper", "__Host-modelkeeper"  # names of the cookie, without TLS and with it

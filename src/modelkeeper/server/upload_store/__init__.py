@@ -14,7 +14,7 @@ from modelkeeper.coordinator.base import ServedCoordinator
 from modelkeeper.server.upload_store.base import MOST_OPEN, Announced, Check, Reserved, Sending, UploadStore
 from modelkeeper.server.upload_store.folder import FolderUploads
 from modelkeeper.server.upload_store.objects import ObjectUploads
-from modelkeeper.zoo.parts import IDLE
+from modelkeeper.zoo.replicas.parts import IDLE
 
 __all__ = [
     "IDLE",

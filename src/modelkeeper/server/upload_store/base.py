@@ -16,8 +16,8 @@ from msgspec import Struct
 from modelkeeper.coordinator.wire import UploadRequest
 from modelkeeper.errors import ModelKeeperError, QuotaExceeded, TooManyRequests
 from modelkeeper.logs import logger
-from modelkeeper.zoo.parts import IDLE
-from modelkeeper.zoo.staged import Staged
+from modelkeeper.zoo.files.staged import Staged
+from modelkeeper.zoo.replicas.parts import IDLE
 
 MOST_OPEN = 32  # uploads of one user at a time
 BEAT = (

@@ -29,13 +29,13 @@ from modelkeeper.server.upload_store.base import (
     read_announced,
 )
 from modelkeeper.write_buffers import BUFFER_BYTES
-from modelkeeper.zoo.blobs import UPLOAD
-from modelkeeper.zoo.folders import Written
-from modelkeeper.zoo.parts import IDLE
+from modelkeeper.zoo.files.blobs import UPLOAD
+from modelkeeper.zoo.files.folders import Written
+from modelkeeper.zoo.files.rights import as_its_folder, make_folder, make_home
+from modelkeeper.zoo.files.staged import Staged
+from modelkeeper.zoo.files.unusable import zoo_unusable
 from modelkeeper.zoo.records import is_id
-from modelkeeper.zoo.rights import as_its_folder, make_folder, make_home
-from modelkeeper.zoo.staged import Staged
-from modelkeeper.zoo.unusable import zoo_unusable
+from modelkeeper.zoo.replicas.parts import IDLE
 
 _REQUEST, _WEIGHTS, _RESERVED = "request.json", "weights", "reserved.json"
 _reserved = msgspec.json.Decoder(Reserved)

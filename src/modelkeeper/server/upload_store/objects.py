@@ -1,6 +1,6 @@
 """Where are models that are being sent, if the store is not a folder of this machine? In it, as parts.
 
-See `zoo.parts`. Any process goes on with an upload that another one began, and takes it in.
+See `zoo.replicas.parts`. Any process goes on with an upload that another one began, and takes it in.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ from modelkeeper.server.upload_store.base import (
     make_room,
     read_announced,
 )
-from modelkeeper.zoo.blobs import UPLOADS_STAY
-from modelkeeper.zoo.folders import Written
-from modelkeeper.zoo.parts import Parts, Sent
-from modelkeeper.zoo.rights import make_folder, make_home
-from modelkeeper.zoo.staged import Staged
-from modelkeeper.zoo.unusable import zoo_unusable
+from modelkeeper.zoo.files.blobs import UPLOADS_STAY
+from modelkeeper.zoo.files.folders import Written
+from modelkeeper.zoo.files.rights import make_folder, make_home
+from modelkeeper.zoo.files.staged import Staged
+from modelkeeper.zoo.files.unusable import zoo_unusable
+from modelkeeper.zoo.replicas.parts import Parts, Sent
 
 _TAKING = "taking-"  # what a file is called that is being taken in
 TRIES = 100  # to announce, while others of the same user are announced

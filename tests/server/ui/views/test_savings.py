@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, expect
 
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.server.ui.views.savings import EVIDENCE, Choice, weekly
-from modelkeeper.zoo import savings as evidence
-from modelkeeper.zoo.savings import Saved, Savings, SavingsOf
+from modelkeeper.zoo.history import savings as evidence
+from modelkeeper.zoo.history.savings import Saved, Savings, SavingsOf
 from tests.helpers.browsers import tab
 from tests.helpers.dashboards import age, fill_family, served
 from tests.helpers.service import team

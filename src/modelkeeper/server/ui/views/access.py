@@ -12,7 +12,7 @@ from modelkeeper.server.dependencies import TheService
 from modelkeeper.server.ui.forms import onward, read_form
 from modelkeeper.server.ui.rendering import page
 from modelkeeper.server.ui.visitors import ROOM, cookie, secret_of, under_tls
-from modelkeeper.zoo.holders import PARTNER, READ, WRITE, Holder
+from modelkeeper.zoo.accounts.holders import PARTNER, READ, WRITE, Holder
 
 router = APIRouter()
 LOGIN = f"{ROOM}/login"

@@ -20,7 +20,7 @@ from modelkeeper.server.ui.filters import size_of
 from modelkeeper.server.ui.forms import onward, read_form
 from modelkeeper.server.ui.rendering import page
 from modelkeeper.server.ui.views.access import Visitor
-from modelkeeper.zoo.holders import SCOPES, Holder
+from modelkeeper.zoo.accounts.holders import SCOPES, Holder
 
 router = APIRouter()
 HERE = "/ui/admin"

@@ -15,8 +15,8 @@ from modelkeeper.server.ui.activity import SPANS, USUAL, activity, spans
 from modelkeeper.server.ui.filters import size_of
 from modelkeeper.server.ui.rendering import page
 from modelkeeper.server.ui.views.access import Visitor
+from modelkeeper.zoo.accounts.holders import ADMIN, Holder
 from modelkeeper.zoo.foresight import Foreseen
-from modelkeeper.zoo.holders import ADMIN, Holder
 from modelkeeper.zoo.records import DAMAGED, EVICTED, REFUSED, REPAIRED, STATES, SWEPT, Event, Record, is_id
 
 router = APIRouter()

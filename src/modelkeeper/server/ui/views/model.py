@@ -17,10 +17,10 @@ from modelkeeper.server.ui.past import Past, past_of
 from modelkeeper.server.ui.pedigree import pedigree
 from modelkeeper.server.ui.rendering import page
 from modelkeeper.server.ui.views.access import Colleague, Editor, Visitor
-from modelkeeper.zoo.holders import PARTNER, WRITE, Holder
+from modelkeeper.zoo.accounts.holders import PARTNER, WRITE, Holder
+from modelkeeper.zoo.history.savings import matched
+from modelkeeper.zoo.history.twins import TWIN
 from modelkeeper.zoo.records import STORED, Event, Record
-from modelkeeper.zoo.savings import matched
-from modelkeeper.zoo.twins import TWIN
 
 router = APIRouter()
 EVENTS = 20

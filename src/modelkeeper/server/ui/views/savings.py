@@ -14,8 +14,8 @@ from modelkeeper.server.dependencies import TheService
 from modelkeeper.server.ui.rendering import page
 from modelkeeper.server.ui.views.access import Colleague
 from modelkeeper.settings import DAY
-from modelkeeper.zoo.savings import ESTIMATED, KINDS, MATCHED, MEASURED, WEEK, Savings, SavingsOf
-from modelkeeper.zoo.starts import StartFilter
+from modelkeeper.zoo.catalog.starts import StartFilter
+from modelkeeper.zoo.history.savings import ESTIMATED, KINDS, MATCHED, MEASURED, WEEK, Savings, SavingsOf
 
 router = APIRouter()
 EVIDENCE = {  # as the command line says it

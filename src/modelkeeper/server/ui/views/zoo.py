@@ -10,7 +10,7 @@ from modelkeeper.server.ui import filters, spreadsheets
 from modelkeeper.server.ui.map_parts import located
 from modelkeeper.server.ui.rendering import page
 from modelkeeper.server.ui.views.access import Visitor
-from modelkeeper.zoo.paging import Page
+from modelkeeper.zoo.catalog.paging import Page
 from modelkeeper.zoo.records import STATES
 
 router = APIRouter()

@@ -1,0 +1,1 @@
+"""Is all there that should be, and nothing else? Sweeping, verifying, backups, audits."""

@@ -1,0 +1,1 @@
+"""How is the catalog's database spoken to? Its tables, connections, locks and migrations."""
