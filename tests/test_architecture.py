@@ -81,7 +81,7 @@ def needs(path: Path, names: Iterator[str] | set[str]) -> set[Path]:
 
 
 def the_map() -> list[str]:
-    """The rooms on the map in CONTRIBUTING.md, in its order, as paths from the root. Folders end in a slash."""
+    """The rooms on the map in CONTRIBUTING.md, in its order, by their paths; those of folders end in "/"."""
     text = (ROOT / "CONTRIBUTING.md").read_text().partition("## The map")[2]
     rooms: list[str] = []
     above: list[str] = []

@@ -13,7 +13,7 @@ from modelkeeper.zoo.catalog.outcomes import Outcomes
 from modelkeeper.zoo.records import ACTIVE, BARRED, REMOVED, Filter
 from modelkeeper.zoo.valuation import items
 from tests.helpers.slow_retention import as_items, valued_slowly
-from tests.zoo.test_catalog import add
+from tests.zoo.catalog.test_catalog import add
 
 NOW = 1.8e9
 

@@ -15,7 +15,7 @@ from modelkeeper.zoo.database.schema import models
 from modelkeeper.zoo.records import EVICTED, STATES, STORED, Filter, Record, Viewer
 from modelkeeper.zoo.restriction import Restriction
 from tests.helpers.backends import empty_database
-from tests.zoo.test_catalog import record
+from tests.zoo.catalog.test_catalog import record
 
 MODELS, SIZE = 47, 10
 ORDERS = ("created", "value", "name", "hits", "similarity", "lower_is_better")

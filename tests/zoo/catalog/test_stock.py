@@ -10,7 +10,7 @@ from modelkeeper.settings import Settings
 from modelkeeper.zoo.catalog.catalog import Catalog
 from modelkeeper.zoo.records import ACTIVE, EVICTED
 from tests.helpers import zoos
-from tests.zoo.test_catalog import add
+from tests.zoo.catalog.test_catalog import add
 
 
 def break_row(file: Path, model: str, column: str, value: object) -> None:

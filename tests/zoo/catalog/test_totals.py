@@ -29,7 +29,7 @@ from modelkeeper.zoo.records import (
     new_id,
 )
 from tests.helpers import zoos
-from tests.zoo.test_catalog import add
+from tests.zoo.catalog.test_catalog import add
 
 
 @pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql"])

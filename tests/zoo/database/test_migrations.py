@@ -30,8 +30,7 @@ from modelkeeper.graph import Graph
 from modelkeeper.matching import Prepared, prepare
 from modelkeeper.zoo.bounds import kept
 from modelkeeper.zoo.catalog.catalog import Catalog
-from modelkeeper.zoo.database import schema
-from modelkeeper.zoo.database.database import migrations
+from modelkeeper.zoo.database import migrations, schema
 from modelkeeper.zoo.database.rows import record_row
 from modelkeeper.zoo.records import Filter
 from tests.helpers import zoos

@@ -12,8 +12,8 @@ from modelkeeper.zoo.catalog.outcomes import Outcomes
 from modelkeeper.zoo.index.columns import Columns
 from modelkeeper.zoo.index.peerage import Peerage
 from modelkeeper.zoo.records import BARRED, REMOVED, STATES, STORED, Filter, Viewer
-from tests.zoo.test_catalog import add
-from tests.zoo.test_columns import JSON, PREPARED, followed, identities, some_record
+from tests.zoo.catalog.test_catalog import add
+from tests.zoo.index.test_columns import JSON, PREPARED, followed, identities, some_record
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -19,7 +19,7 @@ from modelkeeper.zoo.index import index_sync, shared_snapshots
 from modelkeeper.zoo.index.shared_snapshots import DATA, FOLDER, MANIFEST, Manifest
 from modelkeeper.zoo.records import new_id
 from tests.helpers import zoos
-from tests.zoo.test_index_sync import GRAPHS, found, fresh
+from tests.zoo.index.test_index_sync import GRAPHS, found, fresh
 
 Opener = Callable[[], LocalCoordinator]
 

@@ -39,7 +39,7 @@ from modelkeeper.zoo.records import Record, new_id
 from modelkeeper.zoo.replicas.store_identity import MARKER
 from tests.helpers import zoos
 from tests.helpers.service import probe
-from tests.zoo.test_stores import Item, Shelf
+from tests.zoo.files.test_stores import Item, Shelf
 
 GRAPH = zoos.net(8, 16)
 ASKED = Query(task=zoos.TASK, data=zoos.DATA)

@@ -10,8 +10,8 @@ from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.settings import Settings
 from modelkeeper.zoo.files.blobs import WEIGHTS, Blobs
 from tests.helpers import zoos
-from tests.zoo import test_replicas
-from tests.zoo.test_replicas import ASKED, GRAPH, Opener
+from tests.zoo.replicas import test_replicas
+from tests.zoo.replicas.test_replicas import ASKED, GRAPH, Opener
 
 replica = test_replicas.replica  # the fixture: coordinators that share a PostgreSQL and an S3
 
