@@ -9,8 +9,10 @@ import gc
 import importlib.util
 import os
 import random
+import shutil
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +25,12 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 os.environ.setdefault("KERAS_BACKEND", "torch" if importlib.util.find_spec("torch") else "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+# What tests write lies in memory where there is room for it: zoos wait for their disk at each commit, and what
+# tests kill are processes, not machines.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # No deadline: a busy machine is no bug. In CI the same examples every time: a failure there is no news
 # of luck, but of the change.

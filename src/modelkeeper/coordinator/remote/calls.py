@@ -16,6 +16,7 @@ import httpx
 import msgspec
 
 from modelkeeper.coordinator.remote.allowance import Allowance
+from modelkeeper.coordinator.remote.certificates import trusted
 from modelkeeper.coordinator.remote.direct import Direct
 from modelkeeper.coordinator.remote.replies import wrong_with
 from modelkeeper.coordinator.wire import PREFIX, Problem, to_error
@@ -124,6 +125,7 @@ class Calls:
                     headers=self._headers,
                     timeout=self.timeout,
                     follow_redirects=False,  # a token goes nowhere else
+                    verify=trusted(),
                     limits=httpx.Limits(keepalive_expiry=30.0),
                 )
             return self._client

@@ -16,6 +16,7 @@ from typing import BinaryIO
 import httpx
 
 from modelkeeper.coordinator.remote.allowance import Allowance
+from modelkeeper.coordinator.remote.certificates import trusted
 from modelkeeper.coordinator.remote.long_bodies import body_of
 from modelkeeper.logs import logger
 
@@ -85,7 +86,7 @@ class Direct:
         if place.scheme not in (("https",) if self._secure else ("http", "https")) or place.userinfo:
             raise httpx.UnsupportedProtocol("a URL that is not as safe as the coordinator's")
         timeout = httpx.Timeout(self._timeout, connect=min(CONNECT, self._timeout))
-        return httpx.Client(follow_redirects=False, timeout=timeout)
+        return httpx.Client(follow_redirects=False, timeout=timeout, verify=trusted())
 
     def _close(self, url: str, problem: str) -> None:
         self._closed_until = time.monotonic() + AGAIN

@@ -3,9 +3,11 @@
 Only an old one needs alembic; a new one and one that is up to date open without importing it.
 """
 
+from functools import cache
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, MetaData, String, Table
+from sqlalchemy import Column, Connection, MetaData, String, Table, create_mock_engine
+from sqlalchemy.schema import ExecutableDDLElement
 
 from modelkeeper.zoo.database import schema
 
@@ -15,15 +17,27 @@ _stamp = Table("alembic_version", MetaData(), Column("version_num", String(32), 
 def create(connection: Connection) -> None:
     """Make all tables in an empty database, as migrations would, inside the transaction at hand."""
     from modelkeeper.zoo.catalog.ledger import begin
-    from modelkeeper.zoo.catalog.totals import count_anew
 
-    schema.metadata.create_all(connection, checkfirst=False)
-    _stamp.create(connection)
+    for statement in _tables(connection.dialect.name):
+        connection.exec_driver_sql(statement)
     connection.execute(_stamp.insert(), {"version_num": schema.VERSION})
     counted = [{"name": name, "value": 0} for name in (schema.CHANGES, schema.ACCOUNTS)]
     connection.execute(schema.clock.insert(), counted)
-    count_anew(connection)
     begin(connection)
+
+
+@cache
+def _tables(kind: str) -> tuple[str, ...]:
+    """The statements that make all tables in a database of a kind: written once, not for each zoo."""
+    said: list[str] = []
+
+    def write(statement: ExecutableDDLElement, *_: object) -> None:
+        said.append(str(statement.compile(dialect=engine.dialect)))
+
+    engine = create_mock_engine(f"{kind}://", write)
+    schema.metadata.create_all(engine, checkfirst=False)
+    _stamp.create(engine, checkfirst=False)
+    return tuple(said)
 
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
