@@ -45,9 +45,10 @@ COSMIC_RAY := cosmic-ray==8.7.0
 # The release with CPU wheels that the pins were made for.
 TORCH := torch==2.13.0
 
-# Installs into an environment, and tells what pip said only if it failed.
+# Installs into an environment, and tells what pip said only if it failed. Python compiles what it imports: all
+# that is installed would take a minute, most of it for modules that nobody imports.
 PIP = sh -c 'mkdir -p build; "$$@" > "$$0" 2>&1 || { tail -n 40 "$$0" >&2; exit 1; }' build/pip$(notdir $(1)).log \
-	$(1)/bin/python -m pip install --disable-pip-version-check
+	$(1)/bin/python -m pip install --no-compile --disable-pip-version-check
 # Each environment builds the native module in a folder of its own, as both may be made at once.
 PROJECT = $(call PIP,$(1)) -c constraints.txt --no-build-isolation -C build-dir=build/$(1) -e '.[$(2)]'
 # What ARGS chooses may lie in another suite: pytest's 5 says that there is no such test here.
@@ -55,8 +56,8 @@ KERAS_TESTS = KERAS_BACKEND=$(1) $(KERAS_VENV)/bin/python -m pytest $(KERAS_SUIT
 	  || { code=$$?; test $$code = 5 && test -n "$(ARGS)"; }
 # Counts the lines that run, also in processes that start elsewhere.
 COVERED = COVERAGE_FILE='$(CURDIR)/build/coverage/lines' $(1)/bin/python -m coverage
-# Tests that wait for others leave time on two cores for a third process.
-WORKERS ?= 3
+# Tests that wait for others leave time on two cores for two more processes.
+WORKERS ?= 4
 ARGS ?=
 TRAINING = $(BIN)/python -m benchmarks.training
 

@@ -26,8 +26,8 @@ os.environ.setdefault("KERAS_BACKEND", "torch" if importlib.util.find_spec("torc
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-# What tests write lies in memory where there is room for it: zoos wait for their disk at each commit, and what
-# tests kill are processes, not machines.
+# What tests write lies in memory where there is room for it: zoos wait for their disk at each commit, and
+# tests kill processes, not machines.
 MEMORY = Path("/dev/shm")
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 * 2**30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))

@@ -1,4 +1,4 @@
-"""Whose certificates does a client trust? Read once in a process; httpx would read them for each client anew."""
+"""Whose certificates does a client trust? Read once in a process; httpx would read them for each client."""
 
 import os
 import ssl
