@@ -22,6 +22,9 @@ from modelkeeper.graph import Graph
 from modelkeeper.weights import Array
 from tests.helpers.keras_models import MODELS, Residual, randomise
 
+# JAX compiles each operation of each model; the graphs that are tested are the same on every backend.
+SLOW_ON_JAX = [pytest.mark.slow] if keras.config.backend() == "jax" else []
+
 FINGERPRINTS = Path(__file__).parent / "golden" / "fingerprints.json"
 SAME = 2e-5  # what rounding in single precision may change
 
@@ -48,7 +51,7 @@ def notes(graph: Graph, topic: str) -> list[str]:
     return [f"{note.where} {note.text}" for note in graph.notes if note.topic == topic]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW_ON_JAX) for name in MODELS])
 def test_units_that_are_shuffled_on_all_axes_of_a_space_change_nothing(name: str) -> None:
     model = randomise(MODELS[name]())
     graph = describe(FRONTEND, model)

@@ -346,7 +346,7 @@ def test_a_training_is_reported_once(home: str, tmp_path: Path, everyone: bool) 
 # -- the example ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_example_runs(tmp_path: Path, size: int) -> None:
     launch = (
         [] if size == 1 else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
