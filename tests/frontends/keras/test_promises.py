@@ -73,6 +73,10 @@ PAIRS: dict[str, Pair] = {
         lambda: applied(lambda y: ops.cast(ops.cast(ops.relu(y), "bool"), "float32")),
         lambda: applied(lambda y: ops.relu(y)),
     ),
+    "which place, or whether it is another than the first": (
+        lambda: applied(lambda y: ops.cast(ops.cast(ops.argmax(y, axis=1), "bool"), "float32")),
+        lambda: applied(lambda y: ops.cast(ops.argmax(y, axis=1), "float32")),
+    ),
     "how often places are repeated": (
         lambda: applied(lambda y: ops.reshape(ops.sum(ops.tile(y, (1, 2, 1)), axis=1), (-1, 8))),
         lambda: applied(lambda y: ops.reshape(ops.sum(ops.tile(y, (1, 3, 1)), axis=1), (-1, 8))),

@@ -302,6 +302,7 @@ INFINITE = "Relu a > r ; Log r > l ; IsInf l > f #1 ; Cast f > b to=1"
 PAIRS = [  # a text, and two ways to fill it in
     ("Cast a > c to=#1 ; Cast c > b to=1", "7", "1"),
     ("Cast a > c to=#1 ; Cast c > b to=1", "9", "7"),
+    ("Cast a > i to=7 ; Cast i > c to=#1 ; Cast c > b to=1", "9", "7"),
     ("CastLike a #1 > c ; Cast c > b to=1", "n:1", "f:1"),
     ("Selu a > b gamma=#1", "1.0507", "2.0"),
     (INFINITE, "detect_negative=0", "detect_negative=1"),

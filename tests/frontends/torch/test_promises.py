@@ -253,6 +253,7 @@ IN_CODE: dict[str, tuple[Function, Function]] = {
     ),
     "what is behind the point": (lambda x: (9 * x).long().float(), lambda x: 9 * x),
     "zero or not": (lambda x: x.relu().bool().float(), lambda x: x.relu()),
+    "how many, or whether any": (lambda x: (x > 0).sum(1).bool().float(), lambda x: (x > 0).sum(1).float()),
 }
 
 

@@ -290,12 +290,14 @@ OPERATIONS = read_table(TABLE)
 def cast_between(before: str, after: str) -> tuple[str, dict[str, Any]]:
     """The operation that a cast from one type to another is, with its arguments.
 
-    Whole numbers lose what a number has behind its point, and bools tell only whether it is zero. Other casts
+    Bools tell only whether a number is zero, and whole numbers lose what it has behind its point. Other casts
     change nothing that a graph would know of.
     """
+    if after == "bool" != before:
+        return "ne", {"other": 0}
     if "float" not in before or "float" in after or "complex" in after:
         return "clone", {}
-    return ("ne", {"other": 0}) if after == "bool" else ("trunc", {})
+    return "trunc", {}
 
 
 def operation(name: str) -> Operation:
