@@ -11,11 +11,13 @@ again as long as neither the text nor the package has changed.
 import hashlib
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import jupytext  # type: ignore[import-untyped]
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = ROOT / "docs" / "notebooks"
@@ -40,7 +42,9 @@ def run(path: Path) -> Any:
         return jupytext.read(kept)
     notebook = jupytext.read(path)
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    NotebookClient(notebook, timeout=PATIENCE, kernel_name="python3").execute()
+    with tempfile.TemporaryDirectory() as folder:  # of the sockets by which the kernel is spoken to
+        spoken = Config({"ConnectionFileMixin": {"transport": "ipc", "ip": f"{folder}/kernel"}})
+        NotebookClient(notebook, timeout=PATIENCE, kernel_name="python3", config=spoken).execute()
     KEPT.mkdir(parents=True, exist_ok=True)
     for old in KEPT.glob(f"{path.stem}-*.ipynb"):
         old.unlink(missing_ok=True)
