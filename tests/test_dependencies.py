@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from tests.helpers.vendored import KEPT, SHOWN, VENDOR
+from tests.helpers.vendored import IN_DOCS, KEPT, SHOWN, VENDOR
 
 ROOT = Path(__file__).parents[1]
 PERMISSIVE = (
@@ -157,7 +157,9 @@ def test_every_file_of_the_container_is_pinned_by_its_hash() -> None:
 
 
 def test_each_file_of_others_has_its_licence_beside_it() -> None:
-    kept = [path for folder in (VENDOR, SHOWN) for path in (ROOT / folder).rglob("*") if path.is_file()]
+    kept = [
+        path for folder in (VENDOR, SHOWN, IN_DOCS) for path in (ROOT / folder).rglob("*") if path.is_file()
+    ]
     assert len(kept) >= 5
     for path in kept:
         licence = path.with_name(f"{path.name.partition('.')[0]}.LICENSE.txt")
@@ -165,7 +167,9 @@ def test_each_file_of_others_has_its_licence_beside_it() -> None:
 
 
 def test_what_others_wrote_and_we_keep_is_what_was_looked_at() -> None:
-    kept = {path for folder in (VENDOR, SHOWN) for path in (ROOT / folder).rglob("*") if path.is_file()}
+    kept = {
+        path for folder in (VENDOR, SHOWN, IN_DOCS) for path in (ROOT / folder).rglob("*") if path.is_file()
+    }
     looked_at = {ROOT / here: expected for package in KEPT for here, expected in package.kept.values()}
     assert kept == looked_at.keys()
     for path, expected in looked_at.items():

@@ -127,7 +127,7 @@ def test_the_bill_of_materials_has_what_is_kept_in_the_repository() -> None:
     named = {one["name"]: one for one in bill["components"]}
     assert named.keys() == {"numpy", *(package.name for package in KEPT)}
     assert (named["uplot"]["scope"], named["axe-core"]["scope"]) == ("required", "excluded")
-    licence = {"uplot": "MIT", "axe-core": "MPL-2.0"}
+    licence = {"uplot": "MIT", "axe-core": "MPL-2.0", "iframe-worker": "MIT"}
     assert all(named[name]["licenses"] == [{"license": {"id": said}}] for name, said in licence.items())
     assert all(file["hashes"][0]["content"] for name in licence for file in named[name]["components"])
 

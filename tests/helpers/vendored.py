@@ -22,6 +22,9 @@ ROOT = Path(__file__).parents[2]
 REGISTRY = "https://registry.npmjs.org"
 VENDOR = "tests/vendor"
 SHOWN = "src/modelkeeper/server/ui/static/vendor"  # what pages need, and so belongs to the package
+IN_DOCS = (
+    "docs/vendor"  # what the documentation needs, so that it can be searched when it is read from a disk
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,22 @@ UPLOT = Package(
         ),
     },
 )
-KEPT = (AXE, UPLOT)
+IFRAME_WORKER = Package(
+    "iframe-worker",
+    "1.0.4",
+    "roeaaI+Lg1LJNfgpCjoRe/+WzEjy9+Z08LoEvu85MCPbBjwm+qXz8Ag5U05lHa6V1CysZyGzE0SOkAtSUA5q7Q==",
+    {
+        "shim/index.js": (
+            f"{IN_DOCS}/iframe-worker.js",
+            "e8e412dbcfea9b7e31b5ffa288d7b6035915e714c542f4176a0cdbe262fc9609",
+        ),
+        "LICENSE": (
+            f"{IN_DOCS}/iframe-worker.LICENSE.txt",
+            "dd69737a4768aab9f934a5aed9efab9561ac4062d4fdbe490d44369a2cf48b6b",
+        ),
+    },
+)
+KEPT = (AXE, UPLOT, IFRAME_WORKER)
 CHROMIUM = Package(
     "@sparticuz/chromium",
     "153.0.0",
