@@ -270,13 +270,10 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool, nothing: str) -> None:
     elif not rows:
         say(nothing)
     else:
-        from rich.table import Table
-
+        from modelkeeper.cli.fitting import FittingTable
         from modelkeeper.display.consoles import plain
 
-        table = Table(header_style="bold")
-        for heading in rows[0]:
-            table.add_column(heading, overflow="fold")
+        table = FittingTable(list(rows[0]), ("user_id", "maker", "note", "created"))
         for row in rows:
             table.add_row(*(plain(_cell(name, value)) for name, value in row.items()))
         console().print(table)

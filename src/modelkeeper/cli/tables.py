@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from modelkeeper.cli.fitting import FittingTable, add_column
 from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
 from modelkeeper.policy.credit import Credit
@@ -39,7 +40,8 @@ def records(shown: Sequence[Record], total: int) -> RenderableType:
     """Models, one a line."""
     now = time.time()
     columns = "id owner name framework data task quality parameters size lent registered state"
-    table = _table(*columns.split())
+    least = "framework size parameters lent owner registered state task data"
+    table = FittingTable(columns.split(), least.split(), _RIGHT)
     for model in shown:
         _row(
             table,
@@ -266,7 +268,8 @@ def stats(counts: Mapping[str, Any]) -> RenderableType:
 def starts(found: "Sequence[Start]") -> RenderableType:
     """How trainings started, one a line."""
     now = time.time()
-    table = _table("id", "when", "user", "data", "task", "from", "similarity", "exact", "steps", "became")
+    columns = "id when user data task from similarity exact steps became"
+    table = FittingTable(columns.split(), "user task id data steps exact similarity".split(), _RIGHT)
     for start in found:
         raced = start.race is not None and f", race: {start.race.winner} won"
         _row(
@@ -336,7 +339,7 @@ def audited(found: Audited, since: str) -> RenderableType:
 def events(happened: Iterable[Event]) -> RenderableType:
     """What happened, one event a line."""
     now = time.time()
-    table = _table("when", "what", "model", "user", "detail", "child")
+    table = FittingTable("when what model user detail child".split(), ["child"])
     for event in happened:
         child = str(event.data.get("child", ""))[:12]
         _row(table, ago(now - event.at), event.action, event.model, event.user, event.detail, child)
@@ -371,12 +374,11 @@ def _date(seconds: float) -> str:
 def _table(*headings: str) -> Table:
     table = Table(header_style="bold")
     for heading in headings:
-        right = heading in _RIGHT
-        table.add_column(heading, justify="right" if right else "left", no_wrap=right or heading == "id")
+        add_column(table, heading, right=heading in _RIGHT)
     return table
 
 
-def _row(table: Table, *cells: str) -> None:
+def _row(table: Table | FittingTable, *cells: str) -> None:
     table.add_row(*map(_cell, cells))
 
 
