@@ -44,6 +44,11 @@ def test_one_parent() -> None:
     assert answer(A).parents == (A,)
 
 
+def test_what_a_cold_start_is_for_is_said_once() -> None:
+    given = Answer(reason="the keeper could not help: it is down", warnings=("it is down.", "it is slow."))
+    assert lines_of(given) == ["Cold start: the keeper could not help: it is down.", "Note: it is slow."]
+
+
 def test_several_parents() -> None:
     lines = lines_of(answer(A, B))
     assert lines[:3] == [

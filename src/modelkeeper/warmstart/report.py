@@ -37,7 +37,9 @@ def report(answer: Answer, most: int = MOST_SHOWN) -> RenderableType:
         lines.append(_rivals(answer.runners_up[:most]))
         if len(answer.runners_up) > most:
             lines.append(Text(f"and {len(answer.runners_up) - most} more"))
-    lines += [plain(f"Note: {warning}") for warning in answer.warnings]
+    said = answer.reason if answer.cold else ""
+    notes = [warning for warning in answer.warnings if warning.removesuffix(".") not in said]
+    lines += [plain(f"Note: {warning}") for warning in notes]
     if answer.seconds:
         spent = ", ".join(f"{stage} {1000 * seconds:.0f} ms" for stage, seconds in answer.seconds.items())
         lines.append(plain(f"Considered {answer.considered:,} models, aligned {answer.aligned:,}; {spent}."))
