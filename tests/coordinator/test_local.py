@@ -1,5 +1,6 @@
 """LocalCoordinator: who is asked to lend, and who is counted for it, when parents are several."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -39,6 +40,14 @@ def test_every_parent_that_lends_is_counted(coordinator: LocalCoordinator) -> No
     events = coordinator.log(action=LENT)
     assert [(event.model, event.user) for event in events] == [(one.id, "ann"), (two.id, "ann")]
     assert events[0].detail == "a lent its weights, similarity 0.500"
+
+
+def test_a_zoo_without_users_knows_who_it_lent_to() -> None:
+    with contextlib.closing(LocalCoordinator(Settings(home=":memory:"), user="ann")) as opened:
+        zoos.register(opened, GRAPH, "a")
+        opened.query(zoos.net(4), ASKED)
+        assert [event.user for event in opened.log(action=LENT)] == ["ann"]
+        assert [start.user for start in opened.starts()] == ["ann"]
 
 
 def test_all_parents_must_be_there_to_lend(

@@ -59,16 +59,16 @@ class LocalHistory:
         )
         if self.zoo.started(start):
             answer = msgspec.structs.replace(answer, start=start.id)
-        self._lent(answer, start.child, request.viewer)
+        self._lent(answer, start.child, asker)
         return answer
 
-    def _lent(self, answer: Answer, child: str, viewer: Viewer | None) -> None:
+    def _lent(self, answer: Answer, child: str, asker: Viewer) -> None:
         """Count for each parent that it lent its weights to a child, and write it into the log."""
-        now, user = time.time(), viewer.name if viewer else ""
+        now = time.time()
         for parent in answer.parents:
             detail = f"{parent.name} lent its weights, similarity {parent.similarity or 0:.3f}"
             data = about_loan(child, parent.similarity, answer.start)
-            event = Event(at=now, action=LENT, model=parent.id, user=user, detail=detail, data=data)
+            event = Event(at=now, action=LENT, model=parent.id, user=asker.name, detail=detail, data=data)
             self.zoo.lent(parent.id, event)
 
     def raced(self, start: str, race: "Race", *, viewer: Viewer | None = None) -> None:
