@@ -137,6 +137,7 @@ def test_what_cannot_be_is_said_in_one_line(here: Path) -> None:
         (("register", "small.onnx", "--model", "wide.onnx"), 2, "small.onnx is a model already"),
         (("query", "small.onnx", *META, "-o", "small.onnx"), 1, "it is the model's own file"),
         (("query", "small.json", "-o", "warm.onnx"), 2, "is no ONNX file"),
+        (("query", "small.json", "-o", "warm.pt"), 2, "warm.pt: weights are written as safetensors"),
     ):
         assert text in run(*arguments, code=code).stderr
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from modelkeeper.weights import Array
 
 ONNX = ".onnx"  # how the names of files end that can be written again with other weights
+OTHERS = (".pt", ".pth", ".bin", ".ckpt", ".pt2", ".keras", ".h5")  # and of those that cannot
 
 trust_option = click.option(
     "--trust",

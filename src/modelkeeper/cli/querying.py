@@ -9,6 +9,7 @@ import click
 
 from modelkeeper.cli.model_argument import (
     ONNX,
+    OTHERS,
     Given,
     is_graph,
     open_model,
@@ -177,6 +178,8 @@ def _ask(
     model: object = None
     if output is not None and output.lower().endswith(ONNX) and not source.lower().endswith(ONNX):
         raise click.UsageError(f"{source} is no ONNX file, so none can be written: name a .safetensors file.")
+    if output is not None and output.lower().endswith(OTHERS):
+        raise click.UsageError(f"{output}: weights are written as safetensors: name a .safetensors file.")
     if is_graph(source):
         graph = read_graph(source)
     else:
