@@ -104,7 +104,7 @@ def test_a_service_says_who_we_are(tmp_path: Path) -> None:
         }
         assert set(shown.values()) == {"ok"}, found
         assert "ada, scope write" in found["token"]["found"]
-        assert "of the service is" in found["clock"]["found"]
+        assert found["clock"]["found"] == "that of the service is right within 2 s"
         reader = told("--zoo", service.url, MODELKEEPER_TOKEN=service.token("bob", "read"))
         assert (reader["token"]["state"], reader["service"]["state"]) == ("warn", "ok")
         refused = told("--zoo", service.url, code=1, MODELKEEPER_TOKEN="")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from modelkeeper.weights import Array
 
 LITTLE, TOO_LITTLE = 2 * 10**9, 10**8  # bytes that are free on a disk
+ROUNDED = 2.0  # seconds: a reply says its time without fractions, and was on its way
 SKEW = 60.0  # seconds that a service's clock may be off: tokens end and models age by it
 NAME = "modelkeeper-doctor"  # of the model of a round trip, its data and its task
 TAKES, GIVES = 6, 3
@@ -206,7 +207,8 @@ def _clock(reply: "httpx.Response", now: float) -> Iterator[Finding]:
     except (LookupError, ValueError, TypeError):
         return  # behind a proxy that says no time
     skew = there - now
-    found = f"that of the service is {abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
+    off = f"is {abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
+    found = f"that of the service {off if abs(skew) > ROUNDED else 'is right within 2 s'}"
     advice = "Let both machines follow a time server (NTP)"
     wrong = abs(skew) > SKEW
     yield Finding(check="clock", state=WARN if wrong else OK, found=found, advice=advice if wrong else "")
