@@ -347,6 +347,18 @@ def test_other_data_sets_compete_by_their_standing() -> None:
     assert choice.runners_up[0].why_lost == "standing among its peers on 'MNIST' 0.4 below 0.9"
 
 
+def test_an_expected_benefit_says_what_is_known_of_the_data() -> None:
+    for ours, theirs, said in (
+        ("F", "F", "exact)"),
+        ("F", "M", "exact, other data: 'M')"),
+        ("F", "", "exact, its data set is not known)"),
+        ("", "M", "exact, of data 'M', and the query names none)"),
+        ("", "", "exact, its data set is not known)"),
+    ):
+        pool = [candidate("a", 0.9, 0.9, data=theirs, exact=True)]
+        assert choose(pool, data=ours, by="benefit").reason.endswith(said)
+
+
 def test_a_cold_start_says_why() -> None:
     assert choose([], data=None).reason == "the zoo is empty, or nothing in it passes the filters"
     low = [candidate("a", 0.21), candidate("b", 0.1)]

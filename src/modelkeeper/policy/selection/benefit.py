@@ -84,8 +84,12 @@ class Benefit(Policy):
             parts.append("may have memorised its data")
         if candidate.credit < 1:
             parts.append(f"credit {candidate.credit:.2f} with those who tried it")
-        if not on_same_data(candidate, data):
-            parts.append(f"other data: {candidate.data!r}" if candidate.data else "its data set is not known")
+        if not candidate.data:
+            parts.append("its data set is not known")
+        elif not data:
+            parts.append(f"of data {candidate.data!r}, and the query names none")
+        elif not on_same_data(candidate, data):
+            parts.append(f"other data: {candidate.data!r}")
         return ", ".join(parts)
 
 
