@@ -452,8 +452,9 @@ def test_what_starts_saved_and_how_a_training_went_are_for_people(family: dict[s
         coordinator.zoo.starts.add(Start(id="b" * 16, at=time.time(), child="c", parents=("p",)))
         coordinator.raced("b" * 16, race)
     text = run("savings").stdout
-    for each in ("3, 0.4 s of 1", "1 not known", "races 8 steps"):
+    for each in ("3 steps, 0.4 s in 1 start", "of 1 not known", "races 8 steps"):
         assert each in text, each
+    assert "50 %" in run("starts").stdout
     assert [start["id"][0] for start in said("starts", "--warm")] == ["b", "a"]
     assert {start["cold"] for start in said("starts", "--cold")} <= {True}
     assert said("starts", "--parent", "parent", "--model", "child") == []

@@ -268,8 +268,10 @@ def stats(counts: Mapping[str, Any]) -> RenderableType:
 def starts(found: "Sequence[Start]") -> RenderableType:
     """How trainings started, one a line."""
     now = time.time()
-    columns = "id when user data task from similarity exact steps became"
-    table = FittingTable(columns.split(), "user task id data steps exact similarity".split(), _RIGHT)
+    columns = ["id", "when", "user", "data", "task", "from", "similarity", "exact", "steps advised", "became"]
+    table = FittingTable(
+        columns, ["user", "task", "id", "data", "steps advised", "exact", "similarity"], _RIGHT
+    )
     for start in found:
         raced = start.race is not None and f", race: {start.race.winner} won"
         _row(
@@ -282,7 +284,7 @@ def starts(found: "Sequence[Start]") -> RenderableType:
             (", ".join(start.parents) or "cold") + (raced or ""),
             "" if start.similarity is None else f"{start.similarity:.3f}",
             "" if start.cold else "yes" if start.exact else "no",
-            f"{start.schedule:g}",
+            f"{100 * start.schedule:g} %",
             start.model or "-",
         )
     return table
@@ -291,7 +293,7 @@ def starts(found: "Sequence[Start]") -> RenderableType:
 def savings(found: "Savings") -> RenderableType:
     """What warm starts saved, by kind of evidence, and what that cost."""
     kinds = ("measured", "matched", "estimated")
-    table = _table(found.by, "starts", "cold", *(f"{kind}: steps, time" for kind in kinds))
+    table = _table(found.by, "starts", "cold", *kinds)
     for group in found.groups:
         cells = (_saved(getattr(group, kind)) for kind in kinds)
         _row(table, group.name or "-", f"{group.starts:,}", f"{group.cold:,}", *cells)
@@ -301,15 +303,18 @@ def savings(found: "Savings") -> RenderableType:
     left_out = "" if found.complete else " Older starts of this time are left out: there are too many."
     what = (
         "measured: at least, in races; matched: against cold runs of the same model; "
-        "estimated: if trained as advised."
+        "estimated: if trainings were cut to the steps advised, which nobody checks."
     )
     return Group(table, Text(f"{what} They are not to be added up."), Text(f"{cost}.{left_out}"))
 
 
 def _saved(part: "Saved") -> str:
     """Steps and time that were saved; what is not known, in words."""
-    known = f"{part.steps:,.0f}, {part.seconds:,.1f} s of {part.starts:,}" if part.starts else ""
-    unknown = f"{part.unknown:,} not known" if part.unknown else ""
+    starts = "start" if part.starts == 1 else "starts"
+    known = (
+        f"{part.steps:,.0f} steps, {part.seconds:,.1f} s in {part.starts:,} {starts}" if part.starts else ""
+    )
+    unknown = f"of {part.unknown:,} not known" if part.unknown else ""
     return "; ".join(filter(None, (known, unknown))) or "nothing is known"
 
 
