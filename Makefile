@@ -99,7 +99,7 @@ setup: ## make both environments, at the same time
 	@$(MAKE) --no-print-directory -j 2 $(READY) $(KERAS_READY)
 
 demo: $(READY) ## a small search on handwritten digits, cold and warm: time, accuracy and a picture, below two minutes
-	$(BIN)/python examples/demo.py $(ARGS)
+	$(BIN)/python examples/demo.py --out build/demo.png $(ARGS)
 
 check: $(READY) ## formatting, lint, dead code, dependencies and types
 	$(BIN)/ruff format --check .

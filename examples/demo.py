@@ -39,7 +39,7 @@ try:
 except ModuleNotFoundError as missing:
     sys.exit(
         f"The demo needs {missing.name}, which is not installed here. `make demo` sets up all that it needs; "
-        'or, in an environment of your own: pip install ".[torch,evaluation]"'
+        'or, in an environment of your own: pip install -c constraints.txt ".[torch,evaluation]"'
     )
 
 NOISE = 0.5  # points: about the standard error of an accuracy of 98 % on 1,000 images

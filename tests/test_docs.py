@@ -101,6 +101,7 @@ def test_the_demo_says_what_it_needs(tmp_path: Path) -> None:
     done = run_demo("--help", PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert "The demo needs torch" in done.stderr
+    assert 'pip install -c constraints.txt ".[torch,evaluation]"' in done.stderr
     assert "Traceback" not in done.stderr
 
 
