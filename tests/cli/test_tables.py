@@ -1,9 +1,11 @@
 """Lineage as people read it: with one parent or several, above and below a model."""
 
+import msgspec
+
 from modelkeeper.cli.tables import lineage, record
 from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.policy.credit import Credit
-from modelkeeper.zoo.records import Record
+from modelkeeper.zoo.records import REPLACED, Record
 from tests.display.test_tables import printed
 
 
@@ -45,6 +47,19 @@ def test_descendants_that_stand_elsewhere_say_so() -> None:
         f"│   └── d ({D.id}): accuracy 0.9, similarity 0.750 [again]",
         f"└── d ({D.id}): accuracy 0.9",
         f"    └── e ({E.id}): accuracy 0.9",
+    ]
+
+
+def test_versions_that_were_replaced_stand_there_only_for_what_started_from_them() -> None:
+    first, second = (msgspec.structs.replace(model(name, A), state=REPLACED) for name in "cd")
+    whole, later = model("f", A), model("e", second)
+    below = (Lineage(first, (), ()), Lineage(whole, (), ()), Lineage(second, (), (Lineage(later, (), ()),)))
+    lines = [line.rstrip() for line in printed(lineage(Lineage(A, (), below))).splitlines()]
+    assert lines == [
+        f"a ({A.id}): accuracy 0.9",
+        f"├── f ({whole.id}): accuracy 0.9",
+        f"└── d ({second.id}): accuracy 0.9 [replaced]",
+        f"    └── e ({later.id}): accuracy 0.9",
     ]
 
 

@@ -144,7 +144,7 @@ def _descendants(at: Tree, family: Lineage) -> None:
     waiting = [(at, family)]
     while waiting:
         above, member = waiting.pop()
-        for child in member.descendants:
+        for child in member.children:
             branch = _branch(above, child.record, member.record.id, again=child.again)
             waiting.append((branch, child))
 

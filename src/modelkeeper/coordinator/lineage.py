@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from modelkeeper.drawings import Picture, TreeRow, rows
-from modelkeeper.zoo.records import Record
+from modelkeeper.zoo.records import REPLACED, Record
 
 
 class Lineage(Struct, frozen=True):
@@ -21,6 +21,14 @@ class Lineage(Struct, frozen=True):
     again: bool = False  # its descendants stand below another of its parents
     more_ancestors: int = 0  # at least so many are left out; 0: none is
     more_descendants: int = 0
+
+    @property
+    def children(self) -> tuple["Lineage", ...]:
+        """What people are shown of the next generation: no versions that a later one of the same training
+        replaced, unless something started from them."""
+        return tuple(
+            child for child in self.descendants if child.descendants or child.record.state != REPLACED
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, as `--json` prints it."""
@@ -49,7 +57,7 @@ class Lineage(Struct, frozen=True):
     def _rows(self, depth: int, within: bool = False) -> Iterator[TreeRow]:
         note = _note(self.record) + (" (see above)" if self.again else "")
         yield TreeRow(depth, self.record.full_name, note, meant=not within)
-        for descendant in self.descendants:
+        for descendant in self.children:
             yield from descendant._rows(depth + 1, within=True)
 
     def _repr_svg_(self) -> str:

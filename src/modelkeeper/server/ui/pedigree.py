@@ -49,10 +49,10 @@ def pedigree(tree: Lineage) -> tuple[list[Kin], int]:
 
 def _descendants(tree: Lineage) -> Iterator[Record]:
     """All descendants, one generation after the other, of each the newest first."""
-    generation = tree.descendants
+    generation = tree.children
     while generation:
         yield from sorted((member.record for member in generation), key=lambda record: -record.key)
-        generation = tuple(child for member in generation for child in member.descendants)
+        generation = tuple(child for member in generation for child in member.children)
 
 
 def _behind_parents(records: dict[str, Record]) -> list[str]:
