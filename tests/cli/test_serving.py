@@ -170,8 +170,10 @@ def test_a_zoo_is_opened_in_the_browser(tmp_path: Path, options: tuple[str, ...]
     environment = {**os.environ, "BROWSER": f"{script} %s"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
-        where = re.search(r"http://127\.0\.0\.1:\d+/ui", process.stderr.readline())
+        line = process.stderr.readline()
+        where = re.search(r"http://127\.0\.0\.1:\d+/ui", line)
         assert where is not None
+        assert f"The zoo in {home} is at" in line
         page = httpx.get(where[0], headers={"accept": "text/html"}, follow_redirects=True, timeout=60)
         process.send_signal(signal.SIGINT)
         process.stderr.read()

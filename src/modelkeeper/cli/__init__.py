@@ -83,7 +83,8 @@ def _cleaned() -> Iterator[None]:
 def main() -> None:
     """Warm starts for neural-network training.
 
-    Which zoo is meant is said by --zoo, or by the variable MODELKEEPER_URI; else it is ~/.modelkeeper.
+    Which zoo is meant is said by --zoo, or by the variable MODELKEEPER_URI; else it is ~/.modelkeeper. Of
+    serve, ui, user, project and token by --home, or by MODELKEEPER_HOME.
 
     \b
       modelkeeper models

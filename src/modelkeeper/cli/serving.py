@@ -119,7 +119,7 @@ def ui(home: str | None, catalog: str | None, blobs: str | None, port: int, no_b
         stack.callback(coordinator.close)
         application = application_of(coordinator, service)
         where = f"{service_runner.address(listening)}/ui"
-        say(f"The zoo is at {where} (Ctrl-C ends this)", err=True)
+        say(f"The zoo in {coordinator.settings.home} is at {where} (Ctrl-C ends this)", err=True)
         if not no_browser:
             webbrowser.open(where)  # the socket listens already, so it waits for what comes next
         service_runner.run(application, listening)
