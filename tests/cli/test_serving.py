@@ -200,4 +200,5 @@ def test_a_typo_is_no_empty_zoo(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["ui", "--home", str(tmp_path / "nothing"), "--no-browser"])
     assert result.exit_code == 1
     assert "there is no zoo" in result.stderr
+    assert "that takes --home by that or MODELKEEPER_HOME" in result.stderr
     assert not (tmp_path / "nothing").exists()

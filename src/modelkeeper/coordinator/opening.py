@@ -109,7 +109,8 @@ def _local(settings: Settings, make: bool, user: str = "") -> "LocalCoordinator"
 
     in_folder = not settings.in_memory and not settings.catalog
     if in_folder and not make and not is_zoo(settings.folder):
-        advice = f"Register a model to make one, or say with --zoo or {URI} where it is."
+        where = f"--zoo or {URI}, or of a command that takes --home by that or MODELKEEPER_HOME"
+        advice = f"Register a model to make one, or say where it is by {where}."
         raise ZooUnusable(str(settings.folder), "there is no zoo", advice)
     return LocalCoordinator(settings, user)
 
