@@ -10,9 +10,15 @@ from modelkeeper.extras import need
 def main() -> None:
     """Run the command line, or say what it needs."""
     try:
-        need("zoo", "the command line")
+        _run()
     except NotInstalled as error:
         sys.exit(f"Error: {error}")
+    except KeyboardInterrupt:  # before the command has begun, which handles it itself
+        sys.exit("Aborted!")
+
+
+def _run() -> None:
+    need("zoo", "the command line")
     from modelkeeper.cli import main as command
 
     for stream in (
