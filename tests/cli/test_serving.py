@@ -16,11 +16,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from modelkeeper.cli import main
+from modelkeeper.cli import accounts, main
 from modelkeeper.coordinator.local import LocalCoordinator
 from modelkeeper.coordinator.remote import Spool
 from modelkeeper.server.upload_store import MOST_OPEN
 from modelkeeper.settings import Settings
+from modelkeeper.zoo.accounts import holders
 from tests.helpers.service import Team, network, team, tensors, told
 
 GRAPH = network()
@@ -155,6 +156,16 @@ def test_looking_makes_no_zoo(tmp_path: Path, command: tuple[str, ...]) -> None:
     code, said = run(*command, "--home", str(tmp_path / "nozoo"))
     assert (code, "there is no zoo" in said) == (1, True)
     assert not (tmp_path / "nozoo").exists()
+
+
+def test_a_token_can_have_every_scope(tmp_path: Path) -> None:
+    assert set(accounts.SCOPES) == set(holders.SCOPES)
+    home = ("--home", str(tmp_path / "zoo"))
+    assert CliRunner().invoke(main, ["user", "add", "org", *home]).exit_code == 0
+    for scope in holders.SCOPES:
+        made = CliRunner().invoke(main, ["token", "add", "org", "--scope", scope, *home])
+        assert made.exit_code == 0, made.output
+        assert made.stdout.startswith("mk_")
 
 
 @pytest.mark.parametrize("options", [(), ("--no-browser",)])

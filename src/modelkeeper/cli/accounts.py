@@ -11,6 +11,9 @@ from modelkeeper.cli.options import console, echo_json, json_option, say
 if TYPE_CHECKING:
     from modelkeeper.zoo.accounts.accounts import Accounts
 
+# Those of `zoo.accounts.holders`, which imports a database; a test compares them.
+SCOPES = ("read", "write", "admin", "metrics", "partner")
+
 home_option = click.option(
     "--home", metavar="FOLDER", help="The folder of the zoo. Default: MODELKEEPER_HOME, or ~/.modelkeeper."
 )
@@ -194,10 +197,11 @@ def token() -> None:
 @click.argument("user_name", metavar="USER")
 @click.option(
     "--scope",
-    type=click.Choice(("read", "write", "admin", "metrics")),
+    type=click.Choice(SCOPES),
     default="write",
     show_default=True,
-    help="What it may be used for: read, write and admin include those before them, metrics nothing else.",
+    help="What it may be used for: read, write and admin include those before them, metrics nothing else, "
+    "partner what was published to other organisations.",
 )
 @click.option("--days", type=float, help="After how many days it expires. Default: never.")
 @click.option("--note", default="", help="What it is for, e.g. the name of a machine.")
