@@ -171,6 +171,8 @@ def test_what_a_query_would_not_take_is_not_fetched(partner: LocalCoordinator, t
         assert dry.cold
         assert f"{url} has 'theirs'" in dry.warnings[0]
         assert ours.count() == 0
+        assert ours.query(GRAPH, ASKED, dry_run=True).answer.warnings == dry.warnings
+        assert ours.query(GRAPH, ASKED).answer.parent_name == "theirs"
     with watched(partner) as (url, there), opened(tmp_path / "small", url, upstream_capacity=1000) as ours:
         assert ours.query(GRAPH, ASKED).answer.cold
         assert not any("safetensors" in path for path in there.paths)

@@ -158,7 +158,7 @@ class Upstreams:
             _log.warning("upstream %s is not asked for %.0f s: %s", upstream.url, pause, problem)
             return Brought()
         upstream.worked()
-        if not brought.more:
+        if not brought.more and not brought.warnings:  # an offer to a dry run is something
             self._remember(asked)
         return brought
 
