@@ -61,6 +61,16 @@ def test_a_folder_that_cannot_be_looked_into_is_an_error_of_ours(tmp_path: Path)
         coordinator.open(tmp_path / ("z" * 300), make=False)
 
 
+def test_a_folder_whose_name_is_no_text_here_is_an_error_of_ours(tmp_path: Path) -> None:
+    folder = tmp_path / "Zoo f\udcfcr"
+    folder.mkdir()
+    (folder / "catalog.db").touch()
+    for make in (True, False):
+        with pytest.raises(ZooUnusable, match="its name has letters that cannot be read here") as caught:
+            coordinator.open(folder, make=make)
+        assert str(caught.value).isascii()
+
+
 @pytest.mark.parametrize(
     ("uri", "settings", "problem"),
     [

@@ -108,11 +108,26 @@ def _local(settings: Settings, make: bool, user: str = "") -> "LocalCoordinator"
     from modelkeeper.coordinator.local import LocalCoordinator
 
     in_folder = not settings.in_memory and not settings.catalog
+    if in_folder:
+        _check_name(settings.folder)
     if in_folder and not make and not is_zoo(settings.folder):
         where = f"--zoo or {URI}, or of a command that takes --home by that or MODELKEEPER_HOME"
         advice = f"Register a model to make one, or say where it is by {where}."
         raise ZooUnusable(str(settings.folder), "there is no zoo", advice)
     return LocalCoordinator(settings, user)
+
+
+def _check_name(folder: Path) -> None:
+    """Raise ZooUnusable if the name of a folder is no text here, which SQLite needs."""
+    name = str(folder)
+    try:
+        os.fsencode(name)
+        name.encode()
+    except UnicodeEncodeError as problem:
+        advice = "Use a locale of UTF-8 (LANG=C.UTF-8), or rename the folder."
+        raise ZooUnusable(
+            ascii(name)[1:-1], "its name has letters that cannot be read here", advice
+        ) from problem
 
 
 def is_zoo(folder: Path) -> bool:
