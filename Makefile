@@ -285,7 +285,7 @@ pictures: $(READY) ## make the pictures of docs/dashboard.md and the drawings of
 	$(BIN)/python -m docsite.drawings
 	$(BIN)/python -m tests.helpers.pictures
 
-clean: ## remove the environment and everything built
+clean: ## remove the environments and everything built
 	rm -rf $(VENV) $(KERAS_VENV) $(HUB_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # The installed project finds its modules in src; which packages there are, it learned when installed.

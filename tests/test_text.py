@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeeper.text import ago, count, first_line, printable, size
+from modelkeeper.text import ago, count, first_line, printable, size, with_article
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,12 @@ def test_an_error_in_one_line() -> None:
     assert first_line(ValueError("a\nb")) == "ValueError: a"
     assert first_line(KeyError()) == "KeyError"
     assert len(first_line(RuntimeError("x" * 10_000))) < 400
+
+
+def test_articles() -> None:
+    assert [with_article(word) for word in ("torch", "onnx", "Object", "")] == [
+        "a torch",
+        "an onnx",
+        "an Object",
+        "a ",
+    ]

@@ -59,3 +59,8 @@ def _scaled(number: float, step: float, units: tuple[str, ...]) -> str:
             return f"{number:.0f} {unit}".rstrip()
         number /= step
     return f"{number:,.1f} {units[-1]}"
+
+
+def with_article(word: str) -> str:
+    """A word behind "a" or "an"."""
+    return f"{'an' if word[:1].lower() in tuple('aeiou') else 'a'} {word}"

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from modelkeeper.display.consoles import plain
 from modelkeeper.frontends.fit_tasks import Calibration
-from modelkeeper.text import enumeration
+from modelkeeper.text import enumeration, with_article
 from modelkeeper.warmstart.answer import Answer, Parent, Rival
 from modelkeeper.warmstart.race.rules import Race
 
@@ -51,14 +51,14 @@ def _warm(answer: Answer) -> Iterator[RenderableType]:
     would = "would start" if answer.dry_run else "starts"
     known = [f"similarity {parent.similarity or 0:.3f}{_worth(parent)}" for parent in answer.parents]
     if len(known) == 1:
-        kind = f", a {answer.framework} model" if answer.framework else ""
+        kind = f", {with_article(answer.framework)} model" if answer.framework else ""
         named = answer.parents[0].full_name
         yield plain(f"The model {would} warm from {named} ({answer.parent}){kind}: {known[0]}.")
     else:
         named = enumeration([f"{parent.full_name} ({parent.id})" for parent in answer.parents])
         yield plain(f"The model {would} warm from {named}, side by side:")
         for parent, said in zip(answer.parents, known, strict=True):
-            kind = f"a {parent.framework} model, " if parent.framework else ""
+            kind = f"{with_article(parent.framework)} model, " if parent.framework else ""
             yield plain(f"  {parent.name}: {kind}{said}")
     yield plain(f"Why: {answer.reason}.")
     yield from (plain(_claim(parent)) for parent in answer.parents if parent.owner)

@@ -10,7 +10,7 @@ import json
 from datetime import UTC, datetime
 from string import punctuation
 
-from modelkeeper.text import enumeration, one_line
+from modelkeeper.text import enumeration, one_line, with_article
 from modelkeeper.zoo.records import Record
 
 
@@ -45,7 +45,7 @@ def card(record: Record) -> bytes:
     body = [
         f"# {_cell(record.name)}",
         "",
-        f"A {_cell(record.framework)} model with {record.parameters:,} parameters, {came}.",
+        f"A{with_article(_cell(record.framework))[1:]} model with {record.parameters:,} parameters, {came}.",
         "",
         *(["| metric | value |", "| --- | --- |", *measured, ""] if measured else []),
         *([f"Licence: {_cell(record.licence)}.", ""] if record.licence else []),
