@@ -2,7 +2,7 @@
 
 import msgspec
 
-from modelkeeper.warmstart.answer import Answer, Parent
+from modelkeeper.warmstart.answer import Answer, Parent, Rival
 from modelkeeper.warmstart.pipeline import _lost
 from modelkeeper.warmstart.race.rules import Race
 from modelkeeper.warmstart.report import report
@@ -47,6 +47,14 @@ def test_one_parent() -> None:
 def test_what_a_cold_start_is_for_is_said_once() -> None:
     given = Answer(reason="the keeper could not help: it is down", warnings=("it is down.", "it is slow."))
     assert lines_of(given) == ["Cold start: the keeper could not help: it is down.", "Note: it is slow."]
+
+
+def test_ids_of_runners_up_are_whole_in_a_narrow_terminal() -> None:
+    why = "expected benefit 0.251 below 0.875 (standing 0.50, similarity 0.78, not exact)"
+    rival = Rival(id="3" * 16, name="cnn24x2", similarity=0.7, metric="accuracy", value=0.9537, why=why)
+    given = msgspec.structs.replace(answer(A), runners_up=(rival,))
+    for width in (60, 80):
+        assert f"({rival.id})" in printed(report(given), width)
 
 
 def test_several_parents() -> None:

@@ -20,6 +20,7 @@ from modelkeeper.warmstart.answer import Answer, Parent, Rival
 from modelkeeper.warmstart.race.rules import Race
 
 MOST_SHOWN = 5  # runners-up in a printed report
+ID = 18  # letters of an id in brackets
 
 
 def report(answer: Answer, most: int = MOST_SHOWN) -> RenderableType:
@@ -116,7 +117,8 @@ def _calibration(calibration: Calibration) -> Iterator[RenderableType]:
 def _rivals(rivals: tuple[Rival, ...]) -> Table:
     table = Table(header_style="bold", title="not taken", title_justify="left")
     for heading in ("model", "framework", "similarity", "quality", "why"):
-        table.add_column(heading, overflow="fold")
+        # An id that is to be copied stays in one line, with what is around it.
+        table.add_column(heading, overflow="fold", min_width=ID if heading == "model" else None)
     for rival in rivals:
         quality = f"{rival.metric} {rival.value:.4g}" if rival.value is not None else ""
         model, similarity = f"{rival.full_name} ({rival.id})", f"{rival.similarity:.3f}"
