@@ -5,15 +5,18 @@ condition left out. Of all that cosmic-ray can make of the modules below, some a
 tried against the tests of its package, and those that no test fails on are listed: they survived. Many of
 these are no faults (a bound moved by one where nothing lies), so a score of 1 is not to be had.
 
-It works on copies of the project below build/, since mutants are written into files.
+It works on copies of the project below build/, since mutants are written into files. Tests of a mutant run in
+a fork of a process that has imported what they need of others, PyTorch above all, so that it need not be
+imported for each of them.
 """
 
 import argparse
-import contextlib
+import importlib.util
 import json
+import multiprocessing
+import os
 import random
 import shutil
-import subprocess
 import sys
 import sysconfig
 import threading
@@ -46,11 +49,11 @@ LEFT_OUT = ("_BitOr_", "/Variable")
 PATIENCE = 240.0  # seconds in which the tests of a package end; a mutant that takes longer was noticed
 KEYS = ("package", "module", "line", "operator")
 SURVIVED, NOTICED, INCOMPETENT = "survived", "noticed", "does not start"
-# Imported before the tests, in the copy: the installed project would find its modules in src of this one.
-FOUND_HERE = """
-import sys
-sys.meta_path[:] = [each for each in sys.meta_path if "Redirecting" not in type(each).__name__]
-"""
+# What forks have already: nothing of the project, as that is what changes.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["torch", "torch.nn.functional", "networkx", "msgspec"])
+# The same examples each time; a thread for each, as tests/conftest.py says, who comes too late to a fork.
+ENVIRONMENT = {"CI": "true", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="only those that survived the run before")
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
+    os.environ |= ENVIRONMENT
     copies = [Copy.make(COPIES / str(number)) for number in range(chosen.workers)]
     before = json.loads(chosen.out.read_text()) if chosen.again else None
     began, tried, possible = time.monotonic(), [], {}
@@ -173,7 +177,6 @@ class Copy:
                 shutil.copy(source, target)
         for native in Path(sysconfig.get_path("platlib")).glob("modelkeeper/_native*.so"):
             shutil.copy(native, folder / "src" / "modelkeeper")
-        (folder / "found_here.py").write_text(FOUND_HERE)
         return cls(folder)
 
     def try_out(self, place: Place) -> str:
@@ -186,14 +189,14 @@ class Copy:
         changed = mutate_code(before, get_operator(place.operator)(), place.occurrence)
         if changed is None:
             return INCOMPETENT
-        file.write_text(changed)
+        _write(file, changed.encode())
         try:
             compile(changed, str(file), "exec")
             return SURVIVED if self.passes(self._likely_first(place)) else NOTICED
         except SyntaxError:
             return INCOMPETENT
         finally:
-            file.write_bytes(before)
+            _write(file, before)
 
     def _likely_first(self, place: Place) -> list[str]:
         """Those of the module itself before all other tests: the first that fails ends the run."""
@@ -205,20 +208,42 @@ class Copy:
 
     def passes(self, tests: list[str], *, check: bool = False) -> bool:
         """Do these tests pass?"""
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "found_here"]
-        found = f"{self.folder}:{self.folder / 'src'}"
-        done = None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            done = subprocess.run(
-                [sys.executable, "-m", "pytest", *options, *tests],
-                cwd=self.folder, env={"PYTHONPATH": found, "PATH": "/usr/bin:/bin", "CI": "true"},
-                capture_output=True, text=True, timeout=PATIENCE, check=False,
-            )  # fmt: skip
-        if check and (done is None or done.returncode):
-            sys.exit(
-                f"the tests fail without any mutant:\n{done.stdout[-3000:] if done else 'they take too long'}"
-            )
-        return done is not None and done.returncode == 0
+        log = self.folder / "pytest.log"
+        run = FORKS.Process(target=_run_tests, args=(self.folder, log, tests))
+        run.start()
+        run.join(PATIENCE)
+        late = run.is_alive()
+        if late:
+            run.kill()
+            run.join()
+        if check and run.exitcode:
+            told = "they take too long" if late else log.read_text()[-3000:]
+            sys.exit(f"the tests fail without any mutant:\n{told}")
+        return run.exitcode == 0
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Write a module; what was compiled of it is gone, even if it is as long and of the same second."""
+    file.write_bytes(content)
+    Path(importlib.util.cache_from_source(str(file))).unlink(missing_ok=True)
+
+
+def _run_tests(folder: Path, log: Path, tests: list[str]) -> None:
+    """Run tests of a copy, in a fork; the first that fails ends it."""
+    import pytest
+
+    with log.open("wb") as out:
+        for stream in (1, 2):
+            os.dup2(out.fileno(), stream)
+    here = [str(folder), str(folder / "src")]
+    os.chdir(folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join(here)
+    # The installed project would find its modules in src of this one.
+    sys.path[:] = [*here, *(each for each in sys.path if Path(each or ".").resolve() != ROOT)]
+    sys.meta_path[:] = [each for each in sys.meta_path if "Redirecting" not in type(each).__name__]
+    sys.modules.pop("benchmarks", None)
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    sys.exit(pytest.main([*options, *tests]))
 
 
 def merged(before: dict[str, Any], again: dict[str, Any], tried: list[Mutant]) -> dict[str, Any]:

@@ -44,3 +44,13 @@ def test_all_at_once_as_one_by_one(
             owner=owner, minimum_peers=minimum,
         )  # fmt: skip
         assert outlier == (said.verdict == "refused")
+
+
+def test_one_voice_alone_refuses_nobody_else() -> None:
+    zeros = np.zeros(6, np.int64)
+    value, low, voices = np.full(6, 0.9), np.full(3, 0.1), np.array([0, 1, 2])
+    for whose, refused in ((zeros, [True, False, False]), (np.array([0, 0, 0, 2, 2, 2]), [True] * 3)):
+        peers = ManyPeers.of(zeros, value, whose, 1)
+        assert outliers(zeros[:3], low, voices, peers, fraction=True, minimum_peers=2).tolist() == refused
+    nobody = ManyPeers.of(zeros[:0], value[:0], zeros[:0], 1)
+    assert not outliers(zeros[:3], low, voices, nobody, fraction=True).any()

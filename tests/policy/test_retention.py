@@ -215,6 +215,26 @@ def test_pins_of_one_take_nothing_from_the_fair_share_of_another(
             assert {item.id for item in zoo if item.owner == owner} <= kept
 
 
+def test_spare_room_is_made_by_all_who_are_crowded_in_equal_parts() -> None:
+    """Of 50 bytes each keeps 40, however much more the models of the one are worth."""
+    low = [Item(id=f"a{number}", bytes=10, owner="ann", age=90 * DAY) for number in range(9)]
+    high = [Item(id=f"e{number}", bytes=10, owner="eve", hits=99) for number in range(9)]
+    kept = retain([*low, *high], 100, spare=20).kept
+    assert sorted(place[0] for place in kept) == ["a"] * 4 + ["e"] * 4
+    pinned = [msgspec.structs.replace(item, pinned=True) for item in low]
+    kept = retain([*pinned, *high], 100, spare=20).kept
+    assert sorted(place[0] for place in kept) == ["a"] * 5 + ["e"] * 4, "pins hold within the whole share"
+
+
+def test_nothing_is_spared_unless_asked_for() -> None:
+    """What just fits beside what goes stays, to the last byte."""
+    items = as_items(
+        [Item(id="a", bytes=60, hits=9), Item(id="b", bytes=40), Item(id="c", bytes=30, cover=0.1)]
+    )
+    assert retention.retain(items, 100).kept.tolist() == [True, True, False]
+    assert retention.retain(items, 100, spare=1).kept.tolist() == [True, False, True]
+
+
 def test_the_attack_pins_of_one_do_not_push_out_another() -> None:
     ann = [Item(id=f"a{number}", bytes=10, owner="ann", age=9 * DAY) for number in range(6)]
     eve = [Item(id=f"e{number}", bytes=10, owner="eve", pinned=True, standing=1.0) for number in range(9)]

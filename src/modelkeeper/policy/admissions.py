@@ -17,7 +17,7 @@ from modelkeeper.policy.standings import middles
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-NOBODY, SEVERAL = -1, -2
+SEVERAL = -1
 
 
 class ManyPeers(Struct, frozen=True, eq=False):
@@ -26,12 +26,12 @@ class ManyPeers(Struct, frozen=True, eq=False):
     number: Ints
     middle: Floats
     deviation: Floats
-    sole: Ints  # whose all of them are; NOBODY or SEVERAL, if they are not one owner's
+    sole: Ints  # whose all of them are; SEVERAL, if they are not one owner's
 
     @classmethod
     def of(cls, group: Ints, value: Floats, voice: Ints, groups: int) -> "ManyPeers":
         """Sum them up. Values are known, voices are 0 or more."""
-        sole = np.full(groups, NOBODY, np.int64)
+        sole = np.full(groups, SEVERAL, np.int64)
         sole[group] = voice
         sole[group[sole[group] != voice]] = SEVERAL
         return cls(*middles(group, value, voice, groups), sole)

@@ -71,7 +71,7 @@ def widen(parents: int, size: int, seed: tuple[int, ...], *, evenly: bool = Fals
         rounds = [rng.permutation(parents) for _ in range(-(-extra // parents))]
         copied = np.concatenate(rounds)[:extra] if rounds else np.arange(0)
     source = np.concatenate([np.arange(parents), copied])
-    weight = np.where(np.bincount(source, minlength=parents)[source] > 1, rng.uniform(0.5, 1.5, size), 1.0)
+    weight = rng.uniform(0.5, 1.5, size)  # of one that is not copied any weight is all of it: its share is 1
     return UnitMap(source, weight / np.bincount(source, weight, parents)[source], parents)
 
 
