@@ -90,6 +90,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2, help="how many are tried at once (2)")
     parser.add_argument("--minutes", type=float, default=15, help="for each package; then none begins (15)")
+    parser.add_argument("--only", choices=PACKAGES, help="one of the packages")
     parser.add_argument("--again", action="store_true", help="only those that survived the run before")
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
@@ -97,7 +98,7 @@ def main() -> None:
     copies = [Copy.make(COPIES / str(number)) for number in range(chosen.workers)]
     before = json.loads(chosen.out.read_text()) if chosen.again else None
     began, tried, possible = time.monotonic(), [], {}
-    for package in PACKAGES:
+    for package in [chosen.only] if chosen.only else PACKAGES:
         copies[0].passes(PACKAGES[package], check=True)
         every = list(places(package))
         possible[package] = len(every)
@@ -228,6 +229,18 @@ def _write(file: Path, content: bytes) -> None:
     Path(importlib.util.cache_from_source(str(file))).unlink(missing_ok=True)
 
 
+class AnyExample:
+    """Hypothesis need not look for the smallest example that fails, which takes longer than all the rest."""
+
+    def pytest_configure(self) -> None:
+        """When tests/conftest.py has named its settings, and no test has taken them."""
+        from hypothesis import Phase, settings
+
+        found = settings(settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
+        settings.register_profile("mutants", found)
+        settings.load_profile("mutants")
+
+
 def _run_tests(folder: Path, log: Path, tests: list[str]) -> None:
     """Run tests of a copy, in a fork; the first that fails ends it."""
     import pytest
@@ -242,8 +255,9 @@ def _run_tests(folder: Path, log: Path, tests: list[str]) -> None:
     sys.path[:] = [*here, *(each for each in sys.path if Path(each or ".").resolve() != ROOT)]
     sys.meta_path[:] = [each for each in sys.meta_path if "Redirecting" not in type(each).__name__]
     sys.modules.pop("benchmarks", None)
+    sys.dont_write_bytecode = False  # or each fork would compile all anew
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    sys.exit(pytest.main([*options, *tests]))
+    sys.exit(pytest.main([*options, *tests], plugins=[AnyExample()]))
 
 
 def merged(before: dict[str, Any], again: dict[str, Any], tried: list[Mutant]) -> dict[str, Any]:
@@ -252,7 +266,7 @@ def merged(before: dict[str, Any], again: dict[str, Any], tried: list[Mutant]) -
     left = [each for each in before["survivors"] if tuple(each[key] for key in KEYS) not in known]
     packages = {}
     for name, row in before["packages"].items():
-        noticed = row["noticed"] + again["packages"][name]["noticed"]
+        noticed = row["noticed"] + again["packages"].get(name, {}).get("noticed", 0)
         packages[name] = {**row, "noticed": noticed, "score": round(noticed / max(1, row["tried"]), 3)}
     return {"packages": packages, "survivors": [*again["survivors"], *left]}
 

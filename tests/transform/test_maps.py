@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,8 +141,8 @@ def one_by_one(parent: Graph, child: Graph, whole: Mapping[int, Product] | None 
 def of_one_space(parent: Space, child: Space) -> Maps:
     """The maps between two layers that make one space each."""
     weights = [tensor("a", Axis("out", Atom(0, space.size)), SEEN) for space in (parent, child)]
-    layers = [Layer("a", "linear", (), (weight,)) for weight in weights]
-    return one_by_one(*[Graph("test", (layers[n],), (space,)) for n, space in enumerate((parent, child))])
+    layers = tuple(Layer("a", "linear", (), (weight,)) for weight in weights)
+    return one_by_one(Graph("test", layers[:1], (parent,)), Graph("test", layers[1:], (child,)))
 
 
 SEEN = Axis("in", Fixed(3, "input"))
@@ -256,8 +257,8 @@ def test_a_product_has_nothing_where_one_of_its_factors_has_nothing() -> None:
     parent, child = (Axis("kernel", Product((Fixed(size, "kernel"), Fixed(2, "pixels")))) for size in (1, 3))
     index, _ = between(2, 3).maps.gather(child, parent, by_number)
     assert index.tolist() == [NOTHING, NOTHING, 0, 1, NOTHING, NOTHING]
-    turned = [Axis("kernel", Product(axis.of.factors[::-1])) for axis in (child, parent)]  # type: ignore[union-attr]
-    index, _ = between(2, 3).maps.gather(*turned, by_number)
+    parent, child = (Axis("kernel", Product((Fixed(2, "pixels"), Fixed(size, "kernel")))) for size in (1, 3))
+    index, _ = between(2, 3).maps.gather(child, parent, by_number)
     assert index.tolist() == [NOTHING, 0, NOTHING, NOTHING, 1, NOTHING]
 
 
@@ -393,14 +394,14 @@ def test_only_directions_of_several_units_may_never_be_zero() -> None:
 
 def attention(keys: int, *pins: Pin, scale: float | None = None) -> Graph:
     """Queries, keys and values of two units each, made from three numbers, and where they meet."""
-    seen, scaled = Layer("image", "input"), {} if scale is None else {"scale": scale}
+    scaled: dict[str, Any] = {} if scale is None else {"scale": scale}
     made = [Axis("out", Atom(min(n, 2) // 2, size)) for n, size in enumerate((keys, keys, 2))]
     layers = [
         Layer(name, "linear", (Edge(0),), (tensor(f"{name}.weight", axis, SEEN),))
         for name, axis in zip("qkv", made, strict=True)
     ]
     meeting = Layer("meet", ATTENTION, (Edge(1), Edge(2), Edge(3)), (), scaled)
-    return Graph("test", (seen, *layers, meeting), (Space(keys, pins), Space(2)))
+    return Graph("test", (Layer("image", "input"), *layers, meeting), (Space(keys, pins), Space(2)))
 
 
 SCALE = Pin("attention_scale", "meet")
@@ -503,6 +504,7 @@ def test_needs_are_the_sizes_of_partners() -> None:
     plan = between(4, 6)
     assert plan.maps.needs() == plan.maps.needs(inherited=False) == {0: 4, 1: 2}
     assert [plan.maps.partner(space) for space in (0, 1, 2)] == [0, 1, None]
-    inherited = one_by_one(*[Graph("test", (Layer("a", "linear"),), (Space(size),)) for size in (3, 5)])
+    parent, child = (Graph("test", (Layer("a", "linear"),), (Space(size),)) for size in (3, 5))
+    inherited = one_by_one(parent, child)
     assert inherited.needs() == {0: 3}
     assert inherited.needs(inherited=False) == {}

@@ -1,6 +1,9 @@
 """Which tensors, axes and spaces of two aligned layers belong together?"""
 
+import pytest
+
 from modelkeeper.graph import Atom, Axis, Concat, Fixed, Layer, Product, Tensor
+from modelkeeper.graph.vocabulary import PARAMETER
 from modelkeeper.transform.pairing import Partners, TensorPair, pair_axes, pair_tensors, pieces, spaces_of
 
 A, B, C, D = (Atom(space, 4) for space in range(4))
@@ -124,3 +127,101 @@ def test_pieces_and_spaces() -> None:
     assert pieces(both) == (A, Product((B, Fixed(3, ""))))
     assert pieces(A) == (A,)
     assert spaces_of(both) == [A.space, B.space]
+
+
+@pytest.mark.parametrize(
+    ("parent", "child", "paired"),
+    [
+        ((PARAMETER, "here"), (PARAMETER, "there"), True),
+        ((PARAMETER, "here", "again"), (PARAMETER, "there"), False),
+        ((PARAMETER, "here"), (PARAMETER, "there", "again"), False),
+        ((PARAMETER, "here", "two"), (PARAMETER, "there", "too"), False),
+        ((PARAMETER, "here"), ("linear", "there"), False),
+        (("linear", "here"), (PARAMETER, "there"), False),
+        (("linear", "here"), ("linear", "there"), False),
+        (("scale", "here"), ("scale", "there"), False),
+        (("linear", "here"), (PARAMETER, "here"), True),
+    ],
+)
+def test_a_bare_parameter_is_paired_whatever_it_is_called(
+    parent: tuple[str, ...], child: tuple[str, ...], paired: bool
+) -> None:
+    parent_layer, child_layer = (
+        Layer("a", kind, (), tuple(tensor(name, Axis("other", Fixed(3, ""))) for name in names))
+        for kind, *names in (parent, child)
+    )
+    assert bool(pair_tensors(parent_layer, child_layer)) == paired
+
+
+def test_what_the_child_does_not_use_takes_from_its_like_alone() -> None:
+    small, large = (tensor("weight", Axis("out", Fixed(size, ""))) for size in (4, 8))
+    unused = tensor("weight", Axis("out", Fixed(4, "")), live=False)
+    for parent, paired in ((small, True), (large, False)):
+        layers = Layer("a", "linear", (), (parent,)), Layer("b", "linear", (), (unused,))
+        assert bool(pair_tensors(*layers)) == paired
+
+
+def test_votes_add_up_and_of_equals_the_first_space_wins() -> None:
+    def vote(parent: Atom, size: int, number: int) -> tuple[Tensor, Tensor]:
+        made = [
+            tensor(f"w{number}", Axis("out", each), Axis("kernel", Fixed(size, ""))) for each in (C, parent)
+        ]
+        return made[0], made[1]
+
+    assert partners(vote(A, 2, 0), vote(B, 3, 1)).of(C.space) == B.space
+    assert partners(vote(B, 3, 0), vote(A, 2, 1)).of(C.space) == B.space
+    assert partners(vote(A, 2, 0), vote(B, 3, 1), vote(A, 2, 2)).of(C.space) == A.space
+    assert partners(vote(B, 3, 0), vote(A, 3, 1)).of(C.space) == A.space
+    assert partners(vote(B, 0, 0), vote(A, 0, 1), vote(B, 0, 2)).of(C.space) == B.space, (
+        "empty ones count as one"
+    )
+
+
+def test_a_space_that_was_inherited_was_not_voted_for() -> None:
+    known = partners((tensor("bias", Axis("out", C)), tensor("bias", Axis("out", A))))
+    known.inherit(D.space, 7)
+    known.inherit(C.space, 7)
+    assert (known.voted(C.space), known.voted(D.space), known.voted(9)) == (A.space, None, None)
+    assert known.certain(D.space)
+
+
+def test_each_part_of_a_concatenation_goes_to_one_part() -> None:
+    same = partners((tensor("a", Axis("out", A)), tensor("a", Axis("out", C))))
+    assert same.concatenated((A, A), (C,)) == [0, None]
+    assert same.concatenated((A, A), (C, C)) == [0, 1]
+    assert same.concatenated((A, A, A), (C, D, C)) == [0, 2, None]
+    assert same.concatenated((A, B), (D, C)) == [1, None], "the place of the other is taken"
+    assert same.concatenated((A, B), (C, D)) == [0, 1]
+    assert same.concatenated((A, B), (C, D, D)) == [0, None], "not as many"
+    assert same.concatenated((A, A), (D, D)) == [None, None], "who has a partner does not go by place"
+    fixed = Fixed(2, "")
+    assert same.concatenated((fixed, A), (C, fixed)) == [0, None], "a fixed part goes by place, and is first"
+    assert same.concatenated((A, fixed), (C, fixed)) == [0, 1]
+    assert same.concatenated((Product((A, fixed)), B), (D, Product((C, fixed)))) == [1, None]
+    assert same.concatenated((Product((A, B)),), (C,)) == [None], "all of its spaces must be there"
+
+
+def test_parts_that_have_no_counterpart_stand_alone() -> None:
+    known = partners((tensor("a", Axis("out", A)), tensor("a", Axis("out", C))))
+    assert list(known.parts(Concat((B, A)), C)) == [(B, None), (A, C)]
+    assert list(known.parts(A, None)) == [(A, None)]
+    whole = Concat((A, Product((B, Fixed(2, "")))))
+    assert list(known.parts(whole, Fixed(9, ""))) == [(whole, Fixed(9, ""))]
+    three = Product((A, Fixed(2, ""), Fixed(3, "")))
+    assert list(known.parts(three, Product((C, Fixed(6, ""))))) == [(three, Product((C, Fixed(6, ""))))]
+
+
+def test_axes_of_one_role_pair_in_their_order() -> None:
+    parent = tensor("weight", Axis("in", A), kernel(3), kernel(5), Axis("out", B))
+    child = tensor("weight", Axis("out", C), Axis("in", D), kernel(7), kernel(9))
+    assert pair_axes(parent, child) == (3, 0, 1, 2)
+    flat = tensor("weight", Axis("out", C), Axis("in", D), kernel(1))
+    assert pair_axes(parent, flat) is None, "one of its kernels is larger than one"
+    assert pair_axes(tensor("w", Axis("in", A), Axis("out", B)), tensor("w", Axis("out", C))) is None
+    assert pair_axes(tensor("w", Axis("in", A), kernel(0)), tensor("w", Axis("in", C))) is None
+    assert pair_axes(tensor("w", Axis("row", A)), tensor("w", Axis("out", C))) is None
+    pair = TensorPair(child, parent, (3, 0, 1, 2))
+    assert [axis.size for _, axis in pair.axis_pairs()] == [4, 4, 3, 5]
+    missing = TensorPair(flat, tensor("w", Axis("in", A), Axis("out", B)), (1, 0, None))
+    assert [axis.of for _, axis in missing.axis_pairs()] == [B, A]
+    assert list(missing.parent_axes()) == [1, 0]

@@ -1,15 +1,18 @@
 """A plan as figures: what is taken from the parent, what each action covers, as data and as bytes."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from modelkeeper.drawings import COLOURS
 from modelkeeper.graph import Graph
 from modelkeeper.transform import make_plan
 from modelkeeper.transform.plan import ACTIONS, Entry, Plan
+from tests.helpers.perceptrons import chain
 
 EMPTY = Graph("test", ())
 
@@ -86,3 +89,50 @@ def test_the_report_is_the_plan_as_plain_data(made: Plan) -> None:
 def test_one_doubt_is_enough() -> None:
     assert not plan(doubts=("units are dropped",)).exact
     assert plan(doubts=("units are dropped",)).report()["doubts"] == ["units are dropped"]
+
+
+def test_a_single_number_is_all_of_a_plan() -> None:
+    made = plan(entry("scale.factor", "copied", 1, "scale.factor"))
+    assert made.coverage == 1
+    assert made.summary()["copied"] == {
+        "tensors": 1, "layers": 1, "parameters": 1, "percent": 100.0, "percent_of_layers": 100.0
+    }  # fmt: skip
+
+
+def test_figures_are_rounded_for_people() -> None:
+    made = plan(entry("a.w", "copied", 1, "a.w"), entry("b.w", "kept", 5), entry("c.w", "kept", 0))
+    assert made.summary()["copied"]["percent"] == 16.67
+    assert made.summary()["kept"]["percent_of_layers"] == 66.67
+    assert made.report()["coverage"] == 0.1667
+    assert made.verdict() == "16.7 % of the numbers are lent; exact"
+    doubtful = plan(entry("a.w", "copied", 1, "a.w"), doubts=("units are dropped", "a mask differs"))
+    assert doubtful.verdict() == "100.0 % of the numbers are lent; approximate (units are dropped)"
+
+
+def test_of_equal_actions_a_layer_counts_for_the_first_by_name_in_order() -> None:
+    made = plan(entry("fc.weight", "kept", 5), entry("fc.bias", "widened", 5, "x"))
+    assert {action: row["layers"] for action, row in made.summary().items()} == {"widened": 1, "kept": 0}
+
+
+def test_a_picture_shows_who_lends_to_whom_and_how() -> None:
+    """Layers that own tensors alone; what takes the maps of another tensor is lent by its lender."""
+    made = replace(
+        make_plan(chain(4, 4), chain(4, 6), [(1, 1), (3, 3)]),
+        entries=(
+            entry("l0.weight", "copied", 12, "l0.weight"),
+            entry("l0.bias", "kept", 4),
+            replace(entry("l1.weight", "inserted", 24), like="l2.weight"),
+            entry("l2.weight", "widened", 12, "l2.weight"),
+            entry("l2.bias", "kept", 12),
+        ),
+    )
+    shown = str(made.plot())
+    notes = re.findall(r"<title>(.*?)</title>", shown)
+    assert notes == ["l0 4×3", "l1 not lent", "l2 2×4", "l0 copied 4×3", "l1 inserted 6×4", "l2 widened 2×6"]
+    wires = re.findall(r'd="M\d+ ([\d.]+)C.*? ([\d.]+)" fill="none" stroke="(#\w+)"', shown)
+    rows = {54.0: 0, 74.0: 1, 94.0: 2}
+    assert [(rows[float(left)], rows[float(right)], colour) for left, right, colour in wires] == [
+        (0, 0, COLOURS["copied"]), (2, 1, COLOURS["inserted"]), (2, 2, COLOURS["widened"])
+    ]  # fmt: skip
+    empty = replace(made, entries=())
+    assert "l0 kept 4×3" in re.findall(r"<title>(.*?)</title>", str(empty.plot()))

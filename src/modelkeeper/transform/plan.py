@@ -44,7 +44,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Decisions(Struct, frozen=True, dict=True, kw_only=True):
+class Decisions(Struct, frozen=True, kw_only=True):
     """What becomes of each tensor of a child, and how far that is exact: a plan, whoever lends."""
 
     child: Graph
@@ -121,7 +121,7 @@ class Decisions(Struct, frozen=True, dict=True, kw_only=True):
         return table(("action", *names), cells, self.verdict())
 
 
-class Plan(Decisions, frozen=True, dict=True, kw_only=True):
+class Plan(Decisions, frozen=True, kw_only=True):
     """For each tensor of the child where its values come from; exact: it computes what its parent does."""
 
     parent: Graph

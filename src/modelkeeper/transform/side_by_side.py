@@ -48,7 +48,7 @@ KEEPS_ZEROS = (re.escape(WEIGHT_NORM), r"weight mul\(_,_\d+\)")
 JOINED, MEAN_OF, FIRST = "joined", "the mean of the parents'", "the first parent's"
 
 
-class SideBySide(Decisions, frozen=True, dict=True, kw_only=True):
+class SideBySide(Decisions, frozen=True, kw_only=True):
     """For each tensor of the child what it takes from each parent. Exact: it computes the mean of theirs."""
 
     parts: tuple[Plan, ...]  # one for each parent, into a narrower child
