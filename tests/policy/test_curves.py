@@ -103,3 +103,8 @@ def test_reports_without_a_step_are_counted_and_those_that_cannot_be_are_left_ou
 def test_a_curve_from_outside_is_looked_at(points: tuple[Point, ...]) -> None:
     with pytest.raises(InvalidMeta, match="curve"):
         Curve(metric="m", points=points).check()
+
+
+@pytest.mark.parametrize("count", [1, MOST])
+def test_a_curve_of_one_point_and_one_of_as_many_as_may_be_are_taken(count: int) -> None:
+    Curve(metric="m", points=tuple(Point(0, 0.0, 0.0) for _ in range(count))).check()

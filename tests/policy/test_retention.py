@@ -233,6 +233,7 @@ def test_nothing_is_spared_unless_asked_for() -> None:
     )
     assert retention.retain(items, 100).kept.tolist() == [True, True, False]
     assert retention.retain(items, 100, spare=1).kept.tolist() == [True, False, True]
+    assert retention.retain(items, 99).kept.tolist() == [True, False, True]
 
 
 def test_the_attack_pins_of_one_do_not_push_out_another() -> None:
