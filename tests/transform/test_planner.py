@@ -2,13 +2,15 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkeeper.errors import InvalidPairs, InvalidSetting
+from modelkeeper.graph import Atom, Axis, Concat, Edge, Fixed, Graph, Layer, Pin, Space, Tensor
 from modelkeeper.matching import align
-from modelkeeper.transform import Plan, make_plan
+from modelkeeper.transform import Plan, apply, make_plan
 from tests.helpers.perceptrons import chain
 
 widths = st.lists(st.integers(1, 6), min_size=1, max_size=4)
@@ -78,3 +80,38 @@ def test_pairs_that_cannot_be_are_refused(pairs: list[tuple[int, int]], problem:
 def test_noise_is_a_small_number(noise: float) -> None:
     with pytest.raises(InvalidSetting, match="noise"):
         make_plan(chain(4), chain(4), [], noise=noise)
+
+
+def joined(size: int, *pins: Pin) -> Graph:
+    """Units under a norm, of which there may be none, read together with two others."""
+    made, two = Atom(0, size), Atom(1, 2)
+    seen, both = Axis("in", Fixed(3, "input")), Axis("in", Concat((made, two)), ((0, 1), (1, 1)))
+    axes = {
+        "a": (Axis("out", made), seen),
+        "b": (Axis("out", two), seen),
+        "c": (Axis("out", Fixed(2, "")), both),
+    }
+    weights = {name: (Tensor(name, "weight", "float32", each),) for name, each in axes.items()}
+    layers = (
+        Layer("image", "input"),
+        Layer("a", "linear", (Edge(0),), weights["a"]),
+        Layer("norm", "layer_norm", (Edge(1),), (Tensor("g", "gain", "float32", (Axis("out", made),)),)),
+        Layer("b", "linear", (Edge(0),), weights["b"]),
+        Layer("both", "concat", (Edge(2), Edge(3))),
+        Layer("c", "linear", (Edge(4),), weights["c"]),
+        Layer("answer", "output", (Edge(5),)),
+    )
+    return Graph("test", layers, (Space(size, pins, True), Space(2, (), True)))
+
+
+@pytest.mark.parametrize("pin", [(), (Pin("rows"),), (Pin("output"),), (Pin("attention_scale"),)])
+@pytest.mark.parametrize(("before", "after"), [(0, 3), (3, 0), (0, 0)])
+def test_a_space_without_units_can_be_planned_for(before: int, after: int, pin: tuple[Pin, ...]) -> None:
+    """Nothing is divided by none of them, and no mean of nothing becomes a weight."""
+    parent, child = joined(before, *pin), joined(after, *pin)
+    plan = make_plan(parent, child, [(number, number) for number in range(7)])
+    assert not plan.exact or before == after
+    ones = {name: np.ones(tensor.shape, np.float32) for name, tensor in parent.tensors.items()}
+    for name, array in apply(plan, ones):
+        assert array.shape == child.tensors[name].shape
+        assert np.isfinite(array).all()

@@ -68,13 +68,11 @@ class Maps:
             for child_part, parent_part in self._partners.parts(child_axis.of, parent_axis.of)
         ]
         changed = [verdict for verdict in verdicts if verdict.action != "copied"]
-        if len({verdict.action for verdict in changed}) > 1:
-            first = next((verdict for verdict in changed if not verdict.exact), changed[0])
-            changed = [Verdict("resized", first.exact, first.why)]
         doubt = next((verdict for verdict in verdicts if not verdict.exact), None)
         if not changed:
             return doubt or COPIED
-        return Verdict(changed[0].action, doubt is None, doubt.why if doubt else changed[0].why)
+        one = len({verdict.action for verdict in changed}) == 1
+        return Verdict(changed[0].action if one else "resized", doubt is None, (doubt or changed[0]).why)
 
     def _judge(self, child_expression: Expression, parent_expression: Expression | None) -> Verdict:
         """Judge one part of an axis: atoms, fixed sizes, or forms that do not correspond."""
@@ -115,7 +113,7 @@ class Maps:
             return Verdict("widened", True, why)
         if pins:
             return Verdict("widened", False, f"{change}, but: {pins[0]}")
-        if (child.averaged or parent.averaged) and child_size % parent_size:
+        if (child.averaged or parent.averaged) and not (parent_size and child_size % parent_size == 0):
             fill = self._fill(child_space, parent_space)
             doubt = fill.doubt if fill else "a statistic is taken over them"
             if fill and not doubt:

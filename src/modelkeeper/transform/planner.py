@@ -267,12 +267,13 @@ def _statistics(lending: Lending) -> Iterable[str]:
         for child_axis, _ in pair.axis_pairs():
             if isinstance(child_axis.of, Atom | Fixed):  # of one part
                 continue
-            ratios = set()
+            ratios: set[Fraction | None] = set()  # None: the parent has no unit to copy
             for child_space in spaces_of(child_axis.of):
                 parent_space = lending.partners.of(child_space)
                 if lending.child.spaces[child_space].averaged and parent_space is not None:
                     parent_size = lending.parent.spaces[parent_space].size
-                    ratios.add(Fraction(lending.child.spaces[child_space].size, parent_size))
+                    child_size = lending.child.spaces[child_space].size
+                    ratios.add(Fraction(child_size, parent_size) if parent_size else None)
             if len(ratios) > 1:
                 yield f"{name} has parts that a statistic is taken over, and they grow differently"
 

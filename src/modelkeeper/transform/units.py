@@ -101,9 +101,9 @@ def narrow(importance: Shares, size: int) -> UnitMap:
 
 
 def rows(parents: int, size: int) -> UnitMap:
-    """Keep rows that are looked up by number: row i stays row i, a new one becomes the mean."""
+    """Keep rows that are looked up by number: row i stays row i, a new one is the mean (of none: zero)."""
     source = np.arange(size)
-    return UnitMap(np.where(source < parents, source, MEAN), np.ones(size), parents)
+    return UnitMap(np.where(source < parents, source, MEAN if parents else NOTHING), np.ones(size), parents)
 
 
 def padded(parents: int, size: int) -> UnitMap:
