@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from modelkeeper import _native
 from modelkeeper.errors import CannotGather
+from modelkeeper.transform import gather as transform_gather
 from modelkeeper.transform.gather import AxisMap, gather
 from modelkeeper.weights import Array
 
@@ -323,6 +324,8 @@ def test_a_map_is_checked_when_it_is_built() -> None:
         AxisMap(factor=np.ones((2, 2)))
     with pytest.raises(CannotGather, match="3 entries of index, but 2 factors"):
         AxisMap(np.zeros(3, np.int64), np.ones(2))
+    with pytest.raises(CannotGather, match="2 entries of index, but 3 factors"):
+        AxisMap(np.zeros(2, np.int64), np.ones(3))
 
 
 def test_there_is_at_least_one_thread() -> None:
@@ -428,3 +431,16 @@ def test_elements_that_lie_near_each_other_come_in_any_order(
     kept = np.flatnonzero(rng.random(rows) < 0.7) if rows > 1 else np.zeros(1, np.int64)
     result = gather(source, [AxisMap(kept), AxisMap(along)], (len(kept), len(along)))
     np.testing.assert_array_equal(bits(result), bits(source[kept][:, along]))
+
+
+def test_only_what_goes_backwards_or_in_odd_steps_is_copied_first() -> None:
+    """What is moved, cut out or broadcast is read where it lies."""
+    cube: Array = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    for view in (cube, cube.T, cube[:, ::2, 1:], np.broadcast_to(cube[:, :1], cube.shape), cube[:0]):
+        assert transform_gather._readable(view) is view
+    packed: Array = np.zeros(3, np.dtype([("flag", np.uint8), ("number", np.float32)]))["number"]
+    for view in (cube[::-1], cube[:, :, ::-2], packed):
+        read = transform_gather._readable(view)
+        assert not np.shares_memory(read, view)
+        assert read.flags.c_contiguous
+        np.testing.assert_array_equal(read, view)

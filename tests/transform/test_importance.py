@@ -481,3 +481,6 @@ def test_units_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert expected is not None
     np.testing.assert_array_equal(fold[0], expected[0])
     assert peak < 8 * 600 * 600 / 4
+    monkeypatch.setattr("modelkeeper.transform.importance.BLOCK", 1)
+    again = importance_of(graph, weights_of(graph)).fold(0, np.arange(1190))
+    assert again is not None, "fewer numbers than kept units: one by one"
