@@ -494,6 +494,19 @@ def test_a_space_under_a_norm_is_filled_and_what_is_on_it_is_scaled(kind: str, n
     assert [name for name, each in child.tensors.items() if maps.unread(each)] == ["norm.gain"]
 
 
+@pytest.mark.parametrize("averaged", [(True, False), (False, True)])
+def test_a_space_is_filled_if_either_model_takes_a_statistic_over_it(averaged: tuple[bool, bool]) -> None:
+    graphs = [normed(size) for size in (3, 5)]
+    parent, child = (
+        Graph("test", graph.layers, (Space(graph.spaces[0].size, (), each),))
+        for graph, each in zip(graphs, averaged, strict=True)
+    )
+    maps = one_by_one(parent, child)
+    index, _ = maps.gather(Axis("out", Atom(0, 5)), Axis("out", Atom(0, 3)), by_number)
+    assert index.tolist() == [0, 1, 2, MEAN, MEAN]
+    assert maps.judge(Axis("out", Atom(0, 5)), Axis("out", Atom(0, 3))).exact
+
+
 def test_nothing_is_filled_that_grows_to_a_multiple_or_does_not_grow() -> None:
     for parent, child in ((3, 6), (3, 3), (5, 3)):
         maps = one_by_one(normed(parent), normed(child))

@@ -75,11 +75,12 @@ def test_copies_that_are_compared_by_have_squares_that_sum_up(
 def test_what_is_filled_up_is_copied_equally_often(parents: int, extra: int, seed: int, mean: bool) -> None:
     size = parents + extra
     made, copies = units.fill(parents, size, (seed,), mean=mean), size // parents * parents
+    assert made.read is not None
+    assert len(made.source) == len(made.share) == len(made.read) == size
     assert np.bincount(made.source[:copies], minlength=parents).tolist() == [size // parents] * parents
     assert set(made.source[copies:]) <= {units.MEAN if mean else units.NOTHING}
     assert np.bincount(made.source[:copies], made.share[:copies], parents) == pytest.approx(np.ones(parents))
     assert made.share[copies:] == pytest.approx(parents / copies)
-    assert made.read is not None
     assert (made.read[:copies] == made.source[:copies]).all()
     rest = made.read[copies:]
     assert (rest == (units.NOTHING if mean else np.arange(len(rest)) % parents)).all()
