@@ -50,6 +50,13 @@ def test_curves_of_any_names_and_numbers_are_well_formed(
             assert 0 <= y <= height
 
 
+def test_values_that_no_round_number_lies_between_are_drawn() -> None:
+    """The smallest numbers there are: their difference by five is zero."""
+    curve = read(lines({"a": [(0.0, 5e-324), (5e-324, 1e-323)]}, "step", "score"))
+    [line] = curve.iter(f"{SVG}polyline")
+    assert len(line.attrib["points"].split()) == 2
+
+
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=5))
 def test_names_are_text_and_nothing_else(names: list[str]) -> None:
     boxes = [Box(name, name) for name in names]

@@ -14,6 +14,7 @@ import html
 import math
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -175,6 +176,8 @@ def lines(
 def _ticks(least: float, most: float) -> list[float]:
     """Round numbers between two others, some five of them."""
     rough = (most - least) / 5
+    if rough < sys.float_info.min:  # what is that near together has no round numbers between
+        return [least]
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * times for times in (1, 2, 5, 10) if power * times >= rough)
     first, last = math.ceil(least / step - 1e-9), math.floor(most / step + 1e-9)
