@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeeper.text import ago, count, first_line, printable, size, with_article
+from modelkeeper.text import ago, count, counted, first_line, printable, size, with_article
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,13 @@ def test_articles() -> None:
         "an onnx",
         "an Object",
         "a ",
+    ]
+
+
+def test_one_is_one_and_others_are_many() -> None:
+    assert [counted(n, "model") for n in (0, 1, 2, 1200)] == [
+        "0 models",
+        "1 model",
+        "2 models",
+        "1,200 models",
     ]

@@ -2,6 +2,7 @@
 
 size(1_234_567)      1.2 MB
 count(11_173_962)    11.2 M
+counted(2, "model")  2 models
 ago(7_300)           2 h ago
 printable(text)      nothing that would steer the terminal it lands on: `errors.words`
 one_line(text)       the same without line breaks
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 
 from modelkeeper.errors.words import one_line, printable
 
-__all__ = ["ago", "count", "enumeration", "first_line", "one_line", "printable", "size"]
+__all__ = ["ago", "count", "counted", "enumeration", "first_line", "one_line", "printable", "size"]
 _STEPS = ((60.0, "s"), (60.0, "min"), (24.0, "h"), (30.4, "d"), (12.0, "months"))
 
 
@@ -31,6 +32,11 @@ def first_line(error: Exception) -> str:
 def size(count: float) -> str:
     """Bytes."""
     return _scaled(count, 1000.0, ("B", "kB", "MB", "GB", "TB", "PB"))
+
+
+def counted(number: int, one: str) -> str:
+    """How many of something there are, by the word for one: "1 model", "1,200 models"."""
+    return f"{number:,} {one}" + ("" if number == 1 else "s")
 
 
 def count(number: float) -> str:

@@ -52,7 +52,7 @@ def test_where_all_is_well_nothing_is_changed(home: str) -> None:
     states = {check: row["state"] for check, row in found.items() if check != "versions"}
     assert states.pop("frameworks") == "warn"  # the fixture took them away
     assert set(states.values()) == {"ok"}
-    assert "1 models" in found["zoo"]["found"]
+    assert "1 model in" in found["zoo"]["found"]
     assert "zoo" in found["extras"]["found"]
     assert "compared and removed" in found["round trip"]["found"]
     assert events(home) == ["registered"]

@@ -20,7 +20,7 @@ import numpy as np
 import modelkeeper
 from modelkeeper.cli.doctor_installed import FAIL, OK, WARN, Finding
 from modelkeeper.errors import ModelKeeperError
-from modelkeeper.text import one_line, size
+from modelkeeper.text import counted, one_line, size
 
 if TYPE_CHECKING:
     import httpx
@@ -111,7 +111,7 @@ def _opened(meant: "Target") -> Finding:
             models = coordinator.count()
     except ModelKeeperError as problem:
         return _failed("zoo", problem)
-    return Finding(check="zoo", state=OK, found=f"{models:,} models in {meant.settings.folder}")
+    return Finding(check="zoo", state=OK, found=f"{counted(models, 'model')} in {meant.settings.folder}")
 
 
 def _writable(folder: Path) -> Finding:
@@ -157,7 +157,7 @@ def _spool(settings: "Settings") -> Iterator[Finding]:
         )
         return
     if waiting:
-        found = f"{waiting} models could not be sent to their service yet"
+        found = f"{counted(waiting, 'model')} could not be sent to their service yet"
         yield Finding(check="waiting models", state=WARN, found=found, advice="Send them: modelkeeper sync")
 
 
@@ -239,7 +239,7 @@ def _account(meant: "Target") -> Finding:
         return _failed("token", problem)
     finally:
         calls.close()
-    kept = f"keeps {account.models:,} models, {size(account.bytes)}"
+    kept = f"keeps {counted(account.models, 'model')}, {size(account.bytes)}"
     found = one_line(f"{account.user or 'no users there: everyone'}, scope {account.scope}, {kept}")
     if account.scope not in ("write", "admin"):
         advice = "Enough to query, not to register: ask an administrator for a token of the scope write"

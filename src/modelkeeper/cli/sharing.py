@@ -84,7 +84,7 @@ def _show(leaving: "Export", as_json: bool, *, to_stderr: bool) -> None:
     """Say what leaves."""
     import json
 
-    from modelkeeper.text import count, size
+    from modelkeeper.text import count, counted, size
 
     rows: list[dict[str, Any]] = [
         {
@@ -109,7 +109,7 @@ def _show(leaving: "Export", as_json: bool, *, to_stderr: bool) -> None:
         say(f"leaves: {row['name']} ({row['id']}) of {row['owner']}: {', '.join(said)}", err=to_stderr)
     for remark in leaving.remarks:
         say(remark, err=to_stderr)
-    say(f"{len(rows)} models, {size(leaving.length)} in all", err=to_stderr)
+    say(f"{counted(len(rows), 'model')}, {size(leaving.length)} in all", err=to_stderr)
 
 
 def rules_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from modelkeeper.coordinator.lineage import Lineage
 from modelkeeper.importing.outcomes import FAILED, STATUSES, Outcome
 from modelkeeper.policy.credit import Credit
 from modelkeeper.policy.curves import Curve
-from modelkeeper.text import ago, count, enumeration, one_line, size
+from modelkeeper.text import ago, count, counted, enumeration, one_line, size
 from modelkeeper.zoo.care.audit import Audited
 from modelkeeper.zoo.care.gc import Swept
 from modelkeeper.zoo.records import ACTIVE, Event, Record
@@ -60,7 +60,7 @@ def records(shown: Sequence[Record], total: int) -> RenderableType:
         )
     part = "" if len(shown) == total else f", {len(shown):,} of them shown: --limit 0 shows all"
     notes = [Text(one_line(f"Note: {model.id} {note}.")) for model in shown for note in model.notes]
-    return Group(table, *notes[:MOST_NOTES], Text(f"{total:,} models{part}"))
+    return Group(table, *notes[:MOST_NOTES], Text(f"{counted(total, 'model')}{part}"))
 
 
 def record(model: Record, files: str, credit: Credit) -> RenderableType:
@@ -83,7 +83,7 @@ def record(model: Record, files: str, credit: Credit) -> RenderableType:
         "parameters": f"{model.parameters:,}",
         "size": f"{size(model.bytes)} ({model.bytes:,} bytes)",
         "started from": started or "its own initial values",
-        "lent": f"{model.hits:,} times" + (f", last {ago(now - model.last_used)}" if model.hits else ""),
+        "lent": counted(model.hits, "time") + (f", last {ago(now - model.last_used)}" if model.hits else ""),
         "registered": f"{_date(model.created)} ({ago(now - model.created)}) by {model.owner}"
         + (f" (user {model.owner_id})" if model.owner_id else ""),
         "seen by": model.visibility + (f", project {model.project}" if model.project else ""),
@@ -254,7 +254,7 @@ def stats(counts: Mapping[str, Any]) -> RenderableType:
         "architectures": f"{counts['architectures']:,}",
         "parameters": count(counts["parameters"]),
         "size": size(counts["bytes"]) + room,
-        "lent": f"{counts['hits']:,} times",
+        "lent": counted(counts["hits"], "time"),
         "states": ", ".join(f"{name} {number:,}" for name, number in sorted(counts["states"].items())),
     }
     if counts.get("leader"):
@@ -335,7 +335,7 @@ def audited(found: Audited, since: str) -> RenderableType:
         *([f"The log was rewritten since {since}: {found.rewritten}."] if found.rewritten else []),
         *(f"The log and the catalog differ: {problem}." for problem in (*found.unknown, *found.different)),
     ]
-    whole = f"{found.entries:,} entries, {found.models:,} models: all fits."
+    whole = f"{found.entries:,} entries, {counted(found.models, 'model')}: all fits."
     if since and found.whole:
         whole += f" Nothing before {since.partition(':')[0]} was rewritten."
     return Text("\n".join(map(one_line, [*(problems or [whole]), f"head {found.head}"])))

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from modelkeeper.errors import InvalidSetting
 from modelkeeper.policy.knapsack import pack
 from modelkeeper.settings import DAY
+from modelkeeper.text import counted
 
 HALF_LIFE = 30 * DAY
 IDLE_HALF_LIVES = 40.0  # beyond this, idle is idle: worth stays a positive number
@@ -110,7 +111,7 @@ class Retention(Struct, frozen=True, kw_only=True, eq=False):
     def _facts(self, place: int) -> str:
         """What its worth is made of, in words."""
         hits, cover = int(self.items.hits[place]), float(self.items.cover[place])
-        used = "never a parent" if not hits else f"{hits:,} times a parent"
+        used = "never a parent" if not hits else f"{counted(hits, 'time')} a parent"
         standing = float(self.items.standing[place])
         facts = [used, f"idle for {_days(float(self.items.idle[place]))}", f"standing {standing:.2f}"]
         if cover < 1:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from modelkeeper.display.consoles import plain
 from modelkeeper.frontends.fit_tasks import Calibration
-from modelkeeper.text import enumeration, with_article
+from modelkeeper.text import counted, enumeration, with_article
 from modelkeeper.warmstart.answer import Answer, Parent, Rival
 from modelkeeper.warmstart.race.rules import Race
 
@@ -43,7 +43,9 @@ def report(answer: Answer, most: int = MOST_SHOWN) -> RenderableType:
     lines += [plain(f"Note: {warning}") for warning in notes]
     if answer.seconds:
         spent = ", ".join(f"{stage} {1000 * seconds:.0f} ms" for stage, seconds in answer.seconds.items())
-        lines.append(plain(f"Considered {answer.considered:,} models, aligned {answer.aligned:,}; {spent}."))
+        lines.append(
+            plain(f"Considered {counted(answer.considered, 'model')}, aligned {answer.aligned:,}; {spent}.")
+        )
     return Group(*lines)
 
 
@@ -109,7 +111,7 @@ def _calibration(calibration: Calibration) -> Iterator[RenderableType]:
     """A calibration in two lines."""
     kept = "kept" if calibration.kept else "not kept: the model has the weights of the plain transfer"
     cost = f"on {calibration.examples:,} examples in {calibration.seconds:.1f} s"
-    yield plain(f"Calibrated {cost}: {calibration.fitted} layers fitted.")
+    yield plain(f"Calibrated {cost}: {counted(calibration.fitted, 'layer')} fitted.")
     change = f"{calibration.plain:.4g} before, {calibration.calibrated:.4g} after"
     yield plain(f"{calibration.measure.capitalize()}: {change}; {kept}.")
 
