@@ -1,8 +1,9 @@
 """How is what is asked of a coordinator written in an address, and what is said of a model that waits?"""
 
+from pathlib import Path
 from typing import Any
 
-from modelkeeper.errors import CoordinatorUnreachable, ModelKeeperError
+from modelkeeper.errors import CoordinatorUnreachable, ModelKeeperError, NotAllowed
 from modelkeeper.zoo.records import Filter
 
 
@@ -17,8 +18,12 @@ def filters(wanted: Filter) -> dict[str, Any]:
     return params | {"tag": list(wanted.tags), "state": list(wanted.states)}
 
 
-def with_advice(problem: ModelKeeperError, url: str, more: str) -> ModelKeeperError:
+def with_advice(problem: ModelKeeperError, url: str, folder: Path) -> ModelKeeperError:
     """The same error, which also says where the model is; one that gives no advice is the coordinator's."""
+    sender = "`modelkeeper sync`"
+    if isinstance(problem, NotAllowed):  # by this token it never will
+        sender = f"with a token that may register, `modelkeeper sync --to {url}`"
+    more = f"The model waits in {folder}; {sender} sends it."
     advice = getattr(problem, "advice", None)
     if not isinstance(advice, str) or isinstance(problem, CoordinatorUnreachable):
         text = getattr(problem, "problem", None) or str(problem)

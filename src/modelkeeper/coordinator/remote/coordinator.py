@@ -191,8 +191,7 @@ class RemoteCoordinator(RemoteHistory, RemoteTrust):
             entry.forget()
             raise
         except ModelKeeperError as problem:
-            waits = f"The model waits in {entry.folder}; `modelkeeper sync` sends it."
-            raise with_advice(problem, self.url, waits) from problem
+            raise with_advice(problem, self.url, entry.folder) from problem
         entry.forget()
         return registered
 

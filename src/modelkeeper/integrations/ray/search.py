@@ -11,11 +11,13 @@ argument of their own.
 import copy
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ray import tune
 
+from modelkeeper.faults import warn
 from modelkeeper.integrations.ray import process
 from modelkeeper.integrations.ray.callback import KeepTrials
 from modelkeeper.integrations.ray.process import Sent
@@ -40,6 +42,8 @@ class WarmStart:
 
     def __init__(self, client: Where = None, meta: Mapping[str, Any] | None = None, **arguments: Any) -> None:
         said = WarmTraining(client, meta, **arguments)  # what cannot be so is said here
+        if " " in sys.executable:
+            warn(f"Ray starts no workers from {sys.executable}, and waits for them: its path has a space.")
         self.client = said.client
         self._sent = Sent(said.client, said.meta, arguments)
 
