@@ -136,7 +136,7 @@ def test_all_ranks_stay_equal_after_a_query_for_a_wrapped_model(home: str, tmp_p
     assert warned == []
 
 
-@pytest.mark.parametrize("only", [0, 1])
+@pytest.mark.parametrize("only", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_query_by_one_rank_alone_changes_nothing_and_says_so(home: str, tmp_path: Path, only: int) -> None:
     ranks = run(wrap_then_query, tmp_path, home, only)
     same([ranks[0][0], ranks[1][0]])

@@ -83,7 +83,10 @@ def test_language_models_run_at_other_sizes_than_they_were_recorded_with(
         check(model, program, tokens(batch, length))
 
 
-@pytest.mark.parametrize("parent", [(48, 1), (32, 2)], ids=["narrower", "shallower"])
+@pytest.mark.parametrize(
+    "parent",
+    [pytest.param((48, 1), id="narrower"), pytest.param((32, 2), id="shallower", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("kind", language.KINDS)
 def test_a_registered_language_model_calibrates_a_smaller_one(kind: str, parent: tuple[int, int]) -> None:
     large, small = (

@@ -563,6 +563,7 @@ def test_one_model_is_enough(zoo: Zoo, browser: Browser, tmp_path: Path) -> None
     local.close()
 
 
+@pytest.mark.slow
 def test_every_page_over_postgresql(browser: Browser, postgres_url: str, tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack:
         zoo = Zoo(tmp_path, stack, catalog=postgres_url, deep=20, many=100)
