@@ -2,17 +2,31 @@
 
 import ssl
 from pathlib import Path
+from typing import Any
 
 import certifi
+import httpx
 import pytest
 
 from modelkeeper.coordinator.remote.calls import Calls
 from modelkeeper.coordinator.remote.certificates import trusted
 
 
-def test_all_connections_of_a_process_share_them() -> None:
-    pools = [Calls("https://keeper.example", "", 1.0).client._transport._pool for _ in range(2)]  # type: ignore[attr-defined]
-    assert pools[0]._ssl_context is pools[1]._ssl_context is trusted()
+def test_all_connections_of_a_process_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    class Client(httpx.Client):
+        def __init__(self, *, verify: ssl.SSLContext, **arguments: Any) -> None:
+            given.append(verify)
+            super().__init__(verify=verify, **arguments)
+
+    monkeypatch.setattr(httpx, "Client", Client)
+    for _ in range(2):
+        calls = Calls("https://keeper.example", "", 1.0)
+        assert calls.client is calls.client
+        calls.close()
+    assert given == [trusted(), trusted()]
+    assert trusted() is trusted()
     assert trusted().verify_mode == ssl.CERT_REQUIRED
     assert trusted().check_hostname
     assert trusted().get_ca_certs()
