@@ -45,10 +45,10 @@ COSMIC_RAY := cosmic-ray==8.7.0
 # The release with CPU wheels that the pins were made for.
 TORCH := torch==2.13.0
 
-# Installs into an environment, and tells what pip said only if it failed. Python compiles what it imports; pip
-# would compile all that is installed, most of which nobody imports.
+# Installs into an environment, and tells what pip said only if it failed. What is installed is compiled at once: else
+# the first demo would compile what the keeper imports, and count it as the keeper's time.
 PIP = sh -c 'mkdir -p build; "$$@" > "$$0" 2>&1 || { tail -n 40 "$$0" >&2; exit 1; }' build/pip$(notdir $(1)).log \
-	$(1)/bin/python -m pip install --no-compile --disable-pip-version-check
+	$(1)/bin/python -m pip install --disable-pip-version-check
 # Each environment builds the native module in a folder of its own, as both may be made at once.
 PROJECT = $(call PIP,$(1)) -c constraints.txt --no-build-isolation -C build-dir=build/$(1) -e '.[$(2)]'
 # What ARGS chooses may lie in another suite: pytest's 5 says that there is no such test here.
